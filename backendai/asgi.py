@@ -16,7 +16,8 @@ from django.db import close_old_connections
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 django_application = get_asgi_application()
 
-from backendai.core.open_files import raise_open_files  # noqa: E402  (these need the set-up above)
+from backendai.api.streamed_body import StreamingHandler  # noqa: E402  (these need the set-up above)
+from backendai.core.open_files import raise_open_files  # noqa: E402
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
 from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
 from backendai.ops.routes import route_of  # noqa: E402
@@ -66,6 +67,7 @@ def closing(application: Any) -> Any:
     return call
 
 
+streaming = StreamingHandler()
 pages = WorkerThreads(WholeAnswers(closing(WSGIHandler())))
 
 
@@ -76,7 +78,8 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     which a proxy in front sets, and takes from browsers in its proper spelling only.
     """
     plain = [(name, value) for name, value in scope["headers"] if b"_" not in name]
-    application = django_application if route_of(scope["path"]).is_async else pages
+    route = route_of(scope["path"])
+    application = streaming if route.is_streamed else django_application if route.is_async else pages
     await application({**scope, "headers": plain}, receive, send)
 
 

@@ -23,7 +23,7 @@ _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
 _BELOW_SERVING = {"planning"} | _BELOW_PLANNING
-_BELOW_DOORS = {"serving", "gateways", "texts"} | _BELOW_SERVING
+_BELOW_DOORS = {"serving", "gateways", "templates", "texts"} | _BELOW_SERVING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": _BELOW_CATALOG,
     "compute": _BELOW_COMPUTE,
     "gateways": {"compute"} | _BELOW_COMPUTE,
+    "templates": {"compute"} | _BELOW_COMPUTE,
     "usage": {"compute"} | _BELOW_COMPUTE,
     "planning": _BELOW_PLANNING,
     "serving": _BELOW_SERVING,
@@ -45,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "web": _BELOW_DOORS,
     "realtime": {"gateways"} | _BELOW_PLANNING,
     "appproxy": {"serving", "gateways", "texts"} | _BELOW_PLANNING,
+    "sshgate": {"gateways", "compute"} | _BELOW_COMPUTE,
     "agent": {"wire", "core"},
     "files": {"wire", "core"},
 }

@@ -40,6 +40,8 @@ from backendai.serving.services.tokens import create_token as create_endpoint_to
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.services import create_folder, share_folder
+from backendai.templates.models import Template
+from backendai.templates.services.publishing import TemplateWish, create_template
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
 from tests.factories import make_image, make_running_session
@@ -94,6 +96,13 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/console/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/home/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/home/file/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/home/lead/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/home/directories/": (P.VISIBLE, "POST"),
+    "sessions/<uuid:session_id>/home/rename/": (P.VISIBLE, "POST"),
+    "sessions/<uuid:session_id>/home/move/": (P.VISIBLE, "POST"),
+    "sessions/<uuid:session_id>/home/delete/": (P.VISIBLE, "POST"),
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/idle/<int:checker_id>/longer/": (P.VISIBLE, "POST"),
     "sessions/<uuid:session_id>/variables/": (P.VISIBLE, "GET"),
@@ -104,6 +113,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/keep-home/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/ssh/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/ssh/key/": (P.OWN, "POST"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/apps/<slug:service>/public/": (P.VISIBLE, "GET POST"),
@@ -143,6 +154,14 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "endpoints/<uuid:endpoint_id>/state/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/tokens/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/tokens/<uuid:endpoint_token_id>/revoke/": (P.VISIBLE, "POST"),
+    "templates/": (P.SIGNED_IN, "GET"),
+    "templates/new/": (P.SIGNED_IN, "GET POST"),
+    "templates/<uuid:template_id>/": (P.VISIBLE, "GET"),
+    "templates/<uuid:template_id>/start/": (P.VISIBLE, "GET"),
+    "templates/<uuid:template_id>/publish/": (P.VISIBLE, "GET POST"),
+    "templates/<uuid:template_id>/change/": (P.VISIBLE, "GET POST"),
+    "templates/<uuid:template_id>/activate/": (P.VISIBLE, "POST"),
+    "templates/<uuid:template_id>/delete/": (P.VISIBLE, "POST"),
     "dashboard/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
     "manage/": (P.VISIBLE, "GET"),
@@ -290,6 +309,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/commit/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/keep-home/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/logs/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/ssh/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/ssh-key/": (P.OWN, "POST"),
+    "api/v1/me/ssh-config/": (P.SIGNED_IN, "GET"),
     "api/v1/sessions/<uuid:session_id>/runs/": (P.VISIBLE, "GET POST"),
     "api/v1/sessions/<uuid:session_id>/runs/<str:run_id>/": (P.VISIBLE, "GET DELETE"),
     "api/v1/sessions/<uuid:session_id>/runs/<str:run_id>/input/": (P.VISIBLE, "POST"),
@@ -299,6 +321,13 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/contexts/<str:context>/restart/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/complete/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/execute/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/entries/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/entry/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/search/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/directories/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/moves/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/deletions/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/archive/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/files/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/files/<path:path>": (P.VISIBLE, "GET PUT DELETE"),
     "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
@@ -422,6 +451,12 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/endpoints/<uuid:endpoint_id>/revisions/": (P.VISIBLE, "GET POST"),
     "api/v1/endpoints/<uuid:endpoint_id>/roll-back/": (P.VISIBLE, "POST"),
     "api/v1/endpoints/<uuid:endpoint_id>/replicas/": (P.VISIBLE, "GET"),
+    "api/v1/templates/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/templates/<uuid:template_id>/": (P.VISIBLE, "GET PATCH DELETE"),
+    "api/v1/templates/<uuid:template_id>/activate/": (P.VISIBLE, "POST"),
+    "api/v1/templates/<uuid:template_id>/render/": (P.VISIBLE, "POST"),
+    "api/v1/templates/<uuid:template_id>/versions/": (P.VISIBLE, "GET POST"),
+    "api/v1/templates/<uuid:template_id>/versions/<int:number>/": (P.VISIBLE, "GET"),
     "api/v1/endpoints/<uuid:endpoint_id>/history/": (P.VISIBLE, "GET"),
     "api/v1/endpoints/<uuid:endpoint_id>/explain/": (P.VISIBLE, "GET"),
     "api/v1/endpoints/<uuid:endpoint_id>/metrics/": (P.VISIBLE, "GET"),
@@ -501,10 +536,10 @@ SOCKETS = {
     "^": P.NOWHERE,
 }
 # POST changes nothing there: whoever may look may ask.
-HARMLESS = {"api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
+HARMLESS = {"api/v1/templates/<uuid:template_id>/render/", "api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
 WATCHED = [
     ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
-    StorageHost, Endpoint, EndpointToken,
+    StorageHost, Endpoint, EndpointToken, Template,
 ]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),
@@ -604,7 +639,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
-        more |= endpoints(cast)
+        more |= endpoints(cast) | templates(cast)
         held = {"folder_id": more["<uuid:folder_id>"], "folder_name": PRIVATE_NAME, "rights": "edit"}
         SessionMount.objects.create(session=session, target="/home/work/data", **held)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
@@ -650,6 +685,12 @@ def endpoints(cast: Cast) -> dict[str, str]:
     endpoint = create_endpoint(cast.alice, EndpointSpec("chat", revision))
     token, _ = create_endpoint_token(endpoint, cast.alice, PRIVATE_NAME)
     return {"<uuid:endpoint_id>": str(endpoint.pk), "<uuid:endpoint_token_id>": str(token.pk)}
+
+
+def templates(cast: Cast) -> dict[str, str]:
+    """Give Alice a template; return the parts of addresses."""
+    made = create_template(cast.alice, TemplateWish(PRIVATE_NAME), "image: python", now=timezone.now())
+    return {"<uuid:template_id>": str(made.pk), "<int:number>": "1"}
 
 
 def signed_in(user: User) -> Client:

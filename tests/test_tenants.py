@@ -164,4 +164,4 @@ async def test_websockets_with_foreign_ids_are_closed_before_anything_is_said(wo
         await Agent.objects.aupdate(gateway_url=url)
         for route, pk, query in itertools.product(routes, foreign, queries):
             async with socket("/" + route.replace("<uuid:session_id>", pk) + query, headers) as one:
-                assert one.refused == (4003, "There is no such session."), (route, pk, query)
+                assert one.refused == (4003, "Session not found."), (route, pk, query)

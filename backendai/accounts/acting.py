@@ -31,7 +31,7 @@ def owner_named(actor: User, email: str, *, is_launch: bool = False) -> User:
     if owner is None:
         if is_launch:
             note_refusal(actor.pk, "act-for", "user", wanted)
-        text = Message("There is nobody with the address {email} for whom you may act.", email=repr(email.strip()))
+        text = Message("No user {email}, or you may not launch for them.", email=repr(email.strip()))
         raise NotFound(text, field="owner", code="unknown-owner")
     return owner
 

@@ -40,7 +40,7 @@ class AmountsField(forms.CharField):
             if not sign:
                 wrong.append(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
             elif name in amounts:
-                wrong.append(Message("{name} stands there twice.", name=name))
+                wrong.append(Message("{name} is listed twice.", name=name))
             else:
                 amounts[name] = amount
         wrong += filter(None, (_flaw(name, amount) for name, amount in amounts.items()))

@@ -36,26 +36,26 @@ class Place:
 def wrong_mapping(mapping: Any) -> str:
     """Return what is wrong with a mapping of groups, empty when nothing is."""
     if not isinstance(mapping, Mapping) or not mapping:
-        return Message('It has to be JSON that says what each group means: {"group": {"domain": "…", "project": "…"}}.')
+        return Message('Enter JSON that maps each group: {"group": {"domain": "…", "project": "…"}}.')
     for group, grant in mapping.items():
         if not isinstance(grant, Mapping) or not grant or not set(grant) <= _KEYS:
             return Message(
-                "What group {group} means has to be an object with domain, project and role.", group=repr(group)
+                "The entry of group {group} must be an object with domain, project and role.", group=repr(group)
             )
         if not all(isinstance(value, str) and value.strip() for value in grant.values()):
-            return Message("What group {group} means has to be said in texts that are not empty.", group=repr(group))
+            return Message("The entry of group {group} must have texts that are not empty.", group=repr(group))
         if "project" in grant and "domain" not in grant:
-            return Message("Group {group} names a project, but not its domain.", group=repr(group))
+            return Message("Group {group} names a project but no domain.", group=repr(group))
         if grant.get("role", User.Role.USER) not in (*_ROLES, _PROJECT_ADMIN):
             return Message(
-                "Group {group} gives the role {grant}: there is user, project-admin, admin, superadmin.",
+                "Group {group} gives the role {grant}: use user, project-admin, admin or superadmin.",
                 group=repr(group),
                 grant=repr(grant["role"]),
             )
         if grant.get("role") == _PROJECT_ADMIN and "project" not in grant:
-            return Message("Group {group} makes project admins, but names no project.", group=repr(group))
+            return Message("Group {group} grants project admin but names no project.", group=repr(group))
         if grant.get("role") == User.Role.ADMIN and "domain" not in grant:
-            return Message("Group {group} makes domain admins, but names no domain.", group=repr(group))
+            return Message("Group {group} grants domain admin but names no domain.", group=repr(group))
     return ""
 
 

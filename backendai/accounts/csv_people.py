@@ -44,7 +44,7 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
     cannot be read: too large, not UTF-8, columns missing or unknown."""
     if len(content) > LARGEST_FILE:
         raise UserError(
-            "The file has {number} bytes; at most {largest_file} will do.",
+            "The file has {number} bytes; at most {largest_file} are allowed.",
             number=f"{len(content):,}",
             largest_file=f"{LARGEST_FILE:,}",
             field="file",
@@ -67,7 +67,7 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
         else:
             entries.append(entry)
     if not seen and not problems:
-        raise UserError("The file has no line with a person.", field="file", code="empty-file")
+        raise UserError("The file lists no people.", field="file", code="empty-file")
     return entries, problems
 
 
@@ -105,7 +105,7 @@ def _check_columns(columns: list[str]) -> None:
         wrong = (
             "missing: " + ", ".join(missing) if missing else Message("unknown or double: ") + ", ".join(unknown)[:100]
         )
-        text = Message("The first line names the columns {columns}; {wrong}.", columns=COLUMNS, wrong=wrong)
+        text = Message("The first line must name the columns {columns}; {wrong}.", columns=COLUMNS, wrong=wrong)
         raise UserError(text, field="file", code="wrong-columns")
 
 

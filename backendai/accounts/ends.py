@@ -63,7 +63,7 @@ def refuse_to_lose_the_last_superadmin(user: User) -> None:
     superadmins = User.objects.select_for_update().filter(role=User.Role.SUPERADMIN, is_active=True)
     if [one.pk for one in superadmins] == [user.pk]:
         raise Conflict(
-            "This is the only active superadmin. Make somebody else one first.",
+            "This is the only active superadmin. Make someone else a superadmin first.",
             code="last-superadmin",
             email=user.email,
         )

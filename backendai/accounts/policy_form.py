@@ -13,28 +13,28 @@ from backendai.accounts.services.policies import defaults_of, set_defaults
 from backendai.core.messages import Message
 
 _WORDS = {
-    "unnamed_slots": (Message("Of every other slot"), Message("For slots that are not named above.")),
+    "unnamed_slots": (Message("Slots not listed"), Message("For slots that are not named above.")),
     "max_sessions": (
-        Message("Most sessions at once"),
-        Message("That hold slots. Empty: unlimited; 0: none may start."),
+        Message("Maximum sessions"),
+        Message("Sessions that hold slots. Empty: unlimited; 0: none can start."),
     ),
     "max_pending_sessions": (
-        Message("Most sessions waiting"),
-        Message("A launch beyond it is refused. Empty: unlimited."),
+        Message("Maximum pending sessions"),
+        Message("Further launches are refused. Empty: unlimited."),
     ),
     "max_priority": (Message("Highest priority"), Message("0 to 100; sessions usually have 10. Empty: up to 100.")),
-    "max_kernels_per_session": (Message("Most kernels in one session"), Message("Empty: up to 16.")),
+    "max_kernels_per_session": (Message("Maximum kernels per session"), Message("Empty: up to 16.")),
     "max_concurrent_logins": (
-        Message("Most browsers signed in"),
-        Message("Of a user, by the user's and the domain's policy. Empty: unlimited."),
+        Message("Maximum browsers signed in"),
+        Message("Per user, by the user's and the domain's policy. Empty: unlimited."),
     ),
     "max_customized_images": (
-        Message("Most images of their own"),
-        Message("That one user may keep. Empty: unlimited."),
+        Message("Maximum own images"),
+        Message("Images that one user may keep. Empty: unlimited."),
     ),
     "max_folders": (
-        Message("Most folders"),
-        Message("Of one user or one project; folders in the trash do not count. Empty: unlimited."),
+        Message("Maximum folders"),
+        Message("Per user or project; folders in the trash do not count. Empty: unlimited."),
     ),
 }
 
@@ -43,32 +43,32 @@ class PolicyForm(forms.ModelForm):
     """A resource policy. Where several hold for somebody, the tightest counts."""
 
     slots = AmountsField(
-        label=Message("Most held at once"),
+        label=Message("Maximum in use"),
         help_text="Over all resource groups, as cpu=8, mem=64g, cuda.device=2. A slot with 0: none of it.",
     )
     max_pending_slots = AmountsField(
-        label=Message("Most asked for by waiting sessions"),
-        help_text=Message("All that wait together; a launch beyond it is refused."),
+        label=Message("Maximum requested by pending sessions"),
+        help_text=Message("Sum over all pending sessions; further launches are refused."),
     )
     max_session_lifetime = TimeSpanField(
         required=False,
-        label=Message("Longest run"),
-        help_text=Message("From a session's start; then it ends. What runs already keeps its end. Empty: unlimited."),
+        label=Message("Maximum lifetime"),
+        help_text=Message(
+            "From the start of a session until it is ended. Running sessions keep their end. Empty: unlimited."
+        ),
     )
     max_folder_bytes = SizeField(
-        label=Message("Most data in folders"),
+        label=Message("Maximum data in folders"),
         help_text=Message(
-            "The limits of all folders of one user or one project together, as 500g or 2t. Empty: unlimited."
+            "Sum of the limits of all folders of one user or project, such as 500g or 2t. Empty: unlimited."
         ),
     )
     default_for = forms.MultipleChoiceField(
         required=False,
         choices=PolicyDefault.Holder.choices,
         widget=forms.CheckboxSelectMultiple,
-        label=Message("New ones get it"),
-        help_text=Message(
-            "Takes the place of the policy that new ones of the kind got so far; nobody's policy changes."
-        ),
+        label=Message("Default for new ones"),
+        help_text=Message("Becomes the default for new ones. Existing assignments do not change."),
     )
 
     class Meta:

@@ -102,7 +102,7 @@ def check_domain(actor: User, deed: Deed, domain: Domain | None) -> None:
 def check_grant(actor: User, role: str) -> None:
     """Refuse (NotAllowed) to give a role above one's own; raises ValueError for a role that does not exist."""
     if _RANKS[User.Role(role)] > rank_of(actor):
-        text = Message("You may not make anybody {role}: that is above your own role.", role=User.Role(role).label)
+        text = Message("You cannot grant the role {role}: it is above your own.", role=User.Role(role).label)
         refusal = NotAllowed(text, field="role", code="above-own-role")
         note_refusal(actor.pk, "grant-role", "user", role=role, code=refusal.code)
         raise refusal
@@ -170,12 +170,12 @@ def _against_user(actor: User, deed: Deed, user: User) -> NotAllowed | None:
     rule = RULES[deed]
     if user.pk == actor.pk:
         if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
-            text = Message("You may not {deed}: it is yourself. Ask another administrator.", deed=deed)
+            text = Message("You may not {action}: it is yourself. Ask another administrator.", action=deed)
             return NotAllowed(text, code="not-oneself")
     elif rank_of(user) > rank_of(actor):
         return NotAllowed(
-            "You may not {deed}: a {role} stands above you.",
-            deed=deed,
+            "You may not {action}: the role {role} is above yours.",
+            action=deed,
             role=user.get_role_display(),
             code="stands-above",
         )
@@ -187,4 +187,4 @@ def _against_domain(actor: User, deed: Deed, domain: Domain | None) -> NotAllowe
 
 
 def _against(rank: Rank, deed: Deed) -> NotAllowed | None:
-    return NotAllowed("You may not {deed}.", deed=deed, code="not-allowed") if rank < RULES[deed].least else None
+    return NotAllowed("You may not {action}.", action=deed, code="not-allowed") if rank < RULES[deed].least else None

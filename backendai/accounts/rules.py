@@ -26,7 +26,7 @@ def clean_email(text: str, *, field: str = "email") -> str:
             raise ValidationError(Message("too long"))
         validate_email(email)
     except ValidationError as error:
-        raise UserError("This is not an e-mail address.", field=field, code="invalid-email") from error
+        raise UserError("Enter an e-mail address.", field=field, code="invalid-email") from error
     return email
 
 
@@ -41,7 +41,9 @@ def clean_name(text: str, *, field: str = "name") -> str:
     if not name:
         raise UserError("Give it a name.", field=field, code="invalid-name")
     if "/" in name:
-        raise UserError("A name has no slash: it parts domain and project.", field=field, code="invalid-name")
+        raise UserError(
+            "A name cannot contain a slash: it separates domain and project.", field=field, code="invalid-name"
+        )
     return name
 
 
@@ -57,6 +59,6 @@ def check_member_role(role: str, *, field: str = "role") -> str:
     """Return the role in a project, ``project-admin`` as well as ``admin``; raises a UserError when there is none."""
     role = _MEMBER_ROLES.get("-".join(role.lower().split()), role)
     if role not in Membership.Role.values:
-        text = Message("There is no such role; there are: {values}.", values=[*_ROLE_NAMES])
+        text = Message("Unknown role: choose one of {values}.", values=[*_ROLE_NAMES])
         raise UserError(text, field=field, code="invalid-role")
     return str(role)

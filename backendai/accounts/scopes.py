@@ -20,11 +20,11 @@ class Scope(StrEnum):
 
 
 WORDS = {
-    Scope.READ: Message("look at everything that you may see"),
+    Scope.READ: Message("read everything that you may see"),
     Scope.SESSIONS: Message("launch, use and end sessions"),
     Scope.FOLDERS: Message("create, share, change and delete folders and their files"),
     Scope.ACCOUNT: Message("change your account: tokens, SSH keys, dotfiles"),
-    Scope.ADMIN: Message("administer, as far as your role goes"),
+    Scope.ADMIN: Message("administer, within your role"),
 }
 
 
@@ -38,7 +38,7 @@ def clean_scopes(wanted: Collection[str]) -> list[str]:
     if wrong := sorted(set(wanted) - set(all_scopes())):
         known = ", ".join(all_scopes())
         raise UserError(
-            "There is no scope {wrong}; there are: {known}.",
+            "Unknown scope {wrong}: choose one of {known}.",
             wrong=repr(wrong[0][:32]),
             known=known,
             field="scopes",

@@ -76,7 +76,7 @@ def moment_of(date: str) -> datetime:
         found = datetime.fromisoformat(date) if date[:1].isdigit() else parsedate_to_datetime(date)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise SignatureRefused("The header Date is missing or not a time.", code="invalid-date") from None
+        raise SignatureRefused("The header Date is missing or not a date.", code="invalid-date") from None
 
 
 def signer_of(request: Signed, authorization: str, *, now: datetime, window: timedelta = WINDOW) -> KeyPair:
@@ -84,14 +84,16 @@ def signer_of(request: Signed, authorization: str, *, now: datetime, window: tim
     SignatureRefused when it is not theirs, too old or too new for the window, or used before."""
     found = _CREDENTIAL.match(authorization) if len(request.date) <= _LONGEST_DATE else None
     if found is None:
-        raise SignatureRefused("Authorization is not BackendAI signMethod=HMAC-SHA256, credential=KEY:SIGNATURE.")
+        raise SignatureRefused(
+            "The header Authorization must be: BackendAI signMethod=HMAC-SHA256, credential=KEY:SIGNATURE."
+        )
     access_key, signature = found.groups()
     _check_age(request.date, now, window)
     pair = KeyPair.objects.select_related("user").filter(pk=access_key, is_active=True, user__is_active=True).first()
     secret = unseal(pair.secret) if pair else ""
     is_good = hmac.compare_digest(sign(secret or _NOBODY, request), signature)
     if pair is None or not secret or not is_good:
-        raise SignatureRefused("The signature does not belong to an active key pair and this request.")
+        raise SignatureRefused("The signature does not match an active key pair and this request.")
     _take(signature, expires_at=moment_of(request.date) + window)
     _touch(pair, now)
     return pair

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 
+from asyncssh import Error as AsyncSSHError
+from asyncssh import validate_sshsig
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
@@ -12,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
-LONGEST_KEY = 8192
+LONGEST_KEY = LONGEST_PROOF = 8192
+PROOF_NAMESPACE = "backendai"
 LEAST_RSA_BITS = 2048
 _KINDS = (
     "ssh-ed25519",
@@ -40,7 +43,7 @@ def read_public_key(text: str) -> tuple[str, str, str]:
         key = load_ssh_public_key(plain.encode())
         content = base64.b64decode(words[1], validate=True)
     except (ValueError, UnsupportedAlgorithm):
-        raise _refused(Message("The key is damaged: copy it anew, whole.")) from None
+        raise _refused(Message("The key is damaged: copy the whole key again.")) from None
     if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
         raise _refused(
             Message(
@@ -51,6 +54,21 @@ def read_public_key(text: str) -> tuple[str, str, str]:
         )
     digest = base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
     return plain, f"SHA256:{digest}", words[2] if len(words) > 2 else ""
+
+
+def proof_text(email: str) -> str:
+    """Return what the holder of a key signs to have it at this account."""
+    return f"This SSH key belongs to {email}."
+
+
+def is_proved(public_key: str, email: str, signature: str) -> bool:
+    """Return whether the signature (as ``ssh-keygen -Y sign`` writes it) shows that the account holds the key."""
+    signers = f'* namespaces="{PROOF_NAMESPACE}" {public_key}\n'.encode()
+    texts = (proof_text(email), f"{proof_text(email)}\n", f"{proof_text(email)}\r\n")  # as shells of all kinds pipe it
+    try:
+        return any(validate_sshsig(text.encode(), signature.strip().encode(), email, signers) for text in texts)
+    except (ValueError, AsyncSSHError):
+        return False
 
 
 def _refused(text: str) -> UserError:

@@ -44,8 +44,8 @@ def refuse_while_used(row: Model, kind: str, *, leaving_out: Collection[type[Mod
     if uses := uses_of(row, leaving_out=leaving_out):
         parts = [Message("{number} {kind}", number=number, kind=Message(words)) for words, number in uses.items()]
         raise Conflict(
-            "{row} cannot be deleted: {text} belong to it. Deactivate it instead: nobody "
-            "starts anything in it then, and what was done in it stays known.",
+            "{row} cannot be deleted: {text} belong to it. Deactivate it instead: nothing new can start in "
+            "it, and its history stays.",
             row=repr(str(row)),
             text=Message.joined(parts, ", "),
             code=f"{kind}-in-use",

@@ -45,7 +45,7 @@ def start_job(
     """
     with transaction.atomic():
         older = BackgroundJob.objects.running().filter(kind=kind, subject=subject)
-        _close(older, _FAILED, Message("It was cut short and started anew."), now=now)
+        _close(older, _FAILED, Message("Interrupted and restarted."), now=now)
         job: BackgroundJob = BackgroundJob.objects.create(
             kind=kind,
             subject=subject,
@@ -66,7 +66,9 @@ def refuse_second(kind: str, subject: str) -> None:
     """Raise Conflict while a job of this kind goes on about the same subject."""
     other = BackgroundJob.objects.running().filter(kind=kind, subject=subject).first()
     if other:
-        raise Conflict("This goes on already; wait for its end, or cancel it.", code="job-running", job=str(other.pk))
+        raise Conflict(
+            "This is already running; wait for its end, or cancel it.", code="job-running", job=str(other.pk)
+        )
 
 
 def report_progress(
@@ -118,14 +120,14 @@ def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
     with transaction.atomic():
         job: BackgroundJob | None = BackgroundJob.objects.visible_to(user).filter(pk=job_id).first()
         if job is None:
-            raise NotFound("There is no such job.")
+            raise NotFound("Job not found.")
         asked = BackgroundJob.objects.running().filter(pk=job_id, cancel_requested_at=None)
         if asked.update(cancel_requested_at=now):
             audit(user.pk, "job.cancel", "job", [job_id], kind=job.kind, subject=job.subject)
             hint_on_commit("controller.follow_jobs", queue=CONTROL_QUEUE)
         job.refresh_from_db()
         if not job.is_running:
-            raise Conflict("It is over: {status}.", status=job.get_status_display(), code="job-over")
+            raise Conflict("The job is over: {status}.", status=job.get_status_display(), code="job-over")
         _tell([job])
     return job
 
@@ -136,7 +138,7 @@ def give_up_jobs(now: datetime) -> int:
     for job in list(BackgroundJob.objects.overdue(now)[:_MOST_AT_ONCE]):
         overdue = BackgroundJob.objects.overdue(now).filter(pk=job.pk)
         if job.cancel_requested_at:
-            closed += _close(overdue, _CANCELLED, Message("Cancelled; its worker gave no more word."), now=now)
+            closed += _close(overdue, _CANCELLED, Message("Cancelled (no response from the worker)."), now=now)
         else:
             closed += _close(overdue, _FAILED, _why_given_up(job, now), now=now, fix=Message("Start it again."))
     return closed
@@ -188,12 +190,10 @@ def _close(
 def _why_given_up(job: BackgroundJob, now: datetime) -> str:
     if job.deadline_at and job.deadline_at < now:
         return Message(
-            "It took longer than the {deadline_at} that it may take.",
+            "The job exceeded its time limit of {deadline_at}.",
             deadline_at=describe_duration(job.deadline_at - job.created_at),
         )
-    return Message(
-        "Its worker gave no word for {now} and is taken to have died.", now=describe_duration(now - job.updated_at)
-    )
+    return Message("No progress for {now}; the worker is considered dead.", now=describe_duration(now - job.updated_at))
 
 
 def _tell(jobs: Iterable[BackgroundJob]) -> None:

@@ -96,7 +96,7 @@ def _changed(kind: str, before: Channels | None, values: Mapping[str, bool]) -> 
     if before is None or kind not in CHOSEN:
         known = ", ".join(CHOSEN)
         raise UserError(
-            "There is no kind of news {kind}; use {known}.",
+            "Unknown notification {kind}: choose one of {known}.",
             kind=repr(kind),
             known=known,
             field=kind[:32],

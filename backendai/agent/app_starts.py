@@ -14,16 +14,17 @@ from typing import Any, Literal
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.ports import Ports
 from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import service_ports_of
 
 START_SECONDS = 60.0
 _WAIT_SECONDS = 1.5
 _LOOK_SECONDS = 0.1
-_DIAL_SECONDS = 5.0
+_PATIENCE_SECONDS = 3.0  # before a guest is started to see whether the service listens on the loopback only
 _LOG_BYTES = 4096
 _RUNTIME = "ai.backend.runtime-path"
-_PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path))\}")
+_PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path|socket))\}")
 _PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,500}\Z")
 State = Literal["ready", "starting", "failed", "absent"]
 
@@ -31,7 +32,8 @@ State = Literal["ready", "starting", "failed", "absent"]
 @dataclass(frozen=True, slots=True)
 class AppState:
     """How a service is. ``path`` is its first page; ``log`` its last words when it failed; ``seconds`` since it was
-    started. ``absent``: nothing listens, and the image does not say how to start it."""
+    started; ``message``, while it is starting, what it waits for. ``absent``: nothing listens, and the image does not
+    say how to start it."""
 
     state: State
     message: str = ""
@@ -57,8 +59,10 @@ class _Launch:
 class AppStarts:
     """Knows which services were launched. ``now`` gives monotonic seconds; ``forget`` drops what has ended."""
 
-    def __init__(self, host: ServiceHost, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._host, self._now = host, now
+    def __init__(
+        self, host: ServiceHost, ports: Ports | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._host, self._ports, self._now = host, ports or Ports(host), now
         self._launches: dict[tuple[UUID, str], _Launch] = {}
         self._locks: defaultdict[tuple[UUID, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -66,15 +70,16 @@ class AppStarts:
         """Return how the service is after starting it if need be, waiting a moment for it; ``again`` starts it anew
         after a failure. Raises KernelGone, BackendError."""
         async with self._locks[kernel_id, service]:
-            address = await asyncio.to_thread(self._host.address, kernel_id)
-            if await _answers(address, port):
-                return await self._ready(kernel_id, service)
             launch = self._launches.get((kernel_id, service))
+            is_late = launch is None or self._now() - launch.at > _PATIENCE_SECONDS
+            if await self._ports.answers(kernel_id, service, port, from_inside=is_late):
+                return await self._ready(kernel_id, service)
             if launch is None or again or (launch.was_ready and await self._exit_code(launch) is not None):
-                launch = await self._launch(kernel_id, service)
-                if launch is None:
-                    return AppState("absent", f"Nothing is listening on port {port}.")
-            return await self._wait(kernel_id, service, launch, address, port)
+                found = await self._launch(kernel_id, service, port)
+                if isinstance(found, AppState):
+                    return found
+                launch = found
+            return await self._wait(kernel_id, service, launch, port)
 
     def forget(self, live: set[UUID]) -> None:
         """Forget the launches of kernels that are not here any more."""
@@ -90,19 +95,21 @@ class AppStarts:
         launch.was_ready = True
         return AppState("ready", path=launch.path, seconds=self._now() - launch.at)
 
-    async def _launch(self, kernel_id: UUID, service: str) -> _Launch | None:
+    async def _launch(self, kernel_id: UUID, service: str, port: int) -> _Launch | AppState:
+        """Return the launch, or why there is none."""
         source = await asyncio.to_thread(self._host.source, kernel_id, service)
         if source.definition is None:
-            return None
-        command, environ, path = _read_definition(source, service)
+            return _not_launched(source, port)
+        socket = await asyncio.to_thread(self._host.socket, kernel_id, service)
+        command, environ, path = _read_definition(source, service, socket)
         handle = await asyncio.to_thread(self._host.launch, kernel_id, service, command, environ)
         launch = self._launches[kernel_id, service] = _Launch(handle, path, self._now())
         return launch
 
-    async def _wait(self, kernel_id: UUID, service: str, launch: _Launch, address: str, port: int) -> AppState:
+    async def _wait(self, kernel_id: UUID, service: str, launch: _Launch, port: int) -> AppState:
         until = self._now() + _WAIT_SECONDS
         while True:
-            if await _answers(address, port):
+            if await self._ports.answers(kernel_id, service, port, from_inside=False):
                 return await self._ready(kernel_id, service)
             code = await self._exit_code(launch)
             waited = self._now() - launch.at
@@ -126,17 +133,17 @@ class AppStarts:
         return AppState("failed", message, log=log.decode(errors="replace").replace("\0", ""))
 
 
-async def _answers(address: str, port: int) -> bool:
-    try:
-        async with asyncio.timeout(_DIAL_SECONDS):
-            _, writer = await asyncio.open_connection(address, port)
-    except OSError:
-        return False
-    writer.close()
-    return True
+def _not_launched(source: ServiceSource, port: int) -> AppState:
+    if source.waiting:
+        return AppState("starting", source.waiting)
+    return (
+        AppState("failed", source.fault)
+        if source.fault
+        else AppState("absent", f"Nothing is listening on port {port}.")
+    )
 
 
-def _read_definition(source: ServiceSource, service: str) -> tuple[list[str], dict[str, str], str]:
+def _read_definition(source: ServiceSource, service: str, socket: str) -> tuple[list[str], dict[str, str], str]:
     said = _parsed(source.definition)
     command, environ = said.get("command"), said.get("env", {})
     if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
@@ -144,13 +151,14 @@ def _read_definition(source: ServiceSource, service: str) -> tuple[list[str], di
     if not isinstance(environ, dict) or not all(isinstance(value, str) for value in environ.values()):
         raise BadDefinition(f"The image's definition of {service} has variables that are no texts.")
     ports = next((one.ports for one in service_ports_of(source.labels) if one.name == service), ())
-    return [_filled(word, ports, source.labels) for word in command], environ, _first_page(source.definition)
+    named = {"runtime_path": source.labels.get(_RUNTIME, ""), "socket": socket}
+    return [_filled(word, ports, named) for word in command], environ, _first_page(source.definition)
 
 
-def _filled(word: str, ports: tuple[int, ...], labels: Mapping[str, str]) -> str:
+def _filled(word: str, ports: tuple[int, ...], named: Mapping[str, str]) -> str:
     def value(found: re.Match[str]) -> str:
         if found[2]:
-            return labels.get(_RUNTIME, "")
+            return named[found[2]]
         number = int(found[1])
         return str(ports[number]) if number < len(ports) else found[0]
 

@@ -10,4 +10,5 @@ from backendai.wire.node_jobs import CAPABILITY
 
 def capabilities_of(backend: Backend) -> set[str]:
     """Return what the portal may ask of an agent with this backend, the kinds of jobs included."""
-    return {*capabilities_with(type(backend)), *(f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))}
+    jobs = (f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))
+    return {*capabilities_with(type(backend)), *backend.capabilities, *jobs}

@@ -81,6 +81,8 @@ def _process(settings: NodeSettings, credentials: Credentials, accelerators: Acc
         agent=credentials.name,
         accelerators=accelerators,
         hosts=_hosts(settings, credentials),
+        serves=settings.serves_natively,
+        environments=settings.environments,
     )
 
 

@@ -47,9 +47,11 @@ class NodeSettings:
     warm_networks: int  # kept ready for the next lone kernels by the Docker backend
     cuda: str  # how GPUs of NVIDIA are handed out: device, shares, off
     rocm: str  # how GPUs of AMD are handed out: device, off
+    environments: Path | None  # where Python environments of native sessions are; None: they get none
     mps_pipe: Path | None  # where the daemon that enforces shares listens; None: it is not used
     storage_hosts: Mapping[str, Path]  # by name: where each storage host is on this node
     linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
+    serves_natively: bool  # native processes may be replicas of endpoints, whose ports all on this machine reach
     time_scale: float  # of simulated kernels: real seconds per simulated second
 
     def offered(self, machine: Slots) -> Slots:
@@ -75,7 +77,6 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
 
     name = _check_name(text("name", "BACKENDAI_AGENT_NAME", _slug(socket.gethostname())))
     home = Path(environ.get("BACKENDAI_DATA", "") or _ROOT / "var")
-    slots = environ.get("BACKENDAI_AGENT_SLOTS", "")
     reserve_mem = environ.get("BACKENDAI_AGENT_RESERVE_MEM", "")
     return NodeSettings(
         name=name,
@@ -83,12 +84,10 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         portal_url=_check_portal(text("join", "BACKENDAI_PORTAL_URL").rstrip("/")),
         join_token=text("token", "BACKENDAI_JOIN_TOKEN"),
         backend=_check_backend(text("backend", "BACKENDAI_AGENT_BACKEND", "auto")),
-        slots=_parse_slots(slots) if slots else None,
+        slots=_parse_slots(said) if (said := environ.get("BACKENDAI_AGENT_SLOTS", "")) else None,
         reserve_cpu=parse_amount("cpu", environ.get("BACKENDAI_AGENT_RESERVE_CPU", "") or "0", field="reserve.cpu"),
         reserve_mem=parse_size(reserve_mem, field="reserve.mem") if reserve_mem else None,
-        disk_reserve=_parse_number(
-            environ, "BACKENDAI_AGENT_DISK_RESERVE", default=_DISK_RESERVE_PERCENT, least=0.0, most=90.0
-        ),
+        disk_reserve=_parse_disk_reserve(environ),
         gateway_host=text("gateway_host", "BACKENDAI_GATEWAY_HOST"),
         gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
         gateway_url=environ.get("BACKENDAI_GATEWAY_URL", "").rstrip("/"),
@@ -101,9 +100,11 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),
         cuda=_check_choice(environ, "BACKENDAI_AGENT_CUDA", ("device", "shares", "off")),
         rocm=_check_choice(environ, "BACKENDAI_AGENT_ROCM", ("device", "off")),
+        environments=_parse_environments(environ.get("BACKENDAI_AGENT_ENVIRONMENTS", ""), home),
         mps_pipe=_parse_pipe(environ.get("BACKENDAI_AGENT_MPS_PIPE", "")),
         storage_hosts=parse_storage_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")),
         linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
+        serves_natively=_serves(environ),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
     )
 
@@ -132,6 +133,10 @@ def _check_backend(name: str) -> str:
     return name
 
 
+def _serves(environ: Mapping[str, str]) -> bool:
+    return _check_choice(environ, "BACKENDAI_AGENT_NATIVE_SERVING", ("no", "yes")) == "yes"
+
+
 def _check_choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...]) -> str:
     """Return what was chosen; the first unless it was told."""
     chosen = environ.get(variable, "") or choices[0]
@@ -145,6 +150,17 @@ def _parse_pipe(text: str) -> Path | None:
         message = f"BACKENDAI_AGENT_MPS_PIPE is {text!r}: use a folder that begins with /, or off."
         raise UserError(message, field="BACKENDAI_AGENT_MPS_PIPE")
     return None if text == "off" else Path(text or _MPS_PIPE)
+
+
+def _parse_disk_reserve(environ: Mapping[str, str]) -> float:
+    return _parse_number(environ, "BACKENDAI_AGENT_DISK_RESERVE", default=_DISK_RESERVE_PERCENT, least=0.0, most=90.0)
+
+
+def _parse_environments(text: str, home: Path) -> Path | None:
+    if text and text != "off" and not text.startswith("/"):
+        message = f"BACKENDAI_AGENT_ENVIRONMENTS is {text!r}: use a folder that begins with /, or off."
+        raise UserError(message, field="BACKENDAI_AGENT_ENVIRONMENTS")
+    return None if text == "off" else Path(text or home / "environments").absolute()
 
 
 def parse_storage_hosts(text: str) -> dict[str, Path]:

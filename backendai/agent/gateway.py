@@ -22,6 +22,7 @@ from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.gateway_files import FileRoutes
 from backendai.agent.gateway_guest import GuestRoutes
+from backendai.agent.gateway_shell import ShellRoutes
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.roster import UNKNOWN, Roster
 from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
@@ -51,6 +52,7 @@ class GatewayView:
     public_key: Callable[[], str]
     now: Callable[[], float]
     health: Callable[[], dict[str, object]]
+    links: GuestLinks | None = None
 
 
 class Gateway:
@@ -59,10 +61,10 @@ class Gateway:
     def __init__(self, view: GatewayView) -> None:
         self._view = view
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
-        self._apps = AppRoutes(view.backend, view.roster, lambda request: self._ticket(request, "app"))
-        self._guests = GuestRoutes(
-            GuestLinks(view.backend.guests), view.roster, lambda request: self._ticket(request, "execute")
-        )
+        links = view.links or GuestLinks(view.backend.guests)
+        self._apps = AppRoutes(view.backend, view.roster, links, lambda request: self._ticket(request, "app"))
+        self._guests = GuestRoutes(links, view.roster, lambda request: self._ticket(request, "execute"))
+        self._shells = ShellRoutes(links, view.roster, lambda request: self._ticket(request, "shell"))
         self._files = FileRoutes(view.backend, lambda request: self._ticket(request, "files"))
 
     def application(self) -> web.Application:
@@ -74,12 +76,14 @@ class Gateway:
         app.router.add_get("/kernels/{id}/home", self._home)
         self._apps.add_to(app.router)
         self._files.add_to(app.router)
-        self._guests.add_to(app.router)
+        self._guests.add_to(app)
+        self._shells.add_to(app.router)
         return app
 
     async def close_websockets(self) -> None:
         """Tell every open terminal that the agent goes away and may be back, and cut the tunnels to apps."""
         self._apps.close()
+        self._shells.close()
         self._guests.close()
         closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
         await asyncio.gather(*closing, return_exceptions=True)
@@ -191,7 +195,7 @@ class Gateway:
 
     def _streams(self) -> Streaming:
         if not isinstance(self._view.backend, Streaming):
-            raise BackendError("This agent opens no terminals and follows no logs.")
+            raise BackendError("This agent offers no terminals and no logs.")
         return self._view.backend
 
     def _admit(self, request: web.Request, purpose: Purpose) -> UUID:

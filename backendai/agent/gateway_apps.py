@@ -17,30 +17,25 @@ from aiohttp import web
 
 from backendai.agent.app_starts import AppStarts
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.agent.guest_links import GuestLinks
+from backendai.agent.ports import Ports
 from backendai.agent.roster import Roster
-from backendai.agent.service_host import ServiceHost
 from backendai.wire.splice import Side, splice, take_over
 from backendai.wire.tickets import Ticket, TicketRefused
 
 logger = logging.getLogger(__name__)
 
-_DIAL_SECONDS = 5.0
 _STATUS = {"ticket-refused": 403, "kernel-gone": 410, "apps-impossible": 501, "app-not-listening": 502}
 Admit = Callable[[web.Request], Ticket]
-
-
-class NotListening(BackendError):
-    """Nothing listens on the port."""
-
-    code = "app-not-listening"
 
 
 class AppRoutes:
     """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
 
-    def __init__(self, backend: Backend, roster: Roster, admit: Admit) -> None:
-        self._admit, self._roster, self._host = admit, roster, backend.services
-        self._starts = AppStarts(backend.services) if backend.services else None
+    def __init__(self, backend: Backend, roster: Roster, links: GuestLinks, admit: Admit) -> None:
+        self._admit, self._roster, self._links = admit, roster, links
+        self._ports = Ports(backend.services, links) if backend.services else None
+        self._starts = AppStarts(backend.services, self._ports) if backend.services else None
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -59,6 +54,7 @@ class AppRoutes:
             self._can_reach()
             assert self._starts is not None
             self._starts.forget(self._roster.ids())
+            self._links.forget(self._roster.ids())
             again = request.query.get("again") == "1"
             state = await self._starts.look(ticket.kernel_id, ticket.service, ticket.port, again=again)
         except (TicketRefused, BackendError) as error:
@@ -85,29 +81,18 @@ class AppRoutes:
         return answer
 
     async def _dial(self, ticket: Ticket) -> Side:
-        """Return a connection to the port. An address may change hands while one dials: only when the kernel still has
-        it afterwards was it the kernel that answered."""
-        host = self._can_reach()
-        address = await asyncio.to_thread(host.address, ticket.kernel_id)
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_DIAL_SECONDS):
-                _, app = await loop.create_connection(Side, address, ticket.port)
-        except OSError as error:
-            raise NotListening(f"Nothing is listening on port {ticket.port}.") from error
-        try:
-            still = await asyncio.to_thread(host.address, ticket.kernel_id)
-            if still != address or self._roster.generation(ticket.kernel_id) != ticket.generation:
-                raise KernelGone("The kernel has moved.")
-        except BaseException:
+        app = await self._can_reach().dial(ticket.kernel_id, ticket.service, ticket.port)
+        if self._roster.generation(ticket.kernel_id) != ticket.generation:
             app.abort()
-            raise
+            raise KernelGone("The kernel has moved.")
         return app
 
-    def _can_reach(self) -> ServiceHost:
-        if self._host is None:
-            raise BackendError("This node cannot keep the ports of its sessions from others.", code="apps-impossible")
-        return self._host
+    def _can_reach(self) -> Ports:
+        if self._ports is None:
+            raise BackendError(
+                "This agent cannot protect the ports of its sessions from others.", code="apps-impossible"
+            )
+        return self._ports
 
 
 def _refusal(error: TicketRefused | BackendError) -> web.Response:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from aiohttp import web
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _STATUS = {"ticket-refused": 403, "kernel-gone": 410, "execution-impossible": 501, "started-before-update": 409}
 _PIECE = 64 * 1024
+_LOOK_SECONDS = 5.0
 Admit = Callable[[web.Request], Ticket]
 
 
@@ -36,9 +37,23 @@ class GuestRoutes:
         self._links, self._roster, self._admit = links, roster, admit
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
-        router.add_post("/kernels/{id}/execute", self._execute)
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes, and look for guests of an earlier agent as long as the application serves."""
+        app.router.add_post("/kernels/{id}/execute", self._execute)
+        app.cleanup_ctx.append(self._taking_up)
+
+    async def _taking_up(self, _: web.Application) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self._take_up())
+        yield
+        looking.cancel()
+
+    async def _take_up(self) -> None:
+        while True:
+            try:
+                await self._links.take_up(self._roster.ids())
+            except Exception:
+                logger.exception("guests of an earlier agent cannot be looked for")
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
         """Cut every answer; guests and what they run go on."""

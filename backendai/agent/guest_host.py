@@ -26,6 +26,10 @@ class GuestPlace(abc.ABC):
         BackendError (``started-before-update``: the kernel has none)."""
 
     @abc.abstractmethod
+    def was_launched(self, kernel_id: UUID) -> bool:
+        """Return whether a guest was started in the kernel, now or earlier; asks no engine."""
+
+    @abc.abstractmethod
     def launch(self, kernel_id: UUID) -> None:
         """Start the program in the kernel, with the rights of its user, without waiting for its end. Raises
         KernelGone, BackendError."""
@@ -37,6 +41,10 @@ class InProcessGuests(abc.ABC):
     @abc.abstractmethod
     async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connection for one question. Raises KernelGone."""
+
+    @abc.abstractmethod
+    def working(self) -> set[UUID]:
+        """Return the kernels in which code runs; any thread may ask."""
 
 
 GuestHost = GuestPlace | InProcessGuests

@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from pathlib import Path
 from uuid import UUID
 
@@ -27,6 +28,8 @@ _REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
 _DIAL_SECONDS = 5.0
 _MOST_UNCLAIMED = 32
 _LARGEST_GREETING = 4096
+_HEARD_EVERY = 0.1
+_BELIEVED_SECONDS = 60.0  # a guest says it every 20 s; one that was stopped says nothing
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -37,11 +40,32 @@ class GuestMissing(BackendError):
 
 
 class GuestLinks:
-    """The links to all guests of a node. Lives on one event loop."""
+    """The links to all guests of a node. Lives on one event loop; only ``working`` is for other threads too."""
 
     def __init__(self, host: GuestHost | None) -> None:
         self._host = host
         self._links: dict[UUID, _Link] = {}
+        self._looked_at: set[UUID] = set()
+
+    def working(self) -> set[UUID]:
+        """Return the kernels in which code runs, as far as their guests have said so within a minute."""
+        if isinstance(self._host, InProcessGuests):
+            return self._host.working()
+        return {kernel_id for kernel_id, link in list(self._links.items()) if link.works}
+
+    async def take_up(self, kernels: set[UUID]) -> None:
+        """Listen to guests that an earlier agent has started: what they run is reported though nobody asks."""
+        if self._host is None or isinstance(self._host, InProcessGuests):
+            return
+        self._looked_at &= kernels
+        for kernel_id in kernels - self._looked_at - set(self._links):
+            self._looked_at.add(kernel_id)
+            with contextlib.suppress(BackendError, OSError):
+                if await asyncio.to_thread(self._host.was_launched, kernel_id):
+                    folder = await asyncio.to_thread(self._host.folder, kernel_id)
+                    link = self._links.setdefault(kernel_id, _Link(folder))
+                    async with link.starting:
+                        await link.listen(folder)
 
     async def open(self, kernel_id: UUID) -> Stream:
         """Return a connection for one question; the guest is started if need be. Raises BackendError."""
@@ -94,6 +118,12 @@ class _Link:
         self._dialled = asyncio.Event()
         self._wanted: dict[str, asyncio.Future[Stream]] = {}
         self._unclaimed = 0
+        self._works_until = 0.0
+
+    @property
+    def works(self) -> bool:
+        """Whether code runs there."""
+        return time.monotonic() < self._works_until
 
     @property
     def is_dialled(self) -> bool:
@@ -141,6 +171,7 @@ class _Link:
         if self._control is not None:
             self._control.close()
         self._control = None
+        self._works_until = 0.0
         self._dialled.clear()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,8 +202,12 @@ class _Link:
         self._hang_up()
         self._control = writer
         self._dialled.set()
-        with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
-            await reader.read(1)  # nothing is said on it: this is its end, or ours
+        with contextlib.suppress(OSError, ValueError, RecursionError, asyncio.CancelledError):
+            while line := await reader.readline():
+                said = json.loads(line) if len(line) <= _LARGEST_GREETING else None
+                if self._control is writer and isinstance(said, dict):
+                    self._works_until = time.monotonic() + _BELIEVED_SECONDS if said.get("works") is True else 0.0
+                await asyncio.sleep(_HEARD_EVERY)  # a guest that talks without end waits for us
         if self._control is writer:
             self._hang_up()
         writer.close()

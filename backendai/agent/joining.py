@@ -30,7 +30,7 @@ def ensure_joined(settings: NodeSettings, *, portal_url: str, gateway_url: str) 
         return kept
     if not settings.join_token:
         raise UserError(
-            "This node has not joined a portal: start it once with --join URL --token TOKEN.", code="not-joined"
+            "This agent has not joined a portal: start it once with --join URL --token TOKEN.", code="not-joined"
         )
     credentials = _join(settings, portal_url, gateway_url)
     save_credentials(settings.data, credentials)

@@ -79,7 +79,7 @@ class Kernels:
 
     def report_missing(self, kernel_id: UUID, generation: int) -> None:
         """Tell the portal that a kernel it counts on is not on this node."""
-        message = Message("The kernel is not on the node any more: something outside the platform removed it.")
+        message = Message("The kernel is no longer on the agent: something outside the platform removed it.")
         self._lanes.submit(
             Claim(kernel_id, generation, "verdict"),
             lambda _: self._ends.give_verdict(kernel_id, generation, "container-missing", message),

@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
@@ -20,7 +20,7 @@ from backendai.agent.storage import Disk, note_of, tightest
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
 from backendai.core.version import VERSION
-from backendai.wire.fields import MOST_IMAGES, MOST_NOTES
+from backendai.wire.fields import MOST_IMAGES, MOST_KERNELS, MOST_NOTES
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 from backendai.wire.mounts import MOST_HOSTS, HostReport
@@ -43,6 +43,7 @@ class Machine:
         gateway_url: str,
         disk_reserve: float = 0.0,
         sampler: UsageSampler | None = None,
+        working: Callable[[], set[UUID]] = set,
     ) -> None:
         self._capabilities = sorted(capabilities_of(backend))
         self._accelerators = accelerators or Accelerators()
@@ -53,6 +54,7 @@ class Machine:
         self._images, self._digest = list[ImageSighting](), ""
         self._read_at = -_REFRESH_SECONDS
         self._told_digest: str | None = None
+        self._working = working
         self._load, self._sampler = Load(), sampler or UsageSampler(backend, self._accelerators, interval=0.0)
 
     def images_changed(self) -> None:
@@ -86,6 +88,7 @@ class Machine:
             notes=notes[:MOST_NOTES],
             live=self._sample(offer, disk),
             usage=self._sampler.report(),
+            working=sorted(self._working())[:MOST_KERNELS],
             engine=self._engine,
             os_kernel=platform.release(),
             low_disk=is_low,

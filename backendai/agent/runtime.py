@@ -19,6 +19,7 @@ from backendai.agent.credentials import Credentials, save_credentials
 from backendai.agent.epoch import EpochGuard
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread
+from backendai.agent.guest_links import GuestLinks
 from backendai.agent.jobs.handlers import handlers_for
 from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernels import Kernels
@@ -66,7 +67,8 @@ class AgentRuntime:
         roster = Roster()
         self._is_native = is_marked_native(settings.data) and backend.name == "process"
         self._sampler = _sampler(settings, backend, self._accelerators, portal)
-        machine = _machine(settings, backend, self._accelerators, self._sampler, gateway_url)
+        links = GuestLinks(backend.guests)
+        machine = _machine(settings, backend, self._accelerators, self._sampler, gateway_url, links)
         manifests = Manifests(settings.data / "manifests")
         self.kernels = Kernels(
             backend,
@@ -82,7 +84,7 @@ class AgentRuntime:
         self.sync = self._make_sync_loop(portal, roster, machine, manifests)
         self.kernels.when_unanswered(self.sync.hurry)
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
-        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health)
+        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health, links)
         self._gateway = GatewayThread(Gateway(view), listener)
 
     def _make_sync_loop(self, portal: Portal, roster: Roster, machine: Machine, manifests: Manifests) -> SyncLoop:
@@ -185,7 +187,12 @@ def _sampler(settings: NodeSettings, backend: Backend, accelerators: Accelerator
 
 
 def _machine(
-    settings: NodeSettings, backend: Backend, accelerators: Accelerators, sampler: UsageSampler, gateway_url: str
+    settings: NodeSettings,
+    backend: Backend,
+    accelerators: Accelerators,
+    sampler: UsageSampler,
+    gateway_url: str,
+    links: GuestLinks,
 ) -> Machine:
     return Machine(
         backend,
@@ -194,4 +201,5 @@ def _machine(
         gateway_url=gateway_url,
         disk_reserve=settings.disk_reserve,
         sampler=sampler,
+        working=links.working,
     )

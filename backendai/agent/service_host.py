@@ -10,10 +10,13 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class ServiceSource:
-    """What an image says about a service: its definition file (None: it has none) and the image's labels."""
+    """What an image says about a service: its definition file (None: it has none) and the image's labels. ``waiting``
+    and ``fault``: what it starts from is being made, or could not be made."""
 
     definition: bytes | None
     labels: Mapping[str, str]
+    waiting: str = ""
+    fault: str = ""
 
 
 class ServiceHost(abc.ABC):
@@ -22,7 +25,11 @@ class ServiceHost(abc.ABC):
     @abc.abstractmethod
     def address(self, kernel_id: UUID) -> str:
         """Return the address at which this machine reaches the kernel's ports, asked anew from the engine: an address
-        that was true a moment ago may belong to somebody else by now."""
+        that was true a moment ago may belong to somebody else by now. Empty: the kernel has none of its own."""
+
+    def socket(self, kernel_id: UUID, service: str) -> str:
+        """Return the unix socket, as the kernel names it, on which the service may listen; empty: it has a port."""
+        return ""
 
     @abc.abstractmethod
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:

@@ -35,7 +35,7 @@ def asker(request: Request) -> User:
 def steerer(request: Request) -> User:
     """Return the superadmin who asks; for anybody else there is nothing here."""
     if not asker(request).is_superadmin:
-        raise NotFound("There is nothing here that you may see.")
+        raise NotFound("Not found, or you have no access.")
     return asker(request)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
@@ -9,7 +10,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backendai.api.answers import Answer
+from backendai.api.launch_bodies import MountBody
 from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.compute.spec import MountWish
 from backendai.compute.status import ClusterMode
 from backendai.scheduler.serving.health import Health
 from backendai.serving.models import MOST_REPLICAS, AutoScalingRule, EndpointToken, Metric, Revision, ScalingRecord
@@ -22,6 +25,10 @@ _Reason = {"type": "object", "properties": {
     "until": {"type": "string", "format": "date-time", "nullable": True},
 }}  # fmt: skip
 _Texts = {"type": "object", "additionalProperties": {"type": "string"}}
+_ORIGINS = "Origins of pages that may send requests, such as https://chat.example.org."
+_WARM_UP = "Seconds in which a new replica comes to its full share of requests."
+_AFFINITY = "Name of a header: requests with the same value keep to one replica."
+_CANARY = "Per cent of requests that a new revision gets during an update; 0: as many as an old one."
 _NAME_RULE = "1 to 40 small letters, digits and dashes."
 
 
@@ -41,11 +48,14 @@ class RevisionRequest(StrictSerializer):
     )
     startup_timeout = serializers.FloatField(default=1200.0, help_text="Seconds.")
     drain_timeout = serializers.FloatField(default=600.0, help_text="Seconds.")
-    model_name = serializers.CharField(max_length=128, default="", allow_blank=True)
+    model_name = serializers.CharField(
+        max_length=128, default="", allow_blank=True, help_text="Its name at the common address; empty: the endpoint's."
+    )
+    mounts = MountBody(many=True, default=list, help_text="Folders with model files; replicas only read them.")
 
     def spec(self) -> RevisionSpec:
         """Return what was asked for."""
-        return RevisionSpec(**self.validated_data)
+        return _revision_spec(self.validated_data)
 
 
 class RevisionUpdate(RevisionRequest):
@@ -57,7 +67,7 @@ class RevisionUpdate(RevisionRequest):
 
     def spec(self) -> RevisionSpec:
         """Return what was asked for."""
-        return RevisionSpec(**{name: value for name, value in self.validated_data.items() if name != "allow_gap"})
+        return _revision_spec({name: value for name, value in self.validated_data.items() if name != "allow_gap"})
 
 
 class EndpointRequest(RevisionRequest):
@@ -75,12 +85,16 @@ class EndpointRequest(RevisionRequest):
     asleep_after = serializers.FloatField(default=900.0, help_text="Seconds; counts where the minimum is 0.")
     max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
     max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=0)
+    origins = serializers.ListField(child=serializers.CharField(max_length=255), default=list, help_text=_ORIGINS)
+    warm_up = serializers.FloatField(default=0.0, help_text=_WARM_UP)
+    affinity = serializers.CharField(max_length=64, default="", allow_blank=True, help_text=_AFFINITY)
+    canary = serializers.IntegerField(min_value=0, max_value=100, default=0, help_text=_CANARY)
 
     def endpoint_spec(self) -> EndpointSpec:
         """Return what was asked for."""
         of_revision = RevisionRequest().fields.keys()
         values = dict(self.validated_data)
-        revision = RevisionSpec(**{name: values.pop(name) for name in of_revision})
+        revision = _revision_spec({name: values.pop(name) for name in of_revision})
         return EndpointSpec(revision=revision, **values)
 
 
@@ -99,6 +113,10 @@ class EndpointChange(StrictSerializer):
     is_repeatable = serializers.BooleanField(required=False)
     max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
     max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
+    origins = serializers.ListField(child=serializers.CharField(max_length=255), required=False, help_text=_ORIGINS)
+    warm_up = serializers.FloatField(required=False, help_text=_WARM_UP)
+    affinity = serializers.CharField(max_length=64, required=False, allow_blank=True, help_text=_AFFINITY)
+    canary = serializers.IntegerField(min_value=0, max_value=100, required=False, help_text=_CANARY)
 
 
 class RollBackRequest(StrictSerializer):
@@ -138,6 +156,7 @@ class EndpointTokenRequest(StrictSerializer):
     name = serializers.CharField(max_length=64)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
     per_minute = serializers.IntegerField(min_value=0, max_value=10**6, default=0, help_text="0: unlimited.")
+    opens_all = serializers.BooleanField(default=False, help_text="It opens every endpoint of the owner.")
 
 
 class EndpointTokenBody(Answer[EndpointToken]):
@@ -145,7 +164,7 @@ class EndpointTokenBody(Answer[EndpointToken]):
 
     class Meta:
         model = EndpointToken
-        fields = ["id", "name", "hint", "per_minute", "expires_at", "revoked_at", "created_at"]
+        fields = ["id", "name", "hint", "per_minute", "opens_all", "expires_at", "revoked_at", "created_at"]
         read_only_fields = fields
 
 
@@ -170,7 +189,8 @@ class RevisionBody(Answer[Revision]):
         model = Revision
         fields = [
             "number", "image", "command", "port", "resources", "cluster_size", "cluster_mode", "probe_path",
-            "startup_timeout", "drain_timeout", "model_name", "failed_starts", "retry_at", "last_error", "created_at",
+            "startup_timeout", "drain_timeout", "model_name", "mounts",
+            "failed_starts", "retry_at", "last_error", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -223,6 +243,11 @@ class EndpointBody(serializers.Serializer[Any]):
     is_repeatable = serializers.BooleanField(source="endpoint.is_repeatable")
     max_surge = serializers.IntegerField(source="endpoint.max_surge")
     max_unavailable = serializers.IntegerField(source="endpoint.max_unavailable")
+    origins = serializers.ListField(child=serializers.CharField(), source="endpoint.origins")
+    warm_up = serializers.FloatField(source="endpoint.warm_up")
+    affinity = serializers.CharField(source="endpoint.affinity")
+    canary = serializers.IntegerField(source="endpoint.canary")
+    common_url = serializers.CharField(help_text="An address in OpenAI's form that all endpoints share.")
     created_at = serializers.DateTimeField(source="endpoint.created_at")
 
     @extend_schema_field(_Reason)
@@ -262,3 +287,7 @@ def reason_body(reason: Any) -> dict[str, Any]:
     """Return a reason as JSON values."""
     until = timezone.localtime(reason.until).isoformat() if reason.until else None
     return {"code": reason.code, "message": reason.message, "data": dict(reason.data), "until": until}
+
+
+def _revision_spec(values: Mapping[str, Any]) -> RevisionSpec:
+    return RevisionSpec(**{**values, "mounts": [MountWish(**one) for one in values["mounts"]]})

@@ -25,6 +25,9 @@ class SshKeyRequest(StrictSerializer):
 
     public_key = serializers.CharField(max_length=8192)
     name = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Usually the key's comment.")
+    proof = serializers.CharField(
+        max_length=8192, default="", allow_blank=True, help_text="A signature, for a key that another account has."
+    )
 
 
 class DotfileBody(Answer[Dotfile]):

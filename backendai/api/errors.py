@@ -19,7 +19,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from backendai.accounts.rates import TooFast
 from backendai.activity.request_facts import request_id
 from backendai.core.database_faults import is_away, is_busy, is_full
-from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
+from backendai.core.errors import Changed, Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
 from backendai.storage.file_server import FileServerError
 from backendai.texts.messages import in_words
@@ -73,6 +73,8 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.NOT_FOUND
     elif isinstance(error, NotAllowed):
         status = HTTPStatus.FORBIDDEN
+    elif isinstance(error, Changed):
+        status = HTTPStatus.PRECONDITION_FAILED
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
     elif isinstance(error, Busy | TooFast):

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.compute.services.check_roles import MAIN
 from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION
 from backendai.core.session_kinds import USUAL_KIND, launched_kinds
@@ -66,7 +67,9 @@ class LaunchRequest(StrictSerializer):
         max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
     )
     type = serializers.ChoiceField(choices=launched_kinds(), default=USUAL_KIND.name)
-    image = serializers.CharField(max_length=255)
+    image = serializers.CharField(
+        max_length=255, default="", help_text="Required, unless a template or the main role has one."
+    )
     resources = AmountsField(default=dict)
     preset = serializers.CharField(max_length=64, default="", allow_blank=True)
     resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
@@ -133,6 +136,24 @@ class LaunchRequest(StrictSerializer):
         allow_blank=True,
         help_text="A folder of the mounts, or its path, where programs begin. Empty: in /home/work.",
     )
+    template = serializers.CharField(
+        max_length=80,
+        default="",
+        allow_blank=True,
+        help_text="scope/name, scope/name@version or an id: everything else here is put over it.",
+    )
+    parameters = serializers.DictField(
+        child=serializers.JSONField(), default=dict, help_text="Of the template: values by name."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the values; raises a ValidationError where no kernel would have an image."""
+        main = attrs["roles"].get(MAIN)
+        if not attrs["image"] and not (main and main["image"]):
+            raise serializers.ValidationError({"image": "Write an image, or a template that has one."}, "required")
+        if attrs["parameters"] and not attrs["template"]:
+            raise serializers.ValidationError({"parameters": "Only a template has parameters: name it."}, "invalid")
+        return attrs
 
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""

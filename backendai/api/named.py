@@ -16,7 +16,7 @@ def domain_named(asker: User, name: str | None) -> Domain | None:
         return asker.domain
     domain: Domain | None = Domain.objects.visible_to(asker).filter(name=name).select_related("policy").first()
     if domain is None:
-        raise UserError("There is no such domain.", field="domain", code="unknown-domain")
+        raise UserError("Domain not found.", field="domain", code="unknown-domain")
     return domain
 
 
@@ -26,7 +26,7 @@ def policy_named(name: str | None) -> ResourcePolicy | None:
         return None
     policy: ResourcePolicy | None = ResourcePolicy.objects.filter(name=name).first()
     if policy is None:
-        raise UserError("There is no such policy.", field="policy", code="unknown-policy")
+        raise UserError("Policy not found.", field="policy", code="unknown-policy")
     return policy
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backendai.api.views import execute, runs
+from backendai.api.views import execute, home_files, runs
 
 _SESSION = "sessions/<uuid:session_id>/"
 urlpatterns = [
@@ -15,6 +15,13 @@ urlpatterns = [
     path(f"{_SESSION}contexts/<str:context>/restart/", runs.ContextRestart.as_view(), name="context-restart"),
     path(f"{_SESSION}complete/", runs.Completion.as_view(), name="complete"),
     path(f"{_SESSION}execute/", execute.Execute.as_view(), name="execute"),
+    path(f"{_SESSION}entries/", home_files.HomeEntries.as_view(), name="session-entries"),
+    path(f"{_SESSION}entry/", home_files.HomeEntry.as_view(), name="session-entry"),
+    path(f"{_SESSION}search/", home_files.HomeSearch.as_view(), name="session-search"),
+    path(f"{_SESSION}directories/", home_files.HomeDirectories.as_view(), name="session-directories"),
+    path(f"{_SESSION}moves/", home_files.HomeMoves.as_view(), name="session-moves"),
+    path(f"{_SESSION}deletions/", home_files.HomeDeletions.as_view(), name="session-deletions"),
+    path(f"{_SESSION}archive/", home_files.HomeArchive.as_view(), name="session-archive"),
     path(f"{_SESSION}files/", execute.SessionFiles.as_view(), name="session-files"),
     path(f"{_SESSION}files/<path:path>", execute.SessionFile.as_view(), name="session-file"),
 ]

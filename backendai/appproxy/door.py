@@ -10,13 +10,15 @@ from aiohttp import web
 from django.conf import settings
 from django.utils import translation
 
-from backendai.appproxy import pages
+from backendai.appproxy import output_page, pages
+from backendai.appproxy.endpoints.common import is_common
 from backendai.appproxy.endpoints.door import EndpointDoor
 from backendai.appproxy.file_door import FileDoor, entered
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.hosts import app_host
 from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
+from backendai.cluster.app_domains import output_host
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
 from backendai.core.messages import Message
 from backendai.gateways.guard import Unknown
@@ -62,6 +64,10 @@ class Door:
             return _no_app(request)
         if request.method not in _METHODS or not request.raw_path.startswith("/"):
             raise web.HTTPMethodNotAllowed(request.method, _METHODS)
+        if host == output_host():
+            return output_page.answer(request)
+        if is_common(host):
+            return await self._endpoints.handle_common(request)
         if (pool := self._endpoints.at(host)) is not None:
             return await self._endpoints.handle(request, pool)
         if request.path == pages.STYLE_PATH:
@@ -134,7 +140,7 @@ class Door:
                 "It has been starting for {seconds} s. The first start takes a few seconds.",
                 seconds=f"{state.seconds:.0f}",
             )
-            return pages.page(200, title=title, message=message, again=True)
+            return pages.page(200, title=title, message=state.message or message, again=True)
         if state.state == "absent":
             return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
         return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
@@ -155,13 +161,15 @@ class Door:
             message = Message("Too many requests to this app are under way: close some of its pages and try again.")
             return pages.refusal(request, 429, "too-many-requests", message)
         except UnaskedUpgrade:
-            message = Message("The app switched to another protocol, which nobody had asked for.")
+            message = Message("The app switched to another protocol without being asked.")
             return _last(pages.refusal(request, 502, "app-switched", message))
         except aiohttp.ClientError as error:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
-            return pages.refusal(request, 502, "app-broke-off", Message("The app broke off before it had answered."))
+            return pages.refusal(
+                request, 502, "app-broke-off", Message("The app closed the connection before it answered.")
+            )
 
 
 def _last(response: web.Response) -> web.Response:

@@ -87,17 +87,17 @@ class FileDoor:
             return _no(request, 403, "header-needed", Message("Files are changed with a header, not with a cookie."))
         if request.method not in LOOKS and target.rights != "edit":
             return _no(
-                request, 403, "folder-rights", Message("You may look at this folder, not change it."), origin=origin
+                request, 403, "folder-rights", Message("You may view this folder, but not change it."), origin=origin
             )
         try:
             return await self._relay.pass_on(request, target, shared)
         except NoSuchOperation:
-            return _no(request, 404, "not-found", Message("There is nothing at this address."), origin=origin)
+            return _no(request, 404, "not-found", Message("Nothing found at this address."), origin=origin)
         except Crowded:
             message = Message("Too many requests for this folder are under way. Wait for some of them to end.")
             return _no(request, 429, "too-many-requests", message, origin=origin)
         except StalledBody:
-            return _no(request, 408, "too-slow", Message("The upload stood still for too long."), origin=origin)
+            return _no(request, 408, "too-slow", Message("The upload made no progress for too long."), origin=origin)
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.info("file server %s: %s", target.storage_host, error)
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:

@@ -85,7 +85,9 @@ def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -
             _write(claims, host, text, now)
             audit(user.pk, "folder.open", "folder", [folder.pk], name=folder.name)
     except IntegrityError:
-        raise Denied("code-used", Message("This link was used already. Open the folder in the portal again.")) from None
+        raise Denied(
+            "code-used", Message("This link has already been used. Open the folder in the portal again.")
+        ) from None
     FilesGrant.objects.filter(expires_at__lt=now).delete()
     return text
 

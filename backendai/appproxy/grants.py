@@ -49,7 +49,9 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
             names = both_names(user, owner)
             audit(user.pk, "app.open", "session", [target.session_id], service=claims.service, **names)
     except IntegrityError:
-        raise Denied("code-used", Message("This link was used already. Open the app from the portal again.")) from None
+        raise Denied(
+            "code-used", Message("This link has already been used. Open the app from the portal again.")
+        ) from None
     AppGrant.objects.filter(expires_at__lt=now).delete()
     return text
 
@@ -96,7 +98,7 @@ def _open_to_everybody(host: str, now: datetime) -> Target | None:
         return None
     kernel, app, closes_at = found
     if app.code or kernel.agent is None:
-        raise Denied("session-ended", Message("The session is not running any more."))
+        raise Denied("session-ended", Message("The session is no longer running."))
     gateway_url = kernel.agent.gateway_url
     return Target(
         kernel.pk,
@@ -120,7 +122,7 @@ def _entitled(
         return user, reach(user, "app", kernel_id=kernel_id, generation=generation)
     except Denied as error:
         if error.code == "not-running":
-            raise Denied("session-ended", Message("The session is not running any more.")) from None
+            raise Denied("session-ended", Message("The session is no longer running.")) from None
         raise Denied("not-entered", Message("You may not open this app.")) from None
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Any
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 from backendai.appproxy.headers import to_app, to_browser
@@ -90,7 +91,7 @@ class Relay:
                 if answer.status == 101:
                     if not upgrade:  # the next requests of the visitor would reach the app unread
                         answer.close()
-                        raise UnaskedUpgrade(Message("the app switched protocols unasked"))
+                        raise UnaskedUpgrade(Message("the app switched protocols without being asked"))
                     return await join(request, answer, target)
                 return await send(request, answer, target)
         finally:
@@ -127,7 +128,7 @@ async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
             return
         except TimeoutError:
             raise StalledBody(
-                Message("the visitor sent nothing for {body_seconds} s", body_seconds=f"{BODY_SECONDS:.0f}")
+                Message("the client sent nothing for {body_seconds} s", body_seconds=f"{BODY_SECONDS:.0f}")
             ) from None
 
 
@@ -139,9 +140,18 @@ def has_upgrade_body(request: web.BaseRequest) -> bool:
     return "Transfer-Encoding" in request.headers or any(length.strip() != "0" for length in lengths)
 
 
-async def send(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
-    """Send the answer piece by piece, keeping none."""
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=to_browser(answer.headers))
+async def send(
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    target: Target,
+    *,
+    change: Callable[[CIMultiDict[str]], None] | None = None,
+) -> web.StreamResponse:
+    """Send the answer piece by piece, keeping none. ``change``: a last word about its headers."""
+    headers = to_browser(answer.headers)
+    if change is not None:
+        change(headers)
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
     await response.prepare(request)
     async for piece in answer.content.iter_any():
         await response.write(piece)

@@ -23,7 +23,7 @@ from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 
 WATCH_LEASE = "image-builds"
-ASKED = Message("Waits for the builder.")
+ASKED = Message("Waiting for the builder.")
 STOPPED = "stopped"
 _LONGEST_STEP = timedelta(hours=1)  # that says nothing: a big layer over a slow line
 # A cause outside of the image may be gone at any moment, and a look costs seconds. A step of the image itself that
@@ -86,7 +86,7 @@ def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> 
     if asked is not None:
         mine = BackgroundJob.objects.running().filter(pk=asked.pk, claimed_at=None)
         if not mine.update(message=message, claimed_at=now, updated_at=now):
-            raise Conflict("The build was taken by another builder, or is over.", code="job-over")
+            raise Conflict("Another builder took the build, or it is over.", code="job-over")
         asked.refresh_from_db()
         return asked
     with transaction.atomic():

@@ -100,7 +100,7 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
     wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     if len(wanted) > _MOST_ALIASES:
         raise UserError(
-            "An image has at most {most_aliases} other names.",
+            "An image has at most {most_aliases} aliases.",
             most_aliases=_MOST_ALIASES,
             field="aliases",
             code="too-many",
@@ -112,7 +112,7 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
     taken = set(Image.objects.filter(name__in=wanted).values_list("name", flat=True))
     taken |= set(ImageAlias.objects.filter(name__in=wanted).exclude(image=image).values_list("name", flat=True))
     if taken:
-        text = Message("{taken} is the name of another image, or of this one, already.", taken=min(taken))
+        text = Message("{taken} is already a name or an alias of an image.", taken=min(taken))
         raise Conflict(text, field="aliases", code="name-taken")
     ImageAlias.objects.bulk_create(ImageAlias(image=image, name=name) for name in wanted if name not in there)
 
@@ -125,7 +125,7 @@ def forget_image(actor_id: UUID | None, image: Image) -> None:
             delete_object(actor_id, image, "image")
     except ProtectedError as error:
         raise Conflict(
-            "{number} sessions, ended ones included, were started from {image}; disable it instead of forgetting it.",
+            "{number} sessions, ended ones included, used {image}: disable it instead of removing it.",
             number=len(error.protected_objects),
             image=image.name,
             code="image-in-use",

@@ -38,7 +38,7 @@ def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]
 def taken_name(name: str, group: object) -> str:
     """Return what is said of a second preset of one name in a group, or for all groups (None)."""
     where = Message("resource group {group}", group=group) if group else Message("all groups")
-    return Message("There is a preset {name} for {where} already.", name=repr(name), where=where)
+    return Message("A preset {name} for {where} already exists.", name=repr(name), where=where)
 
 
 def exact_amounts(slots: Mapping[str, Any]) -> dict[str, str]:

@@ -48,13 +48,13 @@ def start_pull(
     """
     if image.is_built_here:
         text = Message(
-            "{image} is built on the machines themselves (manage.py build_images); no registry has it.",
+            "{image} is built on the agents themselves (manage.py build_images); it is in no registry.",
             image=image.name,
         )
         raise UserError(text, field="image", code="image-built-here")
     if image.is_on_nodes_only:
         text = Message(
-            "{image} was made of a session and lies on its node alone; no registry has it.", image=image.name
+            "{image} was created from a session and is on its agent only; it is in no registry.", image=image.name
         )
         raise UserError(text, field="image", code="image-on-node")
     chosen = _chosen(image, agents, groups)
@@ -63,7 +63,7 @@ def start_pull(
         job = start_job(
             PULL_JOB,
             image.name,
-            Message("The agents are being told."),
+            Message("Sending to the agents."),
             now=now,
             owner_id=user.pk,
             total=len(chosen),
@@ -97,7 +97,7 @@ def pull_spec(agent: Agent, pull_id: UUID) -> NodeJobSpec:
     """Return what this agent should fetch, with the account for it. Raises NotFound when it should not (any more)."""
     pull = pulls_wanted().filter(pk=pull_id, agent=agent).select_related("image", "agent__resource_group").first()
     if pull is None:
-        raise NotFound("This pull is not wanted on this agent.")
+        raise NotFound("This pull is not meant for this agent.")
     image = pull.image
     work = PullWork(image=image.reference, digest=image.digest, access=access_for(image))
     return NodeJobSpec(
@@ -151,7 +151,7 @@ def _chosen(image: Image, agents: Collection[Agent], groups: Collection[Resource
     chosen = {agent.pk: agent for agent in (*agents, *fitting)}
     if not chosen:
         raise UserError(
-            "None of the agents that you chose answers and has a container engine for this image.",
+            "None of the selected agents is reachable and has a container engine for this image.",
             field="agents",
             code="no-agent",
         )
@@ -166,7 +166,7 @@ def _chosen(image: Image, agents: Collection[Agent], groups: Collection[Resource
 def _obstacle(image: Image, agent: Agent) -> str:
     """Return why this agent cannot fetch the image; empty when it can."""
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        return Message("does not answer")
+        return Message("is not reachable")
     if Capability.IMAGES not in capabilities_of(agent):
         return Message("has no container engine")
     if is_outdated(agent, PULL):
@@ -204,12 +204,12 @@ def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
         case Ending.CANCELLED:
             return _Status.CANCELLED, ""
         case Ending.AGENT_LOST:
-            return _Status.FAILED, Message("The agent was lost on the way.")
+            return _Status.FAILED, Message("The agent was lost meanwhile.")
         case Ending.AGENT_OUTDATED:
             return _Status.FAILED, update_agent(pull.agent)
         case Ending.LATE:
             took = describe_duration((job.deadline_at or now) - job.created_at)
-            begun = Message("not even begun") if is_waiting else Message("not done")
+            begun = Message("not even started") if is_waiting else Message("not done")
             return _Status.FAILED, Message("It was {begun} after {took}.", begun=begun, took=took)
 
 
@@ -219,7 +219,7 @@ def _follow(job: BackgroundJob, now: datetime) -> None:
     is_over = ~Q(status__in=_NOT_OVER)
     facts = rows.aggregate(number=Count("pk"), over=Count("pk", filter=is_over), known=Sum("progress", filter=~is_over))
     share = (facts["over"] + (facts["known"] or 0.0)) / (facts["number"] or 1)
-    message = Message("{over} of {number} agents are through.", over=facts["over"], number=facts["number"])
+    message = Message("{over} of {number} agents are done.", over=facts["over"], number=facts["number"])
     report_progress(job.pk, share, message, now=now, done=facts["over"], total=facts["number"])
     if facts["over"] == facts["number"]:
         _close(job, list(rows.select_related("agent").order_by("agent__name")), now)
@@ -232,7 +232,7 @@ def _close(job: BackgroundJob, pulls: Sequence[ImagePull], now: datetime) -> Non
     message: str = (
         Message("{there} of {pulls} agents have it.", there=len(there), pulls=len(pulls))
         if pulls
-        else Message("The image left the catalogue meanwhile.")
+        else Message("The image was removed from the catalogue.")
     )
     if job.cancel_requested_at:
         stop_job(job.pk, message=Message("Stopped: {message}", message=message), now=now, result=result)
@@ -241,7 +241,7 @@ def _close(job: BackgroundJob, pulls: Sequence[ImagePull], now: datetime) -> Non
         more = ", …" if len(failed) > _NAMED_IN_MESSAGE else ""
         names = failed[:_NAMED_IN_MESSAGE]
         message = Message.joined([message, Message("It failed on {failed}{more}.", failed=names, more=more)])
-    fix = Message("Each of them says why; mend that and pull again.") if failed else ""
+    fix = Message("Each of them says why; fix that and pull again.") if failed else ""
     finish_job(job.pk, message=message, now=now, failed=bool(failed) or not pulls, fix=fix, result=result)
 
 

@@ -22,7 +22,7 @@ from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 SCAN_JOB = "registry.scan"
-WAITING = Message("Waits for a worker.")
+WAITING = Message("Waiting for a worker.")
 _LONGEST_SCAN = timedelta(minutes=30)
 _SILENCE = timedelta(minutes=5)
 
@@ -60,7 +60,7 @@ def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
     """Delete a registry; its images stay in the catalogue. Raises Conflict while it confines them to some domains."""
     if not registry.is_global and registry.images.exists():
         raise Conflict(
-            "{count} images are confined to the domains of {registry}: forget them first, or open the registry to all.",
+            "{count} images are limited to the domains of {registry}: remove them first, or open the registry to all.",
             count=registry.images.count(),
             registry=registry.name,
             code="registry-in-use",

@@ -25,8 +25,8 @@ _MOST_PAGES, _PAGE = 200, 100
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=15.0)
 _INDEXES = ("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json")
 _MANIFESTS = ("application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.manifest.v1+json")
-_ANSWERS = {401: Message("The account is not let in"), 403: Message("The account may not look at it"),
-            404: Message("There is nothing")}  # fmt: skip
+_ANSWERS = {401: Message("The registry rejected the account"), 403: Message("The account may not read this"),
+            404: Message("Not found")}  # fmt: skip
 _ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 _CHALLENGE = re.compile(r'([a-z]+)="([^"]*)"')
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
@@ -131,7 +131,7 @@ class RegistryClient:
         path = f"/v2/{_path(repository)}/manifests/{quote(digest, safe=':')}"
         status, _, body = self._answer("DELETE", path, f"repository:{repository}:delete", "application/json")
         if status in (405, 501) or (status == 400 and b"UNSUPPORTED" in body):
-            raise DeletesNothing("It lets nobody delete (HTTP {status}).", status=status)
+            raise DeletesNothing("The registry does not allow deletion (HTTP {status}).", status=status)
         if status in (401, 403):
             raise RegistryError("The account may not delete there (HTTP {status}).", status=status)
         if status not in (200, 202, 204, 404):
@@ -145,7 +145,7 @@ class RegistryClient:
     def _config(self, repository: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         digest = str((manifest.get("config") or {}).get("digest", ""))
         if not is_digest(digest):
-            raise RegistryError("It has a manifest of a kind that is not known here.")
+            raise RegistryError("The manifest has a type that is not supported.")
         body = self._get(f"/v2/{_path(repository)}/blobs/{digest}", _pull(repository))[0]
         _check_digest(body, digest)
         return _parsed(body)
@@ -159,14 +159,14 @@ class RegistryClient:
                 return
             target = urlsplit(urljoin(self._url + path, following[1]))
             if target.netloc.lower() != urlsplit(self._url).netloc.lower():
-                raise RegistryError("Its next page is on another host, {netloc}.", netloc=target.netloc[:80])
+                raise RegistryError("The next page is on another host, {netloc}.", netloc=target.netloc[:80])
             path = target.path + (f"?{target.query}" if target.query else "")
 
     def _json(self, path: str, scope: str) -> Any:
         try:
             return json.loads(self._get(path, scope)[0])
         except ValueError as error:
-            raise RegistryError("It answered with what is no JSON.") from error
+            raise RegistryError("The registry answered with something that is not JSON.") from error
 
     def _get(self, path: str, scope: str, accept: str = "application/json") -> tuple[bytes, Mapping[str, str]]:
         status, answered, body = self._answer("GET", path, scope, accept)
@@ -195,14 +195,14 @@ class RegistryClient:
             return f"Basic {basic}"
         said = dict(_CHALLENGE.findall(rest))
         if kind.lower() != "bearer" or "realm" not in said:
-            raise RegistryError("It wants an account (HTTP 401).")
+            raise RegistryError("The registry requires credentials (HTTP 401).")
         wanted = {"service": said.get("service", ""), "scope": said.get("scope") or scope}
         realm, query = said["realm"], urlencode({name: value for name, value in wanted.items() if value})
         address = f"{realm}{'&' if '?' in realm else '?'}{query}"
         headers = {"Authorization": f"Basic {basic}"} if self._username else {}
         status, _, body = self._ask(address, headers, follow=False)
         if status != 200:
-            raise RegistryError("It gives no token for this account (HTTP {status}).", status=status)
+            raise RegistryError("The registry issued no token for this account (HTTP {status}).", status=status)
         given = _parsed(body)
         return f"Bearer {given.get('token') or given.get('access_token') or ''}"
 
@@ -219,17 +219,17 @@ class RegistryClient:
             if urlsplit(target)[:2] != urlsplit(url)[:2]:
                 headers = {name: value for name, value in headers.items() if name != "Authorization"}
             url = target
-        raise RegistryError("It sends on and on.")
+        raise RegistryError("The registry redirected too many times.")
 
     def _check_host(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.netloc.lower() not in self._hosts:
             raise RegistryError(
-                "It sends to {netloc}, which is not among its hosts: name it under further hosts if that is right.",
+                "The registry redirected to {netloc}: add this host to the additional hosts if that is right.",
                 netloc=parts.netloc[:80] or Message("another place"),
             )
         if self._url.startswith("https:") and parts.scheme != "https":
-            raise RegistryError("It sends to an address without encryption.")
+            raise RegistryError("The registry redirected to an address without encryption.")
 
     def _request(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         began = time.monotonic()
@@ -245,7 +245,7 @@ class RegistryClient:
             raise Unreachable(unreachable_words(url, error, time.monotonic() - began)) from error
         if len(body) > LARGEST_ANSWER:
             response.close()
-            raise RegistryError("It answered with more than {limit} MiB.", limit=LARGEST_ANSWER // 2**20)
+            raise RegistryError("The registry answered with more than {limit} MiB.", limit=LARGEST_ANSWER // 2**20)
         return response.status, response.headers, body
 
 
@@ -265,15 +265,15 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RegistryError("It answered with what is no JSON.") from error
+        raise RegistryError("The registry answered with something that is not JSON.") from error
     if not isinstance(said, dict):
-        raise RegistryError("It answered with what is no JSON object.")
+        raise RegistryError("The registry answered with something that is not a JSON object.")
     return said
 
 
 def _check_digest(body: bytes, name: str) -> None:
     if name.startswith("sha256:") and name != f"sha256:{hashlib.sha256(body).hexdigest()}":
-        raise RegistryError("What it sent does not fit its digest.")
+        raise RegistryError("The content does not match its digest.")
 
 
 def _one_of(manifests: list[Any]) -> tuple[str, str]:
@@ -284,7 +284,7 @@ def _one_of(manifests: list[Any]) -> tuple[str, str]:
         if isinstance(platform, dict) and platform.get("os") == "linux" and is_digest(str(each.get("digest"))):
             found.setdefault(str(platform.get("architecture", "")), str(each["digest"]))
     if not found:
-        raise RegistryError("It has this image for other systems than Linux only.")
+        raise RegistryError("The registry has this image only for systems other than Linux.")
     chosen = next((name for name in ("amd64", "arm64") if name in found), next(iter(found)))
     return found[chosen], chosen if len(found) == 1 else ""
 
@@ -296,5 +296,5 @@ def _size(manifest: Mapping[str, Any]) -> int:
 
 
 def _words(status: int, path: str) -> str:
-    words = _ANSWERS.get(status, Message("It answered unexpectedly"))
+    words = _ANSWERS.get(status, Message("Unexpected answer"))
     return Message("{words} (HTTP {status}, {path}).", words=words, status=status, path=path.partition("?")[0][:120])

@@ -25,7 +25,7 @@ from backendai.wire.commits import OWNER_LABEL
 
 MOST_REPOSITORIES, MOST_TAGS, MOST_IMAGES = 2000, 200, 5000
 _MOST_FAULTS = 50
-_FIX = Message("Check the registry's address, account and further hosts.")
+_FIX = Message("Check the registry's address, account and additional hosts.")
 _FIX_UNREACHABLE = Message(
     "Check the registry's address, its certificate, and whether the portal's machine may connect to it."
 )
@@ -63,7 +63,7 @@ def scan(job_id: UUID, clock: Clock) -> None:
     job = BackgroundJob.objects.get(pk=job_id)
     registry = Registry.objects.filter(name=job.subject).first()
     if registry is None:
-        finish_job(job_id, message=Message("The registry is not there any more."), now=clock(), failed=True)
+        finish_job(job_id, message=Message("The registry no longer exists."), now=clock(), failed=True)
         return
     tally = _Tally()
     try:
@@ -89,14 +89,14 @@ def waiting_scans() -> list[UUID]:
 
 def _claim(job_id: UUID, now: datetime) -> bool:
     waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=SCAN_JOB, claimed_at=None)
-    return waiting.update(message=Message("Asks which repositories there are."), claimed_at=now, updated_at=now) > 0
+    return waiting.update(message=Message("Listing the repositories."), claimed_at=now, updated_at=now) > 0
 
 
 def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -> bool:
     """Look at every tag; returns False when somebody has cancelled it."""
     client = client_of(registry)
     for repository, tag in _tags(registry, client, tally):
-        message = Message("Looks at {repository}:{tag}.", repository=repository, tag=tag)
+        message = Message("Reading {repository}:{tag}.", repository=repository, tag=tag)
         if not report_progress(job_id, None, message, now=clock(), done=tally.seen):
             return False
         try:
@@ -108,7 +108,7 @@ def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -
         tally.seen += 1
         if tally.seen >= MOST_IMAGES:
             tally.faults.append(
-                (registry.name, Message("Only the first {most_images} images were looked at.", most_images=MOST_IMAGES))
+                (registry.name, Message("Only the first {most_images} images were scanned.", most_images=MOST_IMAGES))
             )
             break
     return True
@@ -120,7 +120,7 @@ def _tags(registry: Registry, client: RegistryClient, tally: _Tally) -> Iterator
             for number, tag in enumerate(client.tags(repository)):
                 if number >= MOST_TAGS:
                     tally.faults.append(
-                        (repository, Message("Only the first {most_tags} tags were looked at.", most_tags=MOST_TAGS))
+                        (repository, Message("Only the first {most_tags} tags were scanned.", most_tags=MOST_TAGS))
                     )
                     break
                 yield repository, tag

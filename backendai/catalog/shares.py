@@ -26,7 +26,7 @@ def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -
     """
     project = Project.objects.usable_by(owner).filter(pk=project_id).first()
     if project is None:
-        raise NotFound("You belong to no such project.", field="project")
+        raise NotFound("Project not found, or you are not a member.", field="project")
     if not _is_open_to(image, project):
         raise Conflict(
             "{display_name} is not open to the domain of project {project}.",

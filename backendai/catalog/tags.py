@@ -33,8 +33,8 @@ _LONGEST = timedelta(hours=12)
 _SILENCE = timedelta(hours=1)
 PAUSE = timedelta(days=7)
 _MOST_AT_ONCE = 100
-_AGAIN = Message("Then try it again.")
-_LET_IT = Message("Allow it to delete: a Docker registry wants REGISTRY_STORAGE_DELETE_ENABLED set to true.")
+_AGAIN = Message("Then try again.")
+_LET_IT = Message("Allow deletion: a Docker registry needs REGISTRY_STORAGE_DELETE_ENABLED set to true.")
 _LOOK = Message("Check the registry's address and account.")
 Clock = Callable[[], datetime]
 
@@ -58,7 +58,9 @@ def try_removal_again(user: User, job: BackgroundJob, *, now: datetime) -> Backg
     """Return a new job for the tag that this one left there. Raises Conflict when there is nothing to try again."""
     is_newest = not BackgroundJob.objects.filter(kind=TAG_JOB, subject=job.subject, created_at__gt=job.created_at)
     if job.kind != TAG_JOB or job.status not in (job.Status.FAILED, job.Status.CANCELLED) or not is_newest:
-        raise Conflict("Only a tag that stayed in its registry can be tried again.", code="nothing-to-try-again")
+        raise Conflict(
+            "Only the deletion of a tag that is still in its registry can be retried.", code="nothing-to-try-again"
+        )
     audit(user.pk, "image.untag", "job", [job.pk], reference=job.subject)
     return start_removal(job.subject, now=now)
 
@@ -87,18 +89,18 @@ def remove_tag(job_id: UUID, clock: Clock) -> None:
     """Carry out a removal that waits for a worker; of several that try one does. Every end is written to the job."""
     waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=TAG_JOB, claimed_at=None)
     now = clock()
-    if not waiting.update(message=Message("Asks the registry."), claimed_at=now, updated_at=now):
+    if not waiting.update(message=Message("Asking the registry."), claimed_at=now, updated_at=now):
         return
     job = BackgroundJob.objects.get(pk=job_id)
     if job.cancel_requested_at:
-        stop_job(job_id, message=Message("Cancelled: the tag stays."), now=clock())
+        stop_job(job_id, message=Message("Cancelled: the tag was not deleted."), now=clock())
         return
     try:
         message = _take_out(job.subject)
     except _Stays as reason:
         finish_job(job_id, message=reason.message, now=clock(), failed=True, fix=reason.fix)
     except RegistryError as error:
-        said, now = Message("The tag stays: {message}", message=error.message), clock()
+        said, now = Message("Tag not deleted: {message}", message=error.message), clock()
         if isinstance(error, DeletesNothing):
             finish_job(job_id, message=said, now=now, failed=True, fix=f"{_LET_IT} {_AGAIN}")
         else:
@@ -114,19 +116,19 @@ def _take_out(reference: str) -> str:
     image = Image.objects.filter(reference=reference).first()
     if image is not None and image.deleted_at is None:
         raise _Stays(
-            Message("The tag stays: an image of the catalogue bears it."),
-            Message("Forget the image. {again}", again=_AGAIN),
+            Message("Tag not deleted: an image of the catalogue uses it."),
+            Message("Remove the image. {again}", again=_AGAIN),
         )
     name = parse_image_name(reference)
     registry = _registry_of(image, name)
     client = client_of(registry, deletes=True)
     digest = client.digest_of(name.repository, name.tag)
     if digest is None:
-        return Message("The registry has no such tag any more.")
+        return Message("The registry no longer has this tag.")
     _check_that_it_is_it(client, name, digest, image)
     _check_that_no_other_needs_it(client, name, digest, reference)
     client.delete(name.repository, digest)
-    return Message("The tag is taken out of the registry; its space is free after the registry's own cleaning.")
+    return Message("The tag is deleted from the registry; the registry's garbage collection frees its space.")
 
 
 def _registry_of(image: Image | None, name: ImageName) -> Registry:
@@ -137,7 +139,7 @@ def _registry_of(image: Image | None, name: ImageName) -> Registry:
     found = next((row for row in rows if row.host.lower() == name.registry.lower()), None)
     if found is None:
         raise _Stays(
-            Message("The tag stays: no registry at {registry} is known any more.", registry=name.registry),
+            Message("Tag not deleted: no registry is configured for {registry}.", registry=name.registry),
             Message("Add it under Registries. {again}", again=_AGAIN),
         )
     return found
@@ -154,8 +156,8 @@ def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, i
         is_it = bool(marked) and key.startswith(marked) and labels.get(DEPLOYMENT_LABEL) == settings.DEPLOYMENT
     if not is_it:
         raise _Stays(
-            Message("The tag stays: it stands for something else now than what was deleted."),
-            Message("Look at the registry, and delete it there if nobody needs it."),
+            Message("Tag not deleted: it now points to a different image."),
+            Message("Check the registry, and delete the tag there if nobody needs it."),
         )
 
 
@@ -172,5 +174,5 @@ def _check_that_no_other_needs_it(client: RegistryClient, name: ImageName, diges
 
 
 def _needed_by(image: Image) -> _Stays:
-    text = Message("The tag stays: {image} is the same content, and would be lost with it.", image=image.name)
-    return _Stays(text, Message("Forget that image first. {again}", again=_AGAIN))
+    text = Message("Tag not deleted: {image} has the same content and would be lost.", image=image.name)
+    return _Stays(text, Message("Remove that image first. {again}", again=_AGAIN))

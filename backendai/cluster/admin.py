@@ -67,14 +67,14 @@ class ResourceGroupAdmin(Audited):
             },
         ),
         (
-            "Limits of waiting",
+            "Queue limits",
             {
                 "fields": ["pending_timeout", ("give_up_after", "on_give_up")],
                 "description": "Looked after every 30 seconds.",
             },
         ),
         (
-            "Phases of a start and an end",
+            "Start and termination timeouts",
             {
                 "fields": [
                     "pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace",

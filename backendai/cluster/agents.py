@@ -33,7 +33,7 @@ def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
     most = values.get("max_kernels")
     if most is not None and not 0 <= most <= MOST_KERNELS:
         text = Message(
-            "{most} kernels: use 0 to {most_kernels}, or nothing for the limit of the group.",
+            "{most} kernels: enter 0 to {most_kernels}, or leave it empty for the limit of the group.",
             most=most,
             most_kernels=MOST_KERNELS,
         )
@@ -80,7 +80,7 @@ def make_join_token(
 ) -> str:
     """Return the text of a new join token, which nobody can read again. Raises a UserError that names the field."""
     if expires_at is not None and expires_at <= now:
-        raise UserError("The end of validity is in the past.", field="expires_at", code="invalid-date")
+        raise UserError("The expiry is in the past.", field="expires_at", code="invalid-date")
     check_prefix(name_prefix)
     return create_join_token(
         group, name_prefix=name_prefix, reusable=reusable, expires_at=expires_at, actor_id=actor.pk
@@ -91,7 +91,7 @@ def check_prefix(name_prefix: str) -> None:
     """Refuse a prefix with which no agent's name can begin. Raises UserError."""
     if not _PREFIX.match(name_prefix):
         text = Message(
-            "{name_prefix} cannot begin a name: use a-z, 0-9 and dashes, at most 62.", name_prefix=repr(name_prefix)
+            "{name_prefix} is not a name prefix: use a-z, 0-9 and dashes, at most 62.", name_prefix=repr(name_prefix)
         )
         raise UserError(text, field="name_prefix", code="invalid-name")
 
@@ -135,7 +135,7 @@ def revoke_join_token(actor: User, token_id: int) -> None:
     with transaction.atomic():
         token = JoinToken.objects.visible_to(actor).select_related("resource_group").filter(pk=token_id).first()
         if token is None:
-            raise NotFound("There is no such join token.")
+            raise NotFound("Join token not found.")
         group = token.resource_group.name
         audit(actor.pk, "join-token.revoke", "join-token", [token.pk], resource_group=group, hint=token.hint)
         token.delete()

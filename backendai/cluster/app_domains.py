@@ -10,6 +10,8 @@ from django.conf import settings
 from backendai.core.messages import Message
 
 LONGEST = 180
+COMMON_LABEL = "models"  # of the host name that all inference endpoints share
+OUTPUT_LABEL = "output"  # of the one page in which pages that code has printed may run scripts
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org", "re"})
 _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -24,6 +26,13 @@ def portal_names() -> set[str]:
     urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
     names = {urlsplit(url).hostname or "" for url in urls} | {name.lower() for name in settings.ALLOWED_HOSTS}
     return {name for name in names if name and not name.startswith((".", "*"))}
+
+
+def portal_origins() -> tuple[str, ...]:
+    """Return the origins of the portal's own pages."""
+    urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
+    told = {f"{url.scheme}://{url.netloc}" for url in map(urlsplit, urls) if "*" not in url.netloc}
+    return tuple(sorted(told | {url.replace("//127.0.0.1:", "//localhost:") for url in told}))
 
 
 def holds(domain: str, name: str) -> bool:
@@ -51,17 +60,17 @@ def wrong_app_domain(domain: str) -> str:
         return ""
     if not is_domain(domain):
         return Message(
-            "{domain} is not a domain: write it as gpu.apps.example.org, a name in small letters, no port.",
+            "{domain} is not a domain: enter a name such as gpu.apps.example.org, in lower case and without a port.",
             domain=repr(domain[:60]),
         )
     for name in sorted(portal_names()):
         if holds(domain, name):
             return Message(
-                "{domain} holds the portal's own name {name}: apps could stand in for it.", domain=domain, name=name
+                "{domain} contains the portal's own name {name}: an app could impersonate it.", domain=domain, name=name
             )
         if holds(name, domain) and name != "localhost" and not holds(settings.APPS_DOMAIN, domain):
             return Message(
-                "{domain} lies under the portal's name {name}: apps could send cookies to it. Take one beside it.",
+                "{domain} is below the portal's name {name}: apps could send cookies to it. Choose one beside it.",
                 domain=domain,
                 name=name,
             )
@@ -71,6 +80,11 @@ def wrong_app_domain(domain: str) -> str:
 def app_domain_of(own: str) -> str:
     """Return where the apps of a group live, whose own domain this is (empty: the site's)."""
     return own or str(settings.APPS_DOMAIN)
+
+
+def output_host() -> str:
+    """Return the host name of the page for printed pages."""
+    return f"{OUTPUT_LABEL}.{settings.APPS_DOMAIN}"
 
 
 def origin_of(host: str) -> str:

@@ -76,7 +76,7 @@ def _note_digest(agent: Agent, digest: str) -> None:
     with transaction.atomic():
         still = Agent.objects.registered().filter(pk=agent.pk, token_digest=agent.token_digest)
         if not still.update(broker_digest=digest):
-            raise NotFound("This node's token is not good any more.", code="unknown-node")
+            raise NotFound("This agent's token is no longer valid.", code="unknown-node")
         audit(None, "agent.broker-account", "agent", [agent.pk], name=agent.name)
     agent.broker_digest = digest
 

@@ -25,15 +25,31 @@ _CONTAINERS = frozenset(
         Capability.DEVICES,
         Capability.READINGS,
         Capability.TERMINAL,
+        Capability.EXECUTION,  # where it is not so, the gateway says it
     }
 )
 # Of agents of earlier versions, which do not report any: the one place that knows backends by name.
 _OF_BACKEND: dict[str, frozenset[str]] = {
     "docker": _CONTAINERS,
     "process": frozenset(
-        {Capability.NATIVE, Capability.CLUSTER_NETWORK, Capability.DEVICES, Capability.READINGS, Capability.TERMINAL}
+        {
+            Capability.NATIVE,
+            Capability.CLUSTER_NETWORK,
+            Capability.DEVICES,
+            Capability.READINGS,
+            Capability.TERMINAL,
+            Capability.EXECUTION,
+        }
     ),
-    "simulated": frozenset({Capability.SIMULATED, Capability.IMAGES, Capability.COMMIT, Capability.CLUSTER_NETWORK}),
+    "simulated": frozenset(
+        {
+            Capability.SIMULATED,
+            Capability.IMAGES,
+            Capability.COMMIT,
+            Capability.CLUSTER_NETWORK,
+            Capability.EXECUTION,
+        }
+    ),
 }
 _OF_OTHERS = _CONTAINERS - {Capability.LISTED_IMAGES}
 
@@ -68,10 +84,12 @@ def why_not(agent: Agent, capability: Capability) -> str:
     if capability == Capability.SERVING and Capability.NATIVE in has:
         return (
             f"Sessions on agent {agent.name} are native processes and share its network: anybody on that machine could "
-            "send requests to a model."
+            "send requests to a model. Its administrator can allow that with BACKENDAI_AGENT_NATIVE_SERVING=yes."
         )
     if capability == Capability.APPS and Capability.SIMULATED in has:
         return "This node is simulated: nothing really runs there."
     if capability == Capability.COMMIT and Capability.NATIVE in has:
         return f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
+    if capability == Capability.EXECUTION:
+        return f"Agent {agent.name} cannot run code in its sessions: an administrator has to update the agent."
     return f"Agent {agent.name} lacks the capability {capability}."

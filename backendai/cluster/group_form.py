@@ -31,95 +31,95 @@ class SlotOrderField(forms.CharField):
 
 # How the page names and explains what the model calls otherwise.
 _WORDS: dict[str, tuple[str, str]] = {
-    "is_active": (Message("Takes sessions"), Message("Unticked, nobody can launch here; what waits or runs goes on.")),
+    "is_active": (
+        Message("Accepts sessions"),
+        Message("If off, nobody can launch here; pending and running sessions continue."),
+    ),
     "is_public": (
-        Message("Open to everybody"),
-        Message("Ticked, every project may use it, and the two lists below mean nothing."),
+        Message("Open to everyone"),
+        Message("If on, every project may use it, and the two lists below are ignored."),
     ),
     "domains": (Message("Open to domains"), Message("All projects of these domains may use it.")),
     "projects": (Message("Open to projects"), Message("These projects may use it.")),
     "key_pairs": (Message("Open to key pairs"), Message("Sessions launched with these key pairs may use it.")),
     "is_default": (
-        Message("The default group"),
-        Message("Chosen for whoever names none and may use it. The group that was it before is none then."),
+        Message("Default group"),
+        Message("Used when a launch names no group. Only one group can be the default."),
     ),
     "session_defaults": (
-        Message("What a launch gets that does not say it"),
+        Message("Defaults for launches"),
         Message(
             'As JSON: {"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": '
             '{"NAME": "value"}}. The time is in seconds, for batch sessions.'
         ),
     ),
-    "strategy_options": (Message("Options of the two strategies"), ""),
+    "strategy_options": (Message("Strategy options"), ""),
     "retries_to_skip": (
-        Message("Let others pass after"),
+        Message("Overtaking after"),
         Message(
-            "Tries in vain, after which a session that does not fit is pushed back behind the "
-            "others. 0: never, so that nobody overtakes. Usual where small sessions shall not "
-            "wait for a large one: 10."
+            "After this many failed attempts, other sessions may overtake one that does not fit. 0: never. Typical: 10."
         ),
     ),
     "overtaking_limit": (
-        Message("Passed for at most"),
-        Message("A session that others passed for so long gets its strict place back."),
+        Message("Maximum overtaking time"),
+        Message("After this time, an overtaken session gets its place back."),
     ),
     "backfill": (
         Message("Backfill"),
         Message(
-            "The first in line gets a reserved start; others may pass it if they end before. "
-            "Helps only where sessions have a known end: a batch timeout, or a longest run by "
-            "policy."
+            "The first session in the queue gets a reserved start; others may overtake it if they end "
+            "before. Helps only if sessions have a known end: a batch timeout, or a maximum lifetime."
         ),
     ),
     "usage_half_life": (
-        Message("Past use is half forgotten after"),
-        Message("For fair-share alone: 1 day to 365 days."),
+        Message("Usage half-life"),
+        Message("For fair-share only: 1 to 365 days."),
     ),
-    "slot_order": (Message("Most precious slots"), ""),
+    "slot_order": (Message("Most valuable slots"), ""),
     "max_kernels_per_agent": (
-        Message("Most kernels on one agent"),
-        Message("Empty: no limit. An agent may have one of its own."),
+        Message("Maximum kernels per agent"),
+        Message("Empty: no limit. Agents can have a limit of their own."),
     ),
     "device_allocation": (
-        Message("Fractions of devices"),
-        Message("For slots that are given in fractions, such as cuda.shares."),
+        Message("Fractional devices"),
+        Message("For slots that are allocated in fractions, such as cuda.shares."),
     ),
     "allow_fragmentation": (
-        Message("Put fractions together"),
-        Message("A fraction that no single device has free may be taken from several."),
+        Message("Combine fractions of several devices"),
+        Message("A fraction that is not free on any single device may be combined from several."),
     ),
     "pending_timeout": (
-        Message("Longest wait"),
-        Message("A session that waits longer is cancelled, and says so. 0: it may wait for ever."),
+        Message("Maximum queue time"),
+        Message("Sessions that are pending longer are cancelled, with this reason. 0: no limit."),
     ),
-    "give_up_after": (Message("Give up after"), Message("Tries in vain to place a session. 0: never given up.")),
+    "give_up_after": (Message("Give up after"), Message("Failed attempts to place a session. 0: never given up.")),
     "on_give_up": (
         Message("When giving up"),
-        Message("What becomes of the session then. A priority never falls below 0."),
+        Message("What happens to the session then. A priority never falls below 0."),
     ),
     "pull_timeout": (
-        Message("Fetching an image takes at most"),
+        Message("Pulling an image takes at most"),
         Message("Then the start counts as failed, and another agent is tried."),
     ),
-    "create_timeout": (Message("Making a container takes at most"), Message("As for fetching.")),
+    "create_timeout": (Message("Creating a container takes at most"), Message("As for pulling.")),
     "terminate_timeout": (
-        Message("Ending takes at most"),
+        Message("Termination takes at most"),
         Message("Then a container that does not end by itself is killed."),
     ),
     "max_retries": (
-        Message("Further tries of a start"),
-        Message("When these fail as well, it ends in error. 0: one try alone."),
+        Message("Retries of a start"),
+        Message("When these fail too, the session ends in error. 0: no retry."),
     ),
     "app_domain": (
-        Message("Apps live under"),
+        Message("App domain"),
         Message(
-            "Such as gpu.apps.example.org; *.gpu.apps.example.org must lead to the app proxy. "
-            "Empty: the site's domain. A change holds for apps that are opened from then on."
+            "For example gpu.apps.example.org; *.gpu.apps.example.org must resolve to the app proxy. "
+            "Empty: the domain of the site. A change applies to apps that are opened from then on."
         ),
     ),
     "agent_lost_grace": (
-        Message("An agent may be silent for"),
-        Message("From when it counts as lost (a minute). Then its sessions end with agent-lost."),
+        Message("Grace period for lost agents"),
+        Message("From the moment the agent is shown as lost (after a minute). Then its sessions end with agent-lost."),
     ),
 }
 
@@ -134,7 +134,7 @@ class GroupForm(forms.ModelForm):
         label=Message("On which agent it starts"), choices=lambda: _choices(SELECTION), initial=DEFAULT_SELECTION
     )
     allowed_session_types = forms.MultipleChoiceField(
-        label=Message("Takes sessions of type"),
+        label=Message("Session types"),
         choices=[(name, name) for name in KINDS],
         initial=default_session_types,
         widget=forms.CheckboxSelectMultiple,
@@ -142,7 +142,7 @@ class GroupForm(forms.ModelForm):
     slot_order = SlotOrderField(
         required=False,
         widget=forms.TextInput(attrs={"size": 60, "placeholder": "cuda.device, cpu, mem"}),
-        help_text=Message("Slots, the most precious first, separated by commas; empty: the usual order."),
+        help_text=Message("Slots, most valuable first, separated by commas; empty: default order."),
     )
 
     class Meta:
@@ -185,8 +185,8 @@ def _options_text() -> str:
         for option in view.options
     ]
     if not texts:
-        return Message("None of the strategies has any: leave it as it is.")
-    return Message('As JSON, such as {"name": 1}. There are: {texts}.', texts=Message.joined(texts, "; "))
+        return Message("The chosen strategies have no options: leave it as it is.")
+    return Message('As JSON, such as {"name": 1}. Available: {texts}.', texts=Message.joined(texts, "; "))
 
 
 def _option_text(option: Option) -> str:

@@ -106,8 +106,8 @@ def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
         if used_by:
             parts = [Message("{number} {kind}", number=number, kind=Message(name)) for name, number in used_by.items()]
             raise Conflict(
-                "Resource group {group} still has {text}. Make it inactive instead: nobody can "
-                "launch there then, and its history stays.",
+                "Resource group {group} still has {text}. Deactivate it instead: nobody can launch there, "
+                "and its history stays.",
                 group=group.name,
                 text=Message.joined(parts, ", "),
                 code="resource-group-in-use",
@@ -129,7 +129,7 @@ def _write(group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
         field, texts = next(iter(error.message_dict.items()))
         raise UserError(Message.joined(texts), field=field, code="invalid-resource-group") from None
     except IntegrityError:
-        text = Message("There is a resource group {group} already.", group=repr(group.name))
+        text = Message("A resource group {group} already exists.", group=repr(group.name))
         raise Conflict(text, field="name", code="name-taken") from None
     for name in _LISTS:
         if name in values:

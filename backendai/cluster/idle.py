@@ -159,7 +159,7 @@ def _save(checker: IdleChecker) -> None:
         name, messages = next(iter(error.message_dict.items()))
         raise UserError(messages[0], field=name, code="invalid-idle-checker") from error
     except IntegrityError as error:
-        text = Message("There is an idle checker {checker} already.", checker=repr(checker.name))
+        text = Message("An idle checker {checker} already exists.", checker=repr(checker.name))
         raise Conflict(text, field="name", code="name-taken") from error
 
 

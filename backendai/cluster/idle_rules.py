@@ -44,7 +44,7 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     for field, (least, most) in _NAMES.items():
         value: Any = getattr(checker, field)
         if not isinstance(value, timedelta):
-            yield field, Message("{value} is no length of time.", value=repr(value))
+            yield field, Message("{value} is not a valid duration.", value=repr(value))
         elif value < least:
             yield (
                 field,
@@ -55,7 +55,7 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
                 ),
             )
         elif value > most:
-            yield field, Message("It is {days} days; the most is {days_2}.", days=value.days, days_2=most.days)
+            yield field, Message("It is {days} days; at most {days_2} are allowed.", days=value.days, days_2=most.days)
 
 
 def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     if checker.kind == UTILIZATION and not thresholds:
         yield "thresholds", "Write at least one slot with a percentage, such as cuda.device=5."
     elif checker.kind not in (UTILIZATION, NETWORK) and thresholds:
-        yield "thresholds", Message("The longest run does not depend on what is used: leave it empty.")
+        yield "thresholds", Message("The maximum lifetime does not depend on utilization: leave it empty.")
     for slot, percent in thresholds.items():
         try:
             parse_amount(slot, 0, field="thresholds")
@@ -99,7 +99,8 @@ def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
         yield (
             "limit",
             Message(
-                "Use is averaged over {seconds} hours at most.", seconds=f"{LONGEST_WINDOW.total_seconds() / 3600:g}"
+                "Utilization is averaged over at most {seconds} hours.",
+                seconds=f"{LONGEST_WINDOW.total_seconds() / 3600:g}",
             ),
         )
 

@@ -87,7 +87,7 @@ def _join(message: JoinUp, now: datetime) -> tuple[Agent, str]:
 def _check_return(agent: Agent, token: JoinToken, now: datetime) -> None:
     if agent.needs_own_token:
         text = Message(
-            "Agent {agent} was turned away: an administrator must make a join token for it.", agent=agent.name
+            "Access of agent {agent} was revoked: an administrator must create a join token for it.", agent=agent.name
         )
         raise UserError(text, field="name", code="agent-turned-away")
     if not (token.is_reusable and token.name_prefix):
@@ -96,14 +96,14 @@ def _check_return(agent: Agent, token: JoinToken, now: datetime) -> None:
         )
     if token.resource_group_id != agent.resource_group_id:
         text = Message(
-            "Agent {agent} belongs to another resource group. Make a join token for this agent.", agent=agent.name
+            "Agent {agent} belongs to another resource group. Create a join token for this agent.", agent=agent.name
         )
         raise UserError(text, field="name", code="name-taken")
     # Simulated nodes hold nothing of anybody's, and come back at once when their process is started again.
     is_real = Capability.SIMULATED not in capabilities_of(agent)
     if is_real and agent.last_seen_at is not None and now - agent.last_seen_at < _STILL_THERE:
         text = Message(
-            "Agent {agent} was heard within the last minute. Stop it and wait, or make a join token for it.",
+            "Agent {agent} was seen within the last minute. Stop it and wait, or create a join token for it.",
             agent=agent.name,
         )
         raise UserError(text, field="name", code="agent-is-there")
@@ -114,7 +114,7 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
     if token is None or token.used_at or (token.expires_at and token.expires_at <= now):
         raise NotFound("The join token is unknown, used or expired.", code="join-token-refused")
     if token.agent and token.agent.name != message.name:
-        text = Message("This join token is for agent {agent} alone.", agent=token.agent.name)
+        text = Message("This join token is for agent {agent} only.", agent=token.agent.name)
         raise UserError(text, field="name", code="join-token-refused")
     if not message.name.startswith(token.name_prefix):
         raise UserError(

@@ -75,7 +75,7 @@ def unregister(name: str) -> None:
 def kind_named(name: str) -> NodeJobKind:
     """Return the kind of this name. Raises NotFound."""
     if name not in _kinds:
-        raise NotFound("This portal knows no jobs of the kind {name}.", name=name[:64])
+        raise NotFound("This portal does not support jobs of the kind {name}.", name=name[:64])
     return _kinds[name]
 
 

@@ -49,7 +49,7 @@ def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
             unknown = True
             yield (
                 level,
-                Message("There is no {level} {name}; there are: {known}.", level=level, name=repr(name), known=known),
+                Message("Unknown {level} {name}: choose one of {known}.", level=level, name=repr(name), known=known),
             )
     if not isinstance(group.strategy_options, dict):
         yield "strategy_options", Message('Write options with their values, such as {"name": 1}.')
@@ -70,7 +70,7 @@ def _session_types(group: ResourceGroup) -> Iterator[tuple[str, str]]:
             yield (
                 "allowed_session_types",
                 Message(
-                    "There is no session type {name}; there are: {session_types}.", name=repr(name), session_types=KINDS
+                    "Unknown session type {name}: choose one of {session_types}.", name=repr(name), session_types=KINDS
                 ),
             )
 
@@ -86,29 +86,36 @@ def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         except UserError as error:
             yield "slot_order", error.message
         if slots.count(name) > 1:
-            yield "slot_order", Message("{name} stands there twice.", name=name)
+            yield "slot_order", Message("{name} is listed twice.", name=name)
 
 
 def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     for field, may_be_zero in _DURATIONS.items():
         value: Any = getattr(group, field)
         if not isinstance(value, timedelta):
-            yield field, Message("{value} is no length of time.", value=repr(value))
+            yield field, Message("{value} is not a valid duration.", value=repr(value))
         elif value < timedelta(0) or (not value and not may_be_zero):
             least = Message("0 or more") if may_be_zero else Message("more than 0")
             yield (
                 field,
-                Message("It is {seconds} s; {least} is needed.", seconds=f"{value.total_seconds():g}", least=least),
+                Message(
+                    "It is {seconds} s; {least} is required.",
+                    seconds=f"{value.total_seconds():g}",
+                    least=least,
+                ),
             )
         elif value > LONGEST:
-            yield field, Message("It is {days} days; the most is {days_2}.", days=value.days, days_2=LONGEST.days)
+            yield (
+                field,
+                Message("It is {days} days; at most {days_2} are allowed.", days=value.days, days_2=LONGEST.days),
+            )
 
 
 def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     value: Any = group.usage_half_life
     if not isinstance(value, timedelta) or not SHORTEST_HALF_LIFE <= value <= timedelta(days=365):
         value = f"{value / timedelta(days=1):.3g} days" if isinstance(value, timedelta) else value
-        yield "usage_half_life", Message("It is {value}; use is counted by the day: choose 1 to 365 days.", value=value)
+        yield "usage_half_life", Message("It is {value}; usage is counted by day: choose 1 to 365 days.", value=value)
 
 
 def _app_domain(group: ResourceGroup) -> Iterator[tuple[str, str]]:

@@ -248,8 +248,8 @@ def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> Non
         return
     if timedelta() <= now - agent.last_seen_at < _OTHER_MACHINE_WAITS:
         text = Message(
-            "Another machine with the credentials of agent {agent} was heard less than "
-            "{seconds} s ago. Give a copied machine a name and credentials of its own.",
+            "Another machine with the credentials of agent {agent} was seen less than {seconds} s ago. "
+            "Give a copied machine a name and credentials of its own.",
             agent=agent.name,
             seconds=_OTHER_MACHINE_WAITS.seconds,
         )
@@ -272,8 +272,8 @@ def _note_of_protocol(message: SyncUp) -> list[Note]:
         Note(
             code="other-protocol",
             message=Message(
-                "The agent speaks protocol {protocol}, the portal protocol {protocol_2}: what one "
-                "does not know is left out.",
+                "The agent speaks protocol {protocol}, the portal protocol {protocol_2}: features that one "
+                "of them lacks are not used.",
                 protocol=message.protocol,
                 protocol_2=PROTOCOL,
             ),

@@ -37,7 +37,7 @@ def parse_session_defaults(stored: Any) -> SessionDefaults:
     unknown = sorted(map(str, set(stored) - set(NAMES)))
     if unknown:
         raise _wrong(
-            Message("There is no default {unknown}; there are: {names}.", unknown=repr(unknown[0]), names=NAMES)
+            Message("Unknown default {unknown}: choose one of {names}.", unknown=repr(unknown[0]), names=NAMES)
         )
     return SessionDefaults(
         _priority(stored.get("priority")),
@@ -104,7 +104,7 @@ def _environ(value: Any) -> dict[str, str]:
         if not isinstance(text, str) or len(text) > _LONGEST_VALUE or "\0" in text:
             raise _wrong(
                 Message(
-                    "The value of {name} is a text of at most {longest_value} characters.",
+                    "The value of {name} must be a text of at most {longest_value} characters.",
                     name=name,
                     longest_value=_LONGEST_VALUE,
                 )

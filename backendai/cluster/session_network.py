@@ -89,7 +89,8 @@ def clean_hosts(name: str, value: Any) -> list[str]:
     for host in hosts:
         if host != "*" and not _HOST.fullmatch(host):
             raise _wrong(
-                name, Message("{host} is no host: write names such as pypi.lab.example, one per line.", host=repr(host))
+                name,
+                Message("{host} is not a host: enter names such as pypi.lab.example, one per line.", host=repr(host)),
             )
     return hosts
 
@@ -131,7 +132,8 @@ def _certificates(name: str, text: str) -> list[x509.Certificate]:
         raise _wrong(
             name,
             Message(
-                "Certificate {number} is not whole: its END line is missing or differs.", number=len(certificates) + 1
+                "Certificate {number} is not complete: its END line is missing or differs.",
+                number=len(certificates) + 1,
             ),
         )
     return certificates
@@ -153,7 +155,7 @@ def _check_url(name: str, text: str) -> None:
         raise _wrong(
             name,
             Message(
-                "{told} is no address: write http:// or https:// and a host, in at most {longest_url} characters.",
+                "{told} is not an address: enter http:// or https:// and a host, at most {longest_url} characters.",
                 told=repr(told),
                 longest_url=_LONGEST_URL,
             ),

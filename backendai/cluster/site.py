@@ -117,7 +117,7 @@ def check_caps(slots: Slots) -> None:
             told = amount_in_words(slot, slots[slot])
             wanted, limit = format_amount(slot, slots[slot]), format_amount(slot, most)
             raise UserError(
-                "{told} asked for, but one kernel may have at most {limit} here.",
+                "{told} requested, but one kernel may have at most {limit} here.",
                 told=told,
                 field=f"resources.{slot}",
                 code="above-container-cap",
@@ -136,7 +136,7 @@ def _clean(name: str, value: Any) -> Any:
     if name not in SCHEMA:
         known = ", ".join(SCHEMA)
         raise UserError(
-            "There is no setting {name}; there are: {known}.",
+            "Unknown setting {name}: choose one of {known}.",
             name=repr(name),
             known=known,
             field=name,

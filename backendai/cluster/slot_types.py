@@ -79,7 +79,7 @@ def check_steps(slots: Slots) -> None:
         if amount % look.quantum:
             told = amount_in_words(slot, amount)
             raise UserError(
-                "{told} asked for, but it is given in steps of {step}.",
+                "{told} requested, but it is allocated in steps of {step}.",
                 told=told,
                 field=f"resources.{slot}",
                 code="wrong-step",

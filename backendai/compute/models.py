@@ -28,6 +28,7 @@ from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.one_of import OneOf
 from backendai.compute.querysets import AllocationQuerySet, KernelQuerySet, SessionQuerySet
 from backendai.compute.reasons import reason_of
+from backendai.compute.ssh_models import SessionSshKey as SessionSshKey
 from backendai.compute.status import (
     LIVE,
     TERMINAL,

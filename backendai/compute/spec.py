@@ -62,7 +62,8 @@ class SessionSpec:
     owner's key pair for which it counts; empty: the main one. ``files`` are in the home folder before the command runs.
     ``roles``: kernels that differ, by the name of their role; ``main`` is the first. Without them there are
     ``cluster_size`` kernels alike. ``start_in``: the folder or the mount path of one of the ``mounts``, where programs
-    begin; empty: in the home.
+    begin; empty: in the home. ``template``: of which version of a template the request was made, with these
+    ``parameters``; it is told, and changes nothing.
     """
 
     image: str
@@ -92,3 +93,5 @@ class SessionSpec:
     mounts: Sequence[MountWish] = ()
     start_in: str = ""
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
+    template: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -58,7 +58,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
     version = document.get("version", 0)
     if not isinstance(version, int) or not 0 <= version <= VERSION:
         raise UserError(
-            "Version {given} of a launch request is not known here: use version {newest} at most.",
+            "Version {given} of a launch request is not supported: use version {newest} at most.",
             given=str(version)[:20],
             newest=VERSION,
             field="version",

@@ -106,7 +106,7 @@ def _source(folder: Folder, keep: HomeKeep | None) -> Iterator[bytes]:
     if keep is not None:
         return receive_home(keep.kernel, keep.generation)
     if folder.cloned_from is None or folder.cloned_from.status != FolderStatus.READY:
-        raise FileServerError("The folder that was to be copied is not there any more.", status=404)
+        raise FileServerError("The folder to copy no longer exists.", status=404)
     return receive_folder(folder.cloned_from)
 
 

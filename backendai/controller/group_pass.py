@@ -71,7 +71,7 @@ def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> Non
 def _note_wrong_rules(group: ResourceGroup, error: Exception, now: datetime) -> None:
     _log(error, f"the rules of resource group {group.name} cannot be followed")
     message = Message(
-        "The rules of resource group {group} cannot be followed: {error}. An administrator must mend them.",
+        "The rules of resource group {group} cannot be applied: {error}. An administrator must correct them.",
         group=group.name,
         error=error,
     )

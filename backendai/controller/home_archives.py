@@ -30,7 +30,7 @@ def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
     try:
         answer = _pool.request("GET", address.url, headers=address.headers, preload_content=False)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent("Agent {agent} does not answer.", agent=kernel.agent.name) from error
+        raise StorageSilent("Agent {agent} is not reachable.", agent=kernel.agent.name) from error
     try:
         if answer.status == 404:
             raise HomeGone(f"Agent {kernel.agent.name} does not send the home folder: the session has ended there, or "
@@ -39,6 +39,6 @@ def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
             raise StorageSilent("Agent {agent} answered {answer}.", agent=kernel.agent.name, answer=answer.status)
         yield from answer.stream(PIECE)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent("Agent {agent} has broken the copy off.", agent=kernel.agent.name) from error
+        raise StorageSilent("Agent {agent} interrupted the copy.", agent=kernel.agent.name) from error
     finally:
         answer.close()

@@ -49,9 +49,8 @@ def end_what_is_lost(now: datetime) -> int:
     whys: dict[UUID, Why] = {}
     for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
         message = Message(
-            "Node {name} has not answered for too long. Nobody can confirm the end there, so "
-            "its resources stay taken until the node is back or an administrator ends it by "
-            "force.",
+            "Agent {name} has been unreachable for too long. The end cannot be confirmed, so its resources "
+            "stay allocated until the agent is back or an administrator forces the termination.",
             name=name,
         )
         why = Why(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
@@ -63,4 +62,4 @@ def end_what_is_lost(now: datetime) -> int:
 
 
 def _again(agent: str) -> str:
-    return Message("Node {agent} has not answered for too long.", agent=agent)
+    return Message("Agent {agent} has been unreachable for too long.", agent=agent)

@@ -28,7 +28,7 @@ def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
         parts = [
             _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
             "\n".join(f"{one.agent}: {one.number}" for one in news),
-            _("They go on, and these agents take no new sessions until you adopt or remove them."),
+            _("They keep running, and these agents take no new sessions until you adopt or remove them."),
             f"{settings.PORTAL_URL.rstrip('/')}/manage/unknown-kernels/",
         ]
         return _("Unknown kernels wait for a decision"), "\n\n".join(parts) + "\n"
@@ -56,7 +56,7 @@ def _text(notice: SessionNotice) -> str:
         NoticeKind.APP_CLOSED: _("Public access to an app of your session %(name)s has ended."),
     }
     portal, session = settings.PORTAL_URL.rstrip("/"), notice.session
-    why = _("You asked for this mail; choose what you are told at %(address)s")
+    why = _("You asked for this mail; change your notifications at %(address)s")
     parts = [
         texts[NoticeKind(notice.kind)] % {"name": session.name},
         _why(notice),
@@ -69,7 +69,7 @@ def _text(notice: SessionNotice) -> str:
 def _why(notice: SessionNotice) -> str:
     if notice.kind in (NoticeKind.ENDING, NoticeKind.IDLE):
         when = _("At %(when)s UTC.") % {"when": f"{notice.due_at:%Y-%m-%d %H:%M}"} if notice.due_at else ""
-        why = in_words(notice.message) or _("It has run for nearly as long as it may.")
+        why = in_words(notice.message) or _("The session has nearly reached its time limit.")
         return f"{when} {why}".strip()
     if notice.kind == NoticeKind.APP_CLOSED:
         return in_words(notice.message)

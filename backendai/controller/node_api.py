@@ -31,7 +31,7 @@ from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller.long_polls import look, something_comes
 from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.refused_nodes import refuse
-from backendai.controller.usage import take_usage
+from backendai.controller.usage import take_usage, take_work
 from backendai.core.errors import NotFound, UserError
 from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
@@ -184,6 +184,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     answer, now = work_for(agent, message.kernels, want_images=want_images, kept=kept), timezone.now()
     note_unknown(agent, answer, message.unknown, now=now)
     take_usage([(agent, message)], now)
+    take_work([(agent, message)], now)
     if was_away and answer.unwanted:
         hold_back([agent.pk])
     return 200, answer, message.wait, agent.pk

@@ -103,7 +103,7 @@ def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) ->
 
 def _is_killed(hostname: str, agent: str, waited: str, allowed: str) -> str:
     return Message(
-        "Node {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now.",
+        "Agent {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now.",
         agent=agent,
         hostname=hostname,
         waited=waited,
@@ -113,8 +113,8 @@ def _is_killed(hostname: str, agent: str, waited: str, allowed: str) -> str:
 
 def _is_silent(hostname: str, agent: str, waited: str, allowed: str) -> str:
     return Message(
-        "Node {agent} does not answer and has not confirmed the end of {hostname} for "
-        "{waited}; it may still run there, so its resources stay taken.",
+        "Agent {agent} is unreachable and has not confirmed the end of {hostname} for {waited}; it may "
+        "still run there, so its resources stay allocated.",
         agent=agent,
         hostname=hostname,
         waited=waited,
@@ -123,9 +123,9 @@ def _is_silent(hostname: str, agent: str, waited: str, allowed: str) -> str:
 
 def _stays(hostname: str, agent: str, waited: str, allowed: str) -> str:
     return Message(
-        "Node {agent} is told to kill {hostname} and has not ended it for {waited}; the "
-        "limit is {allowed}. It may still run there, so its resources stay taken until the "
-        "node ends it or an administrator frees them by force.",
+        "Agent {agent} was told to kill {hostname} and has not ended it for {waited}; the limit is "
+        "{allowed}. It may still run there, so its resources stay allocated until the agent ends it or an "
+        "administrator frees them by force.",
         agent=agent,
         hostname=hostname,
         waited=waited,

@@ -35,7 +35,7 @@ def end_runs(now: datetime) -> int:
             message = Message("The batch program did not end within {allowed}, its time limit.", allowed=allowed)
             tasks[pk] = Why(Phase.RUN, "task-timeout", message, data, outcome=Outcome.EXPIRED)
             continue
-        message = Message("It has run for {allowed}, the longest that its policy allows.", allowed=allowed)
+        message = Message("It has run for {allowed}, the maximum lifetime of its policy.", allowed=allowed)
         group = programs if KINDS[session_type].has_result else lifetimes
         group[pk] = Why(Phase.RUN, "session-lifetime", message, data, outcome=Outcome.EXPIRED)
     failed = [(whys, {"result": Result.FAILED}) for whys in (tasks, programs)]

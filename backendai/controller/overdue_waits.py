@@ -65,8 +65,8 @@ _HELD_BY_OTHERS = ComputeSession.depends_on.through.objects.filter(to_computeses
 
 def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: int, reason: str) -> Why:
     message = Message(
-        "It waited for {wait}; resource group {group} lets sessions wait for {limit}. It "
-        "was tried {attempts} times. {reason}",
+        "Pending for {wait}; resource group {group} allows {limit}. Scheduling was attempted {attempts} "
+        "times. {reason}",
         wait=describe_duration(wait),
         group=group,
         limit=describe_duration(limit),
@@ -108,7 +108,7 @@ class _Tired:
     def tries(self) -> str:
         """How often it was tried, and how often it may be."""
         return Message(
-            "tried {attempts} times (resource group {group} gives up after {limit})",
+            "attempted {attempts} times (resource group {group} gives up after {limit})",
             attempts=self.attempts,
             group=self.group,
             limit=self.limit,
@@ -133,7 +133,7 @@ def _lower(sessions: QuerySet[Any], now: datetime) -> int:
         lowered = {UUID(str(pk)): priority for pk, priority in rows}
         texts = {
             pk: Message(
-                "It was {tries}; its priority goes from {priority} to {lowered}. {reason}",
+                "Scheduling was {tries}; its priority goes from {priority} to {lowered}. {reason}",
                 tries=one.tries,
                 priority=one.priority,
                 lowered=lowered[pk],
@@ -162,7 +162,7 @@ def _say(sessions: QuerySet[Any], now: datetime) -> int:
         touch(candidates)  # holds them still: a second pass waits here, and then sees what this one has told
         texts = {
             one.id: Message(
-                "It was {tries}. It is tried again all the same, with priority {priority}. {reason}",
+                "Scheduling was {tries}. It is tried again anyway, with priority {priority}. {reason}",
                 tries=one.tries,
                 priority=one.priority,
                 reason=one.reason,
@@ -177,7 +177,7 @@ def _cancel(sessions: QuerySet[Any], now: datetime) -> int:
     whys = {}
     for one in _tired(sessions):
         data = {"attempts": one.attempts, "limit": one.limit}
-        message = Message.joined([Message("It was {tries} without a place.", tries=one.tries), one.reason])
+        message = Message.joined([Message("Scheduling was {tries} without success.", tries=one.tries), one.reason])
         whys[one.id] = Why(Phase.SCHEDULE, GIVEN_UP, message, data, outcome=Outcome.GIVE_UP)
     return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
 

@@ -7,10 +7,22 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from backendai.cluster.models import Agent
+from backendai.compute.services.traffic import note_work
 from backendai.usage.keeping import keep
 from backendai.wire.messages import SyncUp
 
 logger = logging.getLogger(__name__)
+
+
+def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
+    """Count as use that code runs in kernels which these nodes hold. What fails is logged and lost."""
+    told = {agent.pk: up.working for agent, up in syncs if up.working}
+    if not told:
+        return
+    try:
+        note_work(told, now)
+    except Exception:
+        logger.exception("that code runs on %d nodes was not noted", len(told))
 
 
 def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:

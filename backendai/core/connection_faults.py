@@ -39,11 +39,11 @@ def _cause(error: BaseException) -> str:
         if isinstance(each, socket.gaierror):
             return Message("no address is found for the name")
         if isinstance(each, ConnectionRefusedError):
-            return Message("the connection was refused, nothing listens there")
+            return Message("the connection was refused: nothing listens there")
         if isinstance(each, TimeoutError):
             return Message("it did not answer in time")
     told = next((each.strerror for each in chain if isinstance(each, OSError) and each.strerror), "")
-    return told.lower() if told else Message("the connection was broken off")
+    return told.lower() if told else Message("the connection was interrupted")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -52,6 +52,12 @@ class Conflict(UserError):
     code = "conflict"
 
 
+class Changed(Conflict):
+    """What the request was made from is not what is there any more."""
+
+    code = "changed"
+
+
 class StorageFull(UserError):
     """A disk of the portal has no room for what the request adds."""
 

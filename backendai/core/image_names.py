@@ -60,7 +60,7 @@ def customized(reference: str, key: str) -> str:
     made = f"{repository}:{tag}{suffix}"
     if len(made) > LONGEST_REFERENCE:
         text = Message(
-            "The name of the image would have {number} characters; {longest_reference} are the most.",
+            "The name of the image would have {number} characters; at most {longest_reference} are allowed.",
             number=len(made),
             longest_reference=LONGEST_REFERENCE,
         )

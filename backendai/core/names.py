@@ -150,7 +150,7 @@ def check_variable_name(name: str, *, field: str = "environ") -> str:
         raise UserError(text, field=field, code="invalid-variable")
     if _RESERVED.match(name):
         raise UserError(
-            "{name} is the platform's to set; inside the session you may set it yourself.",
+            "{name} is set by the platform. You can change it inside the session.",
             name=name,
             field=field,
             code="reserved-variable",

@@ -10,6 +10,7 @@ from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
 LABEL = "ai.backend.service-ports"
+NATIVE_SERVICES = "jupyterlab:http:[8888],jupyter:http:[8889]"  # of the Python environment of native sessions
 _ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")
 # A name becomes a part of a host name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
@@ -62,8 +63,8 @@ def read_service_ports(text: str) -> list[ServicePort]:
     for entry in entries:
         if len(service_ports_of({LABEL: entry})) != 1:
             raise UserError(
-                "{entry} is no service: write name:protocol:port with a protocol of {protocols} "
-                "and a port from {least} to {most} that is not reserved.",
+                "{entry} is not a service: write name:protocol:port with a protocol of {protocols} and a "
+                "port from {least} to {most} that is not reserved.",
                 entry=repr(entry[:64]),
                 protocols=sorted(_PROTOCOLS),
                 least=_LEAST,

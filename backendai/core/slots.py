@@ -36,7 +36,7 @@ class Shortage:
 
     def __str__(self) -> str:
         wanted, free = amount_in_words(self.name, self.wanted), format_amount(self.name, self.free)
-        return Message("{wanted} asked for, {free} available", wanted=wanted, free=free)
+        return Message("{wanted} requested, {free} available", wanted=wanted, free=free)
 
 
 class Slots(Mapping[str, int]):
@@ -116,7 +116,10 @@ def parse_amount(name: str, value: Any, *, field: str) -> int:
     thousandths = amount * MILLI
     if thousandths != thousandths.to_integral_value():
         raise UserError(
-            "{value} is too fine: the smallest step is 0.001.", value=value, field=field, code="invalid-amount"
+            "{value} has too many decimals; the smallest step is 0.001.",
+            value=value,
+            field=field,
+            code="invalid-amount",
         )
     if not 0 <= thousandths < LARGEST:
         raise UserError("{value} is out of range.", value=value, field=field, code="invalid-amount")

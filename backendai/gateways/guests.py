@@ -10,21 +10,23 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import aiohttp
 from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.cluster.capabilities import why_not
 from backendai.compute.models import Kernel
 from backendai.compute.services.traffic import meter
-from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.core.errors import Changed, Conflict, NotFound, StorageFull, UserError
 from backendai.gateways.asking import NodeUnreachable
-from backendai.gateways.dialing import DIAL_SECONDS, new_client
+from backendai.gateways.dialing import DIAL_SECONDS, kept_client, new_client
 from backendai.gateways.reach import reach
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
+from backendai.wire.capabilities import Capability
 from backendai.wire.runs import LARGEST_ANSWER
 
 logger = logging.getLogger(__name__)
@@ -35,12 +37,16 @@ _IN_THE_WAY = frozenset(
     {
         "queue-full", "too-many-contexts", "context-exists", "run-in-progress", "no-question", "not-now", "no-files",
         "is-a-folder", "kernel-gone", "started-before-update", "execution-impossible", "guest-does-not-start",
-        "no-guest",
+        "no-guest", "exists", "mounted", "read-only", "inside-itself",
     }
 )  # fmt: skip
+_KINDS: Mapping[str, type[UserError]] = {"changed": Changed, "disk-full": StorageFull}
 _UNKNOWN_ROUTE = (404, 405, 501)  # of an agent of an older version
+_FAILURES = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError)
+# Asking twice does what asking once does, so that these may go over a connection that may be dead.
+_REPEATABLE = frozenset({"run", "read", "runs", "complete", "interrupt"})
 _PIECE = 64 * 1024
-_AUDITED_EVERY = 3600.0
+AUDITED_EVERY = 3600.0
 _audited: dict[tuple[Any, ...], float] = {}
 _MOST_AUDITED = 10_000
 
@@ -66,18 +72,21 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
         kernel = reach(user, "execute", session_id=session_id)
     except Denied as error:
         if error.code == "not-running":
-            raise Conflict("Code runs while the session runs: this one does not.", code="session-not-running") from None
+            raise Conflict("The session is not running, so it cannot run code.", code="session-not-running") from None
         if error.code == "not-for-this-type":
             raise _not_for_code() from None
-        raise NotFound("There is no such session.") from None
+        raise NotFound("Session not found.") from None
     return target_of(kernel)
 
 
 def target_of(kernel: Kernel) -> GuestTarget:
-    """Return how the guest of a running kernel is reached. Raises Conflict for a session of another type."""
+    """Return how the guest of a running kernel is reached. Raises Conflict: a session of another type, an agent that
+    cannot run code."""
     session = kernel.session
     if not session.kind.executes_code:
         raise _not_for_code()
+    if kernel.agent and (obstacle := why_not(kernel.agent, Capability.EXECUTION)):
+        raise Conflict(obstacle, code="execution-impossible")
     base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
     return GuestTarget(session.pk, kernel.pk, kernel.generation, f"{base}/kernels/{kernel.pk}")
 
@@ -89,7 +98,7 @@ def _not_for_code() -> Conflict:
 def note_use(user: User, target: GuestTarget, by: str) -> None:
     """Write an audit entry for the first run of a login in a session and hour: that code ran, never which."""
     key, now = (user.pk, by, target.session_id), time.monotonic()
-    if now - _audited.get(key, -_AUDITED_EVERY) < _AUDITED_EVERY:
+    if now - _audited.get(key, -AUDITED_EVERY) < AUDITED_EVERY:
         return
     if len(_audited) >= _MOST_AUDITED:
         _audited.clear()
@@ -97,11 +106,25 @@ def note_use(user: User, target: GuestTarget, by: str) -> None:
     audit(user.pk, "session.execute", "session", [target.session_id])
 
 
-async def ask(target: GuestTarget, question: Mapping[str, Any]) -> dict[str, Any]:
+async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: float = _ANSWER_SECONDS) -> dict[str, Any]:
     """Return the guest's answer. Raises UserError as the guest refuses, NodeUnreachable."""
     meter.touch(target.session_id)
-    async with opened(target, _line(question)) as response:
-        return await _one_answer(response)
+    if question["op"] == "run" and not question.get("run_id"):
+        question = {**question, "run_id": uuid4().hex}
+    if question["op"] not in _REPEATABLE:
+        async with opened(target, _line(question), seconds=seconds) as response:
+            return await _one_answer(response)
+    client = await kept_client()
+    for is_last in (False, True):
+        try:
+            async with _posted(client, target, _line(question), seconds) as response:
+                return await _one_answer(response)
+        except aiohttp.ServerDisconnectedError as error:  # a connection that the node gave up meanwhile
+            if is_last:
+                raise _unreachable(target, error) from error
+        except _FAILURES as error:
+            raise _unreachable(target, error) from error
+    raise AssertionError
 
 
 async def follow(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[dict[str, Any]]:
@@ -111,16 +134,20 @@ async def follow(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator
         async for piece in response.content.iter_any():
             *lines, rest = (rest + piece).split(b"\n")
             if len(rest) > LARGEST_ANSWER:
-                raise NodeUnreachable("an item is larger than items are")
+                raise NodeUnreachable("an item is too large")
             for line in filter(None, lines):
                 yield _checked(line)
 
 
-async def put_file(target: GuestTarget, path: str, chunks: AsyncIterator[bytes]) -> int:
-    """Write a file in the session whole or not at all; returns its size. Raises as ``ask``."""
+async def put_file(
+    target: GuestTarget, path: str, chunks: AsyncIterator[bytes], *, if_match: str = "", if_none_match: bool = False
+) -> dict[str, Any]:
+    """Write a file in the session whole or not at all; returns its size and etag. Raises as ``ask``, and Changed when
+    it has another etag than ``if_match``; with ``if_none_match`` Conflict when it is there."""
+    question = {"op": "put", "path": path, "if_match": if_match, "if_none_match": if_none_match}
 
     async def body() -> AsyncIterator[bytes]:
-        yield _line({"op": "put", "path": path})
+        yield _line(question)
         async for chunk in chunks:
             for start in range(0, len(chunk), _PIECE):
                 piece = chunk[start : start + _PIECE]
@@ -129,14 +156,24 @@ async def put_file(target: GuestTarget, path: str, chunks: AsyncIterator[bytes])
 
     meter.touch(target.session_id)
     async with opened(target, body(), seconds=None) as response:
-        return int((await _one_answer(response))["size"])
+        told = await _one_answer(response)
+        return {"size": int(told["size"]), "etag": str(told.get("etag") or "")}
 
 
 @contextlib.asynccontextmanager
 async def file_of(target: GuestTarget, path: str) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
     """Give what is at a path, and its content. A file that ends early breaks off. Raises as ``ask``."""
+    async with answer_of(target, {"op": "get", "path": path}) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def answer_of(
+    target: GuestTarget, question: Mapping[str, Any]
+) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
+    """Give the first line of an answer, and the bytes after it. Raises as ``ask``."""
     meter.touch(target.session_id)
-    async with opened(target, _line({"op": "get", "path": path}), seconds=None) as response:
+    async with opened(target, _line(question), seconds=None) as response:
         head, rest = b"", b""
         while b"\n" not in head and len(head) <= LARGEST_ANSWER and (piece := await response.content.readany()):
             head += piece
@@ -156,17 +193,27 @@ async def opened(
     target: GuestTarget, body: bytes | AsyncIterator[bytes], *, seconds: float | None = _ANSWER_SECONDS
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Give the gateway's answer to a question. Raises UserError as the gateway refuses, NodeUnreachable."""
-    timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=DIAL_SECONDS)
     try:
-        async with (
-            new_client() as client,
-            client.post(f"{target.base}/execute", data=body, headers=target.headers(), timeout=timeout) as response,
-        ):
-            if response.status != 200:
-                raise _refusal(response.status, await response.content.read(_PIECE))
+        async with new_client() as client, _posted(client, target, body, seconds) as response:
             yield response
-    except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-        raise NodeUnreachable(f"no answer from {target.base}: {error}") from error
+    except _FAILURES as error:
+        raise _unreachable(target, error) from error
+
+
+@contextlib.asynccontextmanager
+async def _posted(
+    client: aiohttp.ClientSession, target: GuestTarget, body: bytes | AsyncIterator[bytes], seconds: float | None
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=DIAL_SECONDS)
+    headers = target.headers()
+    async with client.post(f"{target.base}/execute", data=body, headers=headers, timeout=timeout) as response:
+        if response.status != 200:
+            raise _refusal(response.status, await response.content.read(_PIECE))
+        yield response
+
+
+def _unreachable(target: GuestTarget, error: BaseException) -> NodeUnreachable:
+    return NodeUnreachable(f"no answer from {target.base}: {error}")
 
 
 async def _one_answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -174,7 +221,7 @@ async def _one_answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
     async for piece in response.content.iter_any():
         answer += piece
         if len(answer) > LARGEST_ANSWER:
-            raise NodeUnreachable("the answer is larger than answers are")
+            raise NodeUnreachable("the answer is too large")
     return _checked(bytes(answer))
 
 
@@ -194,9 +241,7 @@ def _checked(line: bytes) -> dict[str, Any]:
             return said
         code, message = str(error["code"])[:64], str(error["message"])[:500]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Conflict(
-            "The guest agent of the session does not answer sensibly: try again.", code="no-guest"
-        ) from error
+        raise Conflict("The guest agent of the session gave an invalid answer: try again.", code="no-guest") from error
     raise _user_error(code, message)
 
 
@@ -205,6 +250,12 @@ def _refusal(status: int, body: bytes) -> Exception:
         said = json.loads(body)
         code, message = str(said["code"]), str(said["detail"])[:500]
     except (ValueError, KeyError, TypeError):
+        if status == 400:
+            return Conflict(
+                "The agent of this session is of an older version, which cannot do this: an administrator has to "
+                "update it.",
+                code="agent-too-old",
+            )
         if status in _UNKNOWN_ROUTE:
             text = "The agent of this session cannot run code: an administrator has to update the agent."
             return Conflict(text, code="execution-impossible")
@@ -215,5 +266,5 @@ def _refusal(status: int, body: bytes) -> Exception:
 
 
 def _user_error(code: str, message: str) -> UserError:
-    kind = NotFound if code in _NOT_THERE else Conflict if code in _IN_THE_WAY else UserError
+    kind = NotFound if code in _NOT_THERE else Conflict if code in _IN_THE_WAY else _KINDS.get(code, UserError)
     return kind(message, code=code)

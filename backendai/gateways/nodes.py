@@ -49,7 +49,7 @@ async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) ->
     except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, NoTunnel):
             raise
-        raise NoTunnel("node-unreachable", Message("The node of this session does not answer.")) from error
+        raise NoTunnel("node-unreachable", Message("The agent of this session is not reachable.")) from error
     return AppState(
         state=str(said.get("state")),
         message=str(said.get("message", "")),

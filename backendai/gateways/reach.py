@@ -58,7 +58,7 @@ def reach(
     if kernel is None and session_id is not None and sessions.exists():
         raise Denied("no-kernel", "There is no such kernel.")
     if kernel is None:
-        raise Denied("no-session", Message("There is no such session."))
+        raise Denied("no-session", Message("Session not found."))
     runs = Status.RUNNING == kernel.status == kernel.session.status and kernel.agent is not None
     if (rule.runs and not runs) or generation not in (None, kernel.generation):
         raise Denied("not-running", "The session is not running.")

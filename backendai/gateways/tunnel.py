@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -81,20 +82,32 @@ def address_through(target: Target, raw_path: str) -> str:
 
 async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
     """Return a paused connection to the port, and what the app has said already. Raises NoTunnel."""
+    headers = ticket_for(
+        target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
+    )
+    return await open_upgraded(target.gateway_url, f"/kernels/{target.kernel_id}/app", "tcp", headers)
+
+
+async def open_upgraded(
+    gateway_url: str, path: str, protocol: str, headers: Mapping[str, str]
+) -> tuple[asyncio.Transport, bytes]:
+    """Return a paused connection that the gateway has given over to a protocol, and what came on it already. Raises
+    NoTunnel."""
     loop = asyncio.get_running_loop()
     try:
-        parts = urlsplit(target.gateway_url)
+        parts = urlsplit(gateway_url)
         is_secure = parts.scheme == "https"
         port = parts.port or (443 if is_secure else 80)
     except ValueError as error:
-        raise NoTunnel("node-unreachable", Message("The address of this session's node cannot be used.")) from error
+        raise NoTunnel("node-unreachable", Message("The address of this session's agent cannot be used.")) from error
     transport: asyncio.Transport | None = None
     try:
         async with asyncio.timeout(3 * DIAL_SECONDS):
             transport, answer = await loop.create_connection(
                 _Answer, parts.hostname or "", port, ssl=True if is_secure else None
             )
-            transport.write(_request(target, parts.netloc.rpartition("@")[2], parts.path.rstrip("/")))
+            whole_path = parts.path.rstrip("/") + path
+            transport.write(_request(whole_path, parts.netloc.rpartition("@")[2], protocol, headers))
             head, rest = await answer.head
             if head.split(b" ", 2)[1:2] == [b"101"]:
                 return transport, rest
@@ -103,7 +116,7 @@ async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
     except OSError as error:
         if transport is not None:
             transport.abort()
-        raise NoTunnel("node-unreachable", Message("The node of this session does not answer.")) from error
+        raise NoTunnel("node-unreachable", Message("The agent of this session is not reachable.")) from error
     except BaseException:
         if transport is not None:
             transport.abort()
@@ -133,13 +146,13 @@ class _Answer(asyncio.Protocol):
             self.head.set_result((bytes(self._said[:end]), bytes(self._said[end + 4 :])))
             del self._said[: end + 4]
         elif len(self._said) > _LARGEST_HEAD:
-            self.head.set_exception(ConnectionError(Message("the gateway talks too much")))
+            self.head.set_exception(ConnectionError(Message("the gateway sent too much")))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._has_ended = True
         self._more.set()
         if not self.head.done():
-            self.head.set_exception(ConnectionError(Message("the gateway hung up")))
+            self.head.set_exception(ConnectionError(Message("the gateway closed the connection")))
 
     async def body(self, head: bytes) -> bytes:
         """Return the body of an answer that opens no tunnel."""
@@ -151,15 +164,12 @@ class _Answer(asyncio.Protocol):
         return bytes(self._said[:wanted])
 
 
-def _request(target: Target, host: str, prefix: str) -> bytes:
-    headers = ticket_for(
-        target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
-    )
+def _request(path: str, host: str, protocol: str, headers: Mapping[str, str]) -> bytes:
     lines = [
-        f"GET {prefix}/kernels/{target.kernel_id}/app HTTP/1.1",
+        f"GET {path} HTTP/1.1",
         f"Host: {host}",
         "Connection: Upgrade",
-        "Upgrade: tcp",
+        f"Upgrade: {protocol}",
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
@@ -170,4 +180,4 @@ def _refusal(body: bytes) -> NoTunnel:
         said = json.loads(body)
         return NoTunnel(str(said["code"]), str(said["detail"])[:500])
     except (ValueError, KeyError, TypeError):
-        return NoTunnel("node-unreachable", Message("The node of this session answers something else."))
+        return NoTunnel("node-unreachable", Message("The agent of this session gave an unexpected answer."))

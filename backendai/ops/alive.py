@@ -1,6 +1,7 @@
 """Is a part of the platform at work, or does it only exist? For health checks of containers:
 
 python -m backendai.ops.alive url http://127.0.0.1:8080/healthz
+python -m backendai.ops.alive ssh 127.0.0.1:2200
 python -m backendai.ops.alive beat
 python -m backendai.ops.alive agent
 
@@ -14,6 +15,7 @@ import http.client
 import ipaddress
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -36,10 +38,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m backendai.ops.alive", description="Is this part at work?")
     parts = parser.add_subparsers(dest="part", required=True)
     parts.add_parser("url", help="whatever answers at an address").add_argument("address")
+    parts.add_parser("ssh", help="the SSH gate").add_argument("address")
     parts.add_parser("beat", help="the clock of the control passes")
     parts.add_parser("agent", help="the agent of this node")
     options = parser.parse_args(arguments)
-    looks = {"url": lambda: _url(options.address), "beat": _beat, "agent": _agent}
+    looks = {"url": lambda: _url(options.address), "ssh": lambda: _ssh(options.address), "beat": _beat, "agent": _agent}
     if fault := looks[options.part]():
         print(fault, file=sys.stderr)  # noqa: T201
     return int(bool(fault))
@@ -51,6 +54,17 @@ def _url(address: str) -> str:
     except (OSError, http.client.HTTPException) as error:
         return f"{address} does not answer: {error}"
     return "" if status == http.client.OK else f"{address} answers {status}: {body.decode(errors='replace')[:200]}"
+
+
+def _ssh(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_PATIENCE) as connection:
+            connection.settimeout(_PATIENCE)
+            said = connection.recv(64)
+    except OSError as error:
+        return f"{address} does not answer: {error}"
+    return "" if said.startswith(b"SSH-2.0-") else f"{address} answers no SSH"
 
 
 def _beat() -> str:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
@@ -14,6 +15,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from backendai.accounts.claims import wrong_mapping
 from backendai.cluster.app_domains import holds, is_domain, portal_names, shares_site
 from backendai.compute.services.logs import LARGEST
+from backendai.gateways.site_keys import host_key
 from backendai.wire.cluster_network import most_networks
 
 SETTINGS = "settings"  # the tag of the checks that are made before a start, too
@@ -101,6 +103,32 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
             hint = "BACKENDAI_APPS_PORT and BACKENDAI_APPS_PUBLIC_PORT are numbers from 1 to 65535, not the portal's."
             found.append(Error(f"Apps cannot have port {port}.", hint, id="portal.E013"))
     return found
+
+
+@register(SETTINGS)
+def check_ssh(**kwargs: Any) -> list[CheckMessage]:
+    """The SSH gate has a port of its own, a host key, and proxies that can be believed."""
+    found: list[CheckMessage] = []
+    if settings.SSH_PORT in (settings.PORT, settings.APPS_PORT):
+        hint = "Take another BACKENDAI_SSH_PORT than the portal's and that of apps."
+        found.append(Error(f"SSH cannot have port {settings.SSH_PORT}.", hint, id="portal.E018"))
+    for proxy in settings.SSH_PROXIES:
+        if not _is_address(proxy):
+            hint = "Name each proxy by its address, such as 10.0.0.5, separated by commas."
+            found.append(Error(f"BACKENDAI_SSH_PROXIES: {proxy!r} is not an address.", hint, id="portal.E019"))
+    try:
+        host_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        hint = "Write what ssh-keygen -t ed25519 makes, without a passphrase, or leave it out."
+        found.append(Error("BACKENDAI_SSH_HOST_KEY is not an Ed25519 private key.", hint, id="portal.E020"))
+    return found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 @register(SETTINGS)

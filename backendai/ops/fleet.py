@@ -12,7 +12,7 @@ from backendai.agent.native_mark import mark_native
 from backendai.files.config import DEFAULT_BIND
 from backendai.ops.child import Program
 from backendai.ops.warm_parent import NODE, PORTAL
-from backendai.settings.environment import words
+from backendai.settings.environment import whole, words
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
@@ -33,7 +33,7 @@ class Choice:
     """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
     is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's.
     ``may_run_natively``: nobody chose Docker, so that a superadmin may do without while no image can be built.
-    ``files_bind`` is where the file server listens."""
+    ``files_bind`` is where the file server listens, ``ssh_port`` where SSH does."""
 
     host: str
     port: int
@@ -44,6 +44,7 @@ class Choice:
     apps_port: int = 0
     may_run_natively: bool = False
     files_bind: str = DEFAULT_BIND
+    ssh_port: int = 2200
 
     @property
     def portal_url(self) -> str:
@@ -60,6 +61,7 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
         "BACKENDAI_HOST": choice.host,
         "BACKENDAI_PORT": str(choice.port),
         "BACKENDAI_APPS_PORT": str(choice.apps_port or choice.port + 1),
+        "BACKENDAI_SSH_PORT": str(choice.ssh_port),
         "BACKENDAI_PORTAL_URL": os.environ.get("BACKENDAI_PORTAL_URL") or choice.portal_url,
         "BACKENDAI_STORAGE_HOSTS": os.environ.get("BACKENDAI_STORAGE_HOSTS") or f"local={choice.data / 'folders'}",
         "BACKENDAI_FILES_BIND": choice.files_bind,
@@ -98,6 +100,13 @@ def apps_program() -> Program:
     return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, fork_from=PORTAL)
 
 
+def ssh_programs() -> list[Program]:
+    """Return the gates for SSH into sessions; several share the port."""
+    count = whole("BACKENDAI_SSH_PROCESSES", 1, most=64)
+    names = ["sshgate"] if count == 1 else [f"sshgate-{number}" for number in range(1, count + 1)]
+    return [Program(name, (*_MANAGE, "sshgate"), stop_stage=_SECOND, fork_from=PORTAL) for name in names]
+
+
 def files_program(choice: Choice) -> Program:
     """Return the server of the files of folders. It gets no secret of the portal: what people upload passes here."""
     told = {name: os.environ[name] for name in _FILES_VARIABLES if os.environ.get(name)}
@@ -128,9 +137,18 @@ def agent_names(count: int) -> list[str]:
 
 
 def image_program(choice: Choice) -> Program:
-    """Return what builds the kernel images that come with the platform, and tries again what failed."""
+    """Return what builds the kernel images that come with the platform, or the Python environment of native sessions,
+    and tries again what failed."""
     options = ["--watch", *(["--may-run-natively"] if choice.may_run_natively else [])]
+    if choice.backend == "process":
+        options += ["--environments", str(environments(choice))]
     return Program("images", (*_MANAGE, "build_images", *options), stop_stage=_FIRST, grace=20.0, fork_from=PORTAL)
+
+
+def environments(choice: Choice) -> Path | None:
+    """Return where the Python environments of native sessions are made; None: nowhere."""
+    told = os.environ.get("BACKENDAI_AGENT_ENVIRONMENTS", "")
+    return None if told == "off" else Path(told or choice.data / "environments")
 
 
 def _agent(choice: Choice, name: str) -> Program:

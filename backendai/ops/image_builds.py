@@ -26,7 +26,7 @@ from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
 
 _WRITE_EVERY = 2.0  # seconds between two writes of the progress
-_STOP_SECONDS = 10.0
+_STOP_SECONDS, _CHECK_SECONDS = 10.0, 30.0
 
 
 class Stopped(BaseException):
@@ -36,21 +36,31 @@ class Stopped(BaseException):
 @dataclass(frozen=True, slots=True)
 class Builder:
     """The command that builds, and where its output goes. ``may_run_natively``: the agents of this machine may run
-    native processes while a build cannot succeed."""
+    native processes while a build cannot succeed. ``environments``: it makes Python environments of native sessions
+    there, and no images."""
 
     command: Path
     log: Path
     may_run_natively: bool = False
+    environments: Path | None = None
+
+    def words(self, *more: str) -> list[str]:
+        """Return the command, with these words at its end."""
+        told = ["--into", str(self.environments)] if self.environments else []
+        return [sys.executable, str(self.command), *told, *more]
 
 
 def build_missing(builder: Builder) -> int:
     """Build every image that is made on this machine and is not there, once; returns how many builds failed."""
-    return sum(not build(image, builder) for image in missing_images() or ())
+    return sum(not build(image, builder) for image in missing_images(builder) or ())
 
 
-def missing_images() -> list[Image] | None:
-    """Return the enabled images that are made here and the engine does not have; None while no engine answers."""
+def missing_images(builder: Builder) -> list[Image] | None:
+    """Return the enabled images that are made here and the engine does not have; None while no engine answers. Where
+    there are no images, those whose native environment is not there or out of date."""
     images = [image for image in built_here() if image.is_enabled]
+    if builder.environments:
+        return [image for image in images if image.process_reference and not _is_current(builder)]
     try:
         return [image for image in images if not _is_there(image.reference)]
     except DockerException:
@@ -90,15 +100,21 @@ def _follow(job: BackgroundJob, image: Image, builder: Builder) -> bool:
                 _fail(job, builder, code, sentence, fix)
                 return False
             elif kind == "done":
-                finish_job(job.pk, message=Message("Image {image} is built.", image=image.name), now=timezone.now())
+                made = Message("The Python environment of native sessions is ready.")
+                built = made if builder.environments else Message("Image {image} is built.", image=image.name)
+                finish_job(job.pk, message=built, now=timezone.now())
                 return True
     fix = Message("Read {log}, then retry the build.", log=builder.log)
-    _fail(job, builder, "no-answer", Message("The build ended without saying why."), fix)
+    _fail(job, builder, "no-answer", Message("The build ended without giving a reason."), fix)
     return False
 
 
 def _fail(job: BackgroundJob, builder: Builder, code: str, sentence: str, fix: str) -> None:
     build_failed(job, code, sentence, fix, may_run_natively=builder.may_run_natively, now=timezone.now())
+
+
+def _is_current(builder: Builder) -> bool:
+    return subprocess.run(builder.words("--check"), timeout=_CHECK_SECONDS, check=False).returncode == 0
 
 
 def _is_there(reference: str) -> bool:
@@ -116,7 +132,8 @@ def _is_there(reference: str) -> bool:
 @contextmanager
 def _running(builder: Builder, name: str) -> Iterator[subprocess.Popen[str]]:
     """Give the running command; by an exception it is stopped, with all that it started."""
-    command = [sys.executable, str(builder.command), "--only", name, "--progress", "--log", str(builder.log)]
+    only = () if builder.environments else ("--only", name)
+    command = builder.words(*only, "--progress", "--log", str(builder.log))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     try:
         yield process

@@ -73,11 +73,11 @@ class ImageWatch:
         return self._has_lease
 
     def _search(self) -> None:
-        missing = missing_images()
+        missing = missing_images(self._builder)
         for image in missing or ():
             self._build_if_due(image)
         if missing:
-            missing = missing_images()
+            missing = missing_images(self._builder)
         if missing is not None:
             self._is_first_look = False
             self._mark_agents(missing)
@@ -92,7 +92,9 @@ class ImageWatch:
     def _build_asked(self, job: BackgroundJob) -> None:
         image = Image.objects.kept().filter(reference=job.subject, is_built_here=True).first()
         if image is None:
-            finish_job(job.pk, message=Message("The image left the catalogue."), now=timezone.now(), failed=True)
+            finish_job(
+                job.pk, message=Message("The image was removed from the catalogue."), now=timezone.now(), failed=True
+            )
             return
         try:
             build(image, self._builder, job)

@@ -9,6 +9,7 @@ from backendai.core.errors import UserError
 from backendai.files.config import DEFAULT_BIND, read_bind, read_settings
 from backendai.ops.data_folder import Refused
 
+_SSH_PORT, _SSH_TRIES = 2200, 100
 _LOOPBACK = "127.0.0.1"
 # The file server listens as far from the portal's port as usual: its address stays the same from start to start.
 _FILES_AFTER_PORTAL = read_bind(DEFAULT_BIND)[1] - 8080
@@ -20,6 +21,18 @@ def next_port(host: str, port: int) -> int:
         return bind(host, port + 1)
     except (OSError, OverflowError):
         return bind(host, 0)
+
+
+def ssh_port(host: str, told: int) -> int:
+    """Return the port that was told, or the first one from 2200 on that is free."""
+    if told:
+        return told
+    for port in range(_SSH_PORT, _SSH_PORT + _SSH_TRIES):
+        try:
+            return bind(host, port)
+        except OSError:
+            continue
+    return bind(host, 0)
 
 
 def bind(host: str, port: int) -> int:

@@ -14,21 +14,23 @@ BODY_SECONDS = 30.0
 class Route:
     """The limits at the addresses whose whole path matches. ``largest_body`` in bytes, ``largest_of_strangers`` without
     a cookie or an ``Authorization``; ``body_seconds``: how long 16 KiB of a body may take. ``is_async``: served without
-    a thread and a database connection of its own, for what waits long."""
+    a thread and a database connection of its own, for what waits long. ``is_streamed``: its view reads the body as it
+    comes."""
 
     path: re.Pattern[str]
     largest_body: int = LARGEST_BODY
     largest_of_strangers: int = LARGEST_BODY_OF_STRANGERS
     body_seconds: float = BODY_SECONDS
     is_async: bool = False
+    is_streamed: bool = False
 
 
-_LARGEST_FILE = 2**30
+_LARGEST_UPLOAD = 2**30 + 2**20  # a file, and the form around it
 _SESSION = "/api/v1/sessions/[0-9a-f-]{36}/"
 ROUTES: tuple[Route, ...] = (
     Route(re.compile(r"/node/v1/sync"), is_async=True),  # a long poll
     Route(re.compile(_SESSION + "(runs|contexts|complete|execute)/.*"), is_async=True),
-    Route(re.compile(_SESSION + "files/.*"), largest_body=_LARGEST_FILE, is_async=True),
+    Route(re.compile(_SESSION + "files/.*"), largest_body=_LARGEST_UPLOAD, is_async=True, is_streamed=True),
 )
 _USUAL = Route(re.compile(""))
 

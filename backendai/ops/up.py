@@ -20,7 +20,7 @@ from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.ops.fleet import BASE_DIR, Choice
-from backendai.ops.ports import bind, files_bind, listens, next_port
+from backendai.ops.ports import bind, files_bind, listens, next_port, ssh_port
 from backendai.ops.supervisor import Stopped, Supervisor
 from backendai.settings import environment
 
@@ -73,6 +73,7 @@ def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
     lines += [f"  {line}" for line in _about_backend(choice)]
     domain = os.environ.get("BACKENDAI_APPS_DOMAIN") or "apps.localhost"
     lines += [f"  Apps of sessions      http://*.{domain}:{choice.apps_port or choice.port + 1}"]
+    lines += [f"  SSH into sessions     ssh -p {choice.ssh_port} SESSION@{choice.host}"] if fleet.ssh_programs() else []
     lines += [f"  Data and logs         {choice.data}"]
     if choice.host in ("127.0.0.1", "localhost", "::1"):
         lines += ["  Other machines        cannot reach it; start with --host 0.0.0.0 to let them"]
@@ -103,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         default=whole("BACKENDAI_APPS_PORT", 0, most=_LAST_PORT),
         help="port of the apps of sessions (the one after the portal's)",
     )
+    parser.add_argument(
+        "--ssh-port",
+        type=int,
+        default=whole("BACKENDAI_SSH_PORT", 0, most=_LAST_PORT),
+        help="port of SSH into sessions (2200, or the next that is free)",
+    )
     parser.add_argument("--verbose", action="store_true", help="show all output of the parts, not only their troubles")
     parser.add_argument(
         "--host",
@@ -129,6 +136,8 @@ def _decide(options: argparse.Namespace) -> Choice:
         raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
     if not 0 <= options.apps_port <= _LAST_PORT or options.apps_port == options.port:
         raise Refused(f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's.")
+    if not 0 <= options.ssh_port <= _LAST_PORT or options.ssh_port in (options.port, options.apps_port or -1):
+        raise Refused(f"--ssh-port {options.ssh_port}: a port is a number from 1 to 65535, and one of its own.")
     if options.agents < 0:
         raise Refused(f"--agents {options.agents}: use 0 or more.")
     data = options.data.absolute()
@@ -144,8 +153,8 @@ def _decide(options: argparse.Namespace) -> Choice:
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
     apps_port = options.apps_port or next_port(options.host, options.port)
     natively = options.backend == "auto" and backend == "docker"
-    where = files_bind(options.port)
-    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively, where)
+    where, ssh = files_bind(options.port), ssh_port(options.host, options.ssh_port)
+    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively, where, ssh)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -183,7 +192,7 @@ def _has_run_containers(data: Path) -> bool:
 
 
 def _check_ports(choice: Choice) -> None:
-    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port")):
+    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port"), (choice.ssh_port, "--ssh-port")):
         try:
             bind(choice.host, port)
         except OSError as error:
@@ -203,11 +212,12 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     for program in [
         fleet.files_program(choice),
         fleet.apps_program(),
+        *fleet.ssh_programs(),
         *fleet.control_programs(),
         *fleet.agent_programs(choice),
     ]:
         supervisor.start(program)
-    if choice.agents and choice.backend == "docker":
+    if choice.agents and (choice.backend == "docker" or (choice.backend == "process" and fleet.environments(choice))):
         supervisor.start(fleet.image_program(choice))
     if not ready:
         supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")

@@ -37,6 +37,7 @@ _PORTAL_MODULES = (
     "backendai.controller.tasks",
     "backendai.controller.clock",
     "backendai.appproxy.server",
+    "backendai.sshgate.server",
     "backendai.ops.image_builds",
 )
 

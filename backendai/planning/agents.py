@@ -199,9 +199,11 @@ def _companions(agent_ids: Collection[UUID], launches: Collection[UUID]) -> dict
 
 def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
     if job is None:
-        return ImageBuild(None, Message("No node has {image} yet: bin/build-images makes it there.", image=image.name))
+        return ImageBuild(
+            None, Message("No agent has {image} yet: bin/build-images builds it there.", image=image.name)
+        )
     if job.status == BackgroundJob.Status.DONE:
-        return ImageBuild(None, Message("It is built; the nodes are about to see it."))
+        return ImageBuild(None, Message("It is built; the agents are about to report it."))
     has_failed = job.status in (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
     return ImageBuild(job.progress, job.message, has_failed, job.fix)
 

@@ -49,7 +49,7 @@ def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetim
 def _beyond() -> Reason:
     most = queue.MOST_PER_PASS
     message = Message(
-        "More than {most} sessions wait in this group; a pass looks at {most}, the next of each owner first.",
+        "More than {most} sessions are pending in this group; a pass considers {most}, the next of each owner first.",
         most=f"{most:,}",
     )
     return Reason(BEYOND, message, {"looked_at": most})

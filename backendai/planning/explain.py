@@ -83,7 +83,7 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
     snapshot = read_snapshot(group, now, even_if_idle=True)
     view = next((each for each in snapshot.pending if each.id == session.pk), None)
     if view is None:  # beyond what one pass looks at, or nothing can be made of it
-        message = session.reason_text or Message("No pass has looked at it yet.")
+        message = session.reason_text or Message("No scheduler pass has considered it yet.")
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
     return foresee(snapshot, [view], user, least=session.image.minimum_slots, others=others)
@@ -132,7 +132,7 @@ def foresee(
 
 
 def _unusable(group: str, wrong: WrongRules) -> Message:
-    return Message("The rules of {group} cannot be followed: {wrong}.", group=group, wrong=wrong)
+    return Message("The rules of {group} cannot be applied: {wrong}.", group=group, wrong=wrong)
 
 
 def _changes(

@@ -52,13 +52,13 @@ def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
         of |= {"used": _percentages(finding.shares), "least": _percentages(rule.thresholds)}
         return (
             Message("It used {used} on average over {limit}; idle checker {name} ends sessions below {least}.", **of),
-            Message("It used {used} on average over {limit}; idle checker {name} asks for {least}.", **of),
+            Message("Average utilization {used} over {limit}; idle checker {name} requires {least}.", **of),
         )
     return (
         Message(
             "Unused since {moment}; idle checker {name} ends sessions after {limit} without use.", moment=moment, **of
         ),
-        Message("Nobody used it for {since}; idle checker {name} allows {limit} without traffic.", since=since, **of),
+        Message("No traffic for {since}; idle checker {name} allows {limit}.", since=since, **of),
     )
 
 

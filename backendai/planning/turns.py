@@ -26,7 +26,7 @@ def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[Non
     a third is refused. Raises Busy, also when the wait takes longer than ``patience`` seconds."""
     with _changed:
         if _waiting[person]:
-            raise Busy("You have asked twice already; ask again when the scheduler has answered.")
+            raise Busy("Two of your requests are already being processed. Try again when they finish.")
         _waiting[person] += 1
         try:
             is_free = _changed.wait_for(lambda: person not in _asking and len(_asking) < _AT_ONCE, patience)
@@ -35,7 +35,7 @@ def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[Non
             if not _waiting[person]:
                 del _waiting[person]
         if not is_free:
-            raise Busy("Many people ask the scheduler just now; ask again in a few seconds.")
+            raise Busy("The scheduler is busy. Try again in a few seconds.")
         _asking.add(person)
     try:
         yield

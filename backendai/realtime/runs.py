@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 from channels.db import database_sync_to_async
@@ -11,7 +12,7 @@ from channels.db import database_sync_to_async
 from backendai.accounts.scopes import Scope
 from backendai.compute.services.traffic import meter
 from backendai.core.errors import PlatformError, UserError
-from backendai.gateways.guests import GuestTarget, ask, find_target, follow, note_use, target_of
+from backendai.gateways.guests import AUDITED_EVERY, GuestTarget, ask, find_target, follow, note_use, target_of
 from backendai.realtime.relay import ENDED, RelayConsumer
 from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, signed_in
 
@@ -46,6 +47,7 @@ class RunsConsumer(RelayConsumer):
         self._target = await database_sync_to_async(self._find)()
         await self.take_places()
         self._orders: set[asyncio.Task[None]] = set()
+        self._noted_at = -AUDITED_EVERY
         await self.accept()
         await self._send({"type": "ready"})
 
@@ -80,7 +82,8 @@ class RunsConsumer(RelayConsumer):
     async def _obey(self, kind: str, order: dict[str, Any]) -> None:
         question = {name: order[name] for name in _ORDERS[kind] if name in order}
         try:
-            if kind == "run":
+            if kind == "run" and time.monotonic() - self._noted_at >= AUDITED_EVERY:
+                self._noted_at = time.monotonic()
                 await database_sync_to_async(self._note)()
             answer = await ask(self._target, {"op": kind, **question})
         except UserError as error:

@@ -39,11 +39,13 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
         elif is_unique(slot) and amount != MILLI:
             wrong = Message("a kernel takes exactly 1")
         elif slot.endswith(".device") and amount % MILLI:
-            wrong = Message("it comes in whole devices only")
+            wrong = Message("only whole devices can be allocated")
         if wrong:
             asked = decimal_text(amount)
             details: dict[str, object] = {"slot": slot, "wanted": asked, "step": "0.01" if is_fractional(slot) else "1"}
-            message = Message("{amount} cannot be given: {wrong}.", amount=amount_in_words(slot, amount), wrong=wrong)
+            message = Message(
+                "{amount} cannot be allocated: {wrong}.", amount=amount_in_words(slot, amount), wrong=wrong
+            )
             return Reason("invalid-amount", message, details, never=True)
     return None
 

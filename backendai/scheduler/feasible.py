@@ -47,7 +47,7 @@ class Fragment:
     def __str__(self) -> str:
         wanted, free, largest = amount_in_words(self.slot, self.wanted), *map(decimal_text, (self.free, self.largest))
         return Message(
-            "{wanted} asked for, {free} free in all, at most {largest} on one device",
+            "{wanted} requested, {free} free in total, at most {largest} on one device",
             wanted=wanted,
             free=free,
             largest=largest,
@@ -143,7 +143,7 @@ def _is_designated(agent: Room, request: Request) -> bool:
 
 
 def _not_designated(agent: Room, request: Request) -> Reason:
-    message = Message("Agent {agent} is not among the agents that were asked for.", agent=agent.name)
+    message = Message("Agent {agent} is not among the designated agents.", agent=agent.name)
     return Reason("not-designated", message, {"agent": agent.name})
 
 
@@ -152,7 +152,7 @@ def _is_alive(agent: Room, request: Request) -> bool:
 
 
 def _not_alive(agent: Room, request: Request) -> Reason:
-    return Reason("no-agent-alive", Message("Agent {agent} does not answer.", agent=agent.name), {"agent": agent.name})
+    return Reason("no-agent-alive", Message("Agent {agent} is not reachable.", agent=agent.name), {"agent": agent.name})
 
 
 def _is_schedulable(agent: Room, request: Request) -> bool:
@@ -191,13 +191,13 @@ def _image_missing(agent: Room, request: Request) -> Reason:
     details: dict[str, object] = {"agent": agent.name, "image": image}
     if agent.low_disk:
         message = Message(
-            "Agent {agent} is short of disk space and fetches nothing; it lacks image {node_image}.",
+            "Agent {agent} is short of disk space and pulls nothing; it lacks image {node_image}.",
             agent=agent.name,
             node_image=image,
         )
         return Reason("disk-low", message, details)
     message = Message(
-        "Agent {agent} does not have image {node_image}, and it cannot be fetched from elsewhere.",
+        "Agent {agent} does not have image {node_image}, and it cannot be pulled.",
         agent=agent.name,
         node_image=image,
     )
@@ -220,7 +220,7 @@ def _has_kernels_left(agent: Room, request: Request) -> bool:
 def _too_many_kernels(agent: Room, request: Request) -> Reason:
     kernels = kernels_in_words(agent.kernels)
     message = Message(
-        "Agent {agent} runs {kernels} of at most {max_kernels}; {kernels_2} more asked.",
+        "Agent {agent} runs {kernels} of at most {max_kernels}; {kernels_2} more requested.",
         agent=agent.name,
         kernels=kernels,
         max_kernels=agent.max_kernels,
@@ -251,7 +251,7 @@ def _has_devices(agent: Room, request: Request) -> bool:
 def _fragmented(agent: Room, request: Request) -> Reason:
     broken = fragments(agent, request)
     message = Message(
-        "The devices of agent {agent} do not go together: {broken}.",
+        "The devices of agent {agent} cannot be combined: {broken}.",
         agent=agent.name,
         broken=Message.joined(map(str, broken), "; "),
     )

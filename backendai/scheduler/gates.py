@@ -135,7 +135,7 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
         return None
     names = [each.name for each in open_ones]
     of = Message(
-        "{number} of {number_2} sessions that must end well first", number=len(open_ones), number_2=len(ordered)
+        "{number} of {number_2} sessions that must succeed first", number=len(open_ones), number_2=len(ordered)
     )
     details: dict[str, object] = {
         "sessions": [str(each.id) for each in open_ones], "names": [each.name for each in open_ones],
@@ -144,7 +144,7 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
     if failed:
         return Reason(
             "dependency-failed",
-            Message("{of} did not, and never will: {names}.", of=of, names=names),
+            Message("{of} failed: {names}.", of=of, names=names),
             details,
             never=True,
         )
@@ -253,17 +253,17 @@ def _architecture_reason(wanted: str, sight: Sight) -> Reason:
 
 _SHAPE_GATES = (
     Gate("kernels", _malformed, Message("The kernels can be placed together.")),
-    Gate("offered", _not_offered, Message("Everything that it asks for is offered.")),
+    Gate("offered", _not_offered, Message("All requested resource types are available in the group.")),
     Gate("image-architecture", _no_such_architecture, Message("There are agents of the image's architecture.")),
 )
 _SESSION_GATES = (
-    Gate("start-time", _too_early, Message("No start time lies ahead.")),
-    Gate("dependencies", _depends, Message("It waits for no other session.")),
-    Gate("session-type", _wrong_type, Message("The group takes sessions of this type.")),
+    Gate("start-time", _too_early, Message("No start time is set, or it has passed.")),
+    Gate("dependencies", _depends, Message("It depends on no other session.")),
+    Gate("session-type", _wrong_type, Message("The group accepts sessions of this type.")),
     Gate("image", _image_not_ready, Message("The image is not being built.")),
-    Gate("concurrency", _too_many_sessions, Message("The limits leave room for a session more.")),
-    Gate("limits", _over_a_limit, Message("The limits leave room for what it asks for.")),
-    Gate("network", _no_network, Message("A network over several agents is left, or it needs none.")),
+    Gate("concurrency", _too_many_sessions, Message("The limits allow another session.")),
+    Gate("limits", _over_a_limit, Message("The limits allow the requested resources.")),
+    Gate("network", _no_network, Message("A network over several agents is free, or none is needed.")),
 )
 GATES = (*_SHAPE_GATES, *_SESSION_GATES)
 _OF_SHAPE = tuple(enumerate(_SHAPE_GATES))

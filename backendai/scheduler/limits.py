@@ -57,7 +57,8 @@ class Limits:
             return None
         most = self._networks.most
         message = Message(
-            "All {most} networks for sessions over several agents are taken; it waits until one of them ends.",
+            "All {most} networks for sessions over several agents are in use; it waits until one of those "
+            "sessions ends.",
             most=most,
         )
         return Reason("no-cluster-network", message, {"limit": most, "used": most}, never=most == 0)
@@ -131,11 +132,11 @@ class _Account:
         holds, asks, may = format_amount(slot, used), format_amount(slot, amount), amount_in_words(slot, most)
         if never:
             message = Message(
-                "{who} may hold {may} at most; this session alone asks for {asks}.", who=self.who, may=may, asks=asks
+                "{who} may use at most {may}; this session alone requests {asks}.", who=self.who, may=may, asks=asks
             )
         else:
             message = Message(
-                "{who} holds {holds} of at most {may}; this session asks for {asks}.",
+                "{who} uses {holds} of at most {may}; this session requests {asks}.",
                 who=self.who,
                 holds=holds,
                 may=may,

@@ -103,8 +103,8 @@ def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None
     missing = shortages(closest, request)
     if not missing:
         message = Message(
-            "{kernels} kernels on one agent are too many: {closest}, which has the resources, "
-            "takes at most {max_kernels}.",
+            "{kernels} kernels are too many for one agent: {closest}, which has the resources, takes at "
+            "most {max_kernels}.",
             kernels=request.kernels,
             closest=closest.name,
             max_kernels=closest.max_kernels,
@@ -113,7 +113,7 @@ def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None
         return Reason("too-many-kernels", message, details, never=True)
     lacking = Message.joined(map(str, missing), "; ")
     message = Message(
-        "No agent is big enough, even when empty: {closest} comes closest ({lacking}).",
+        "No agent is large enough, even when empty: {closest} comes closest ({lacking}).",
         closest=closest.name,
         lacking=lacking,
     )
@@ -150,7 +150,7 @@ def _too_big_for_all(demand: Demand, kinds: tuple[Kind, ...]) -> Reason:
         details.update(shortage_details("", missing))
         lacking = Message.joined(map(str, missing), "; ")
         message = Message(
-            "All {wanted} kernels together ask for more than the agents have that can hold one ({lacking}).",
+            "The {wanted} kernels together need more than the suitable agents have ({lacking}).",
             wanted=wanted,
             lacking=lacking,
         )
@@ -161,12 +161,14 @@ def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind
     details: dict[str, object] = {"agents": _count(kinds), "alive": _count(alive)}
     if not alive:
         return Reason(
-            "no-agent-alive", Message("None of the {kinds} agents of the group answers.", kinds=_count(kinds)), details
+            "no-agent-alive",
+            Message("None of the {kinds} agents of the group is reachable.", kinds=_count(kinds)),
+            details,
         )
     able = [kind.empty.name for kind in _able(demand, kinds) if not kind.empty.alive]
     message = Message(
-        "{alive} of {kinds} agents answer, and they are too small for this even when "
-        "empty: it waits for the return of an agent such as {able}.",
+        "The {alive} reachable agents (of {kinds}) are too small even when empty. Waiting for an agent "
+        "such as {able} to return.",
         alive=_count(alive),
         kinds=_count(kinds),
         able=able[0],
@@ -178,8 +180,8 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
     if faulty := [kind.empty for kind in alive if kind.empty.fault]:
         return cannot_start(faulty)
     message = Message(
-        "{schedulable} of {alive} agents that answer take new sessions, too few for this "
-        "even when empty: an administrator paused the others.",
+        "Only {schedulable} of {alive} reachable agents accept sessions and they are too small; the others "
+        "were paused by an administrator.",
         schedulable=_count(schedulable),
         alive=_count(alive),
     )

@@ -67,7 +67,7 @@ class Trail(NamedTuple):
     def in_turn(self) -> str:
         """Whose turn it was, in words."""
         return Message(
-            "Turn {turn} of {pending} in the order {sequence}.",
+            "Position {turn} of {pending} in the order {sequence}.",
             turn=self.turn,
             pending=self.within.pending,
             sequence=self.within.sequence,
@@ -83,7 +83,7 @@ class Trail(NamedTuple):
                     "selection",
                     True,
                     Message(
-                        "{name}, chosen by the rule {selection}; better ones without room: {ahead}.",
+                        "{name}, chosen by the rule {selection}; better ones without free resources: {ahead}.",
                         name=name,
                         selection=selection,
                         ahead=ahead,

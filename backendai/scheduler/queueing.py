@@ -125,12 +125,12 @@ class Queue:
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.
-        message, aside = self._why_behind(), Message("That session asks for {asked}.", asked=asked)
+        message, aside = self._why_behind(), Message("That session requests {asked}.", asked=asked)
         about_the_first: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
         if self._snapshot.rules.backfill:
             if why.until:
                 aside = Message(
-                    "That session asks for {asked} and starts at {until} at the latest.",
+                    "That session requests {asked} and starts at {until} at the latest.",
                     asked=asked,
                     until=_when(why.until),
                 )

@@ -129,7 +129,7 @@ def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
     closest = min(rooms, key=key)
     broken = fragments(closest, request)
     message = Message(
-        "{request} has {request_2} on devices that go together now: {closest} comes closest ({broken}).",
+        "{request} has {request_2} on devices that can be combined now: {closest} comes closest ({broken}).",
         request=_agents(request),
         request_2=describe_request(request),
         closest=closest.name,
@@ -187,7 +187,7 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
     names = [room.name for room in designated]
     which = Message("designated agents ({names})", names=names) if designated else left
     if last == "alive":
-        return Reason("no-agent-alive", Message("None of the {which} answers.", which=which))
+        return Reason("no-agent-alive", Message("None of the {which} is reachable.", which=which))
     if last == "schedulable" and (faulty := [room for room in designated or rooms.all if room.alive and room.fault]):
         return cannot_start(faulty)
     if last == "schedulable":
@@ -210,13 +210,11 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
 def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
     image = ", ".join(sorted(request.node_images))
     if not (short := _short_of_disk(request, rooms)):
-        message = Message(
-            "None of the {which} has image {image}, and it cannot be fetched from elsewhere.", which=which, image=image
-        )
+        message = Message("None of the {which} has image {image}, and it cannot be pulled.", which=which, image=image)
         return Reason("image-not-on-agent", message, {"image": image})
-    fetch = Message("1 is short of disk space and fetches")
+    fetch = Message("1 is short of disk space and pulls")
     if short > 1:
-        fetch = Message("{short} are short of disk space and fetch", short=short)
+        fetch = Message("{short} are short of disk space and pull", short=short)
     message = Message("None of the {which} has image {image}; {fetch} nothing.", which=which, image=image, fetch=fetch)
     return Reason("disk-low", message, {"image": image, "short_of_disk": short})
 

@@ -85,6 +85,6 @@ def _folders(need: StorageNeed) -> str:
     hosts = hosts_of(need)
     where = hosts[0] if len(hosts) == 1 else Message("{hosts} and {last_host}", hosts=hosts[:-1], last_host=hosts[-1])
     if len(names) == 1:
-        return Message("Folder {name} lies on {where}", name=names[0], where=where)
+        return Message("Folder {name} is on {where}", name=names[0], where=where)
     shown: object = names if len(names) <= _MOST_NAMES else Message("{names} and others", names=names[:_MOST_NAMES])
-    return Message("Folders {shown} lie on {where}", shown=shown, where=where)
+    return Message("Folders {shown} are on {where}", shown=shown, where=where)

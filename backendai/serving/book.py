@@ -11,11 +11,12 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
+from backendai.cluster.app_domains import portal_origins
 from backendai.compute.models import Kernel
 from backendai.compute.status import Status
 from backendai.serving.models import Endpoint, EndpointToken, Replica, ScalingRecord, State, Wish
 
-FORMAT = 1
+FORMAT = 2
 _SERVES = (State.LOADING, State.READY)
 
 
@@ -46,7 +47,8 @@ class BookToken:
 
 @dataclass(frozen=True, slots=True)
 class BookEndpoint:
-    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait."""
+    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait. ``canary``: per cent of the
+    requests that ``canary_revision`` gets; 0: no share of its own."""
 
     id: str
     label: str
@@ -62,6 +64,12 @@ class BookEndpoint:
     max_body: int
     is_repeatable: bool
     model_name: str
+    name: str = ""
+    origins: tuple[str, ...] = ()
+    warm_up: float = 0.0
+    affinity: str = ""
+    canary: int = 0
+    canary_revision: int = 0
     why_none: str = ""
     tokens: tuple[BookToken, ...] = ()
     replicas: tuple[BookReplica, ...] = ()
@@ -88,6 +96,7 @@ def from_json(said: dict[str, Any]) -> Book:
             BookEndpoint(
                 **{
                     **one,
+                    "origins": tuple(one["origins"]),
                     "tokens": tuple(BookToken(**token) for token in one["tokens"]),
                     "replicas": tuple(BookReplica(**replica) for replica in one["replicas"]),
                 }
@@ -108,11 +117,9 @@ def read_sign() -> str:
 def read_book(now: datetime) -> Book:
     """Return the book as the database has it. Five queries."""
     sign = read_sign()  # first: what changes meanwhile is read again
-    endpoints = list(Endpoint.objects.live().select_related("current").order_by("pk"))
-    tokens: defaultdict[UUID, list[BookToken]] = defaultdict(list)
-    for token in EndpointToken.objects.valid_at(now).filter(endpoint__in=endpoints):
-        expires = token.expires_at.timestamp() if token.expires_at else 0.0
-        tokens[token.endpoint_id].append(BookToken(token.digest, str(token.pk), expires, token.per_minute))
+    # Deleted ones stay until their last request is answered: proxies have to say that nothing is open any more.
+    endpoints = list(Endpoint.objects.unfinished().select_related("current", "next").order_by("pk"))
+    tokens = _tokens(endpoints, now)
     replicas = _replicas(endpoints)
     reasons = _reasons([one for one in endpoints if not replicas[one.pk]])
     book = {
@@ -140,10 +147,31 @@ def _entry(
         max_body=endpoint.max_body,
         is_repeatable=endpoint.is_repeatable,
         model_name=endpoint.current.model_name if endpoint.current else "",
+        name=endpoint.name,
+        origins=(*portal_origins(), *endpoint.origins),  # the page of the endpoint sends requests, too
+        warm_up=endpoint.warm_up,
+        affinity=endpoint.affinity,
+        canary=endpoint.canary if endpoint.next else 0,
+        canary_revision=endpoint.next.number if endpoint.next else 0,
         why_none=why_none,
         tokens=tokens,
         replicas=replicas,
     )
+
+
+def _tokens(endpoints: list[Endpoint], now: datetime) -> defaultdict[UUID, list[BookToken]]:
+    """Return the tokens that open each endpoint. One query."""
+    of_owner: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for one in endpoints:
+        of_owner[one.owner_id].append(one.pk)
+    found: defaultdict[UUID, list[BookToken]] = defaultdict(list)
+    rows = EndpointToken.objects.valid_at(now).filter(endpoint__in=endpoints).select_related("endpoint")
+    for token in rows.only("digest", "expires_at", "per_minute", "opens_all", "endpoint__owner"):
+        expires = token.expires_at.timestamp() if token.expires_at else 0.0
+        entry = BookToken(token.digest, str(token.pk), expires, token.per_minute)
+        for pk in of_owner[token.endpoint.owner_id] if token.opens_all else [token.endpoint_id]:
+            found[pk].append(entry)
+    return found
 
 
 def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[BookReplica]]:

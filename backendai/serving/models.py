@@ -73,6 +73,24 @@ class Endpoint(models.Model):
     max_body = models.BigIntegerField(default=100 * 2**20)
     is_repeatable = models.BooleanField(default=False, help_text="A request may be sent to a second replica.")
     is_public = models.BooleanField(default=False, help_text="Anybody may send requests, without a token.")
+    origins = models.JSONField(
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        blank=True,
+        help_text="Origins of pages that may send requests.",
+    )
+    warm_up = models.FloatField(
+        default=0.0, db_default=0.0, help_text="Seconds in which a new replica comes to its full share."
+    )
+    affinity = models.CharField(
+        max_length=64, blank=True, db_default="", help_text="Header whose value keeps to one replica."
+    )
+    canary = models.PositiveSmallIntegerField(
+        default=0,
+        db_default=0,
+        validators=[MaxValueValidator(100)],
+        help_text="Per cent of requests for the new revision; 0: equal.",
+    )
     max_surge = models.PositiveSmallIntegerField(default=1)
     max_unavailable = models.PositiveSmallIntegerField(default=0)
     asleep_after = models.DurationField(default=timedelta(minutes=15))
@@ -127,6 +145,12 @@ class Revision(models.Model):
     command = models.TextField()
     port = models.PositiveIntegerField(default=8000)
     environ = models.JSONField(default=dict, blank=True)
+    mounts = models.JSONField(
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        blank=True,
+        help_text="Folders as documents of launches name them.",
+    )
     slots = models.JSONField(help_text="Amounts of each kernel, as decimal strings.")
     cluster_size = models.PositiveSmallIntegerField(default=1)
     cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
@@ -188,6 +212,7 @@ class Metric(models.TextChoices):
     LATENCY = "latency", "seconds to the answer, 95th percentile"
     RATE = "rate", "requests per second and replica"
     QUEUE = "queue", "requests that wait for a replica"
+    GPU = "gpu", "use of the accelerators in per cent"
 
 
 class AutoScalingRule(models.Model):
@@ -209,7 +234,8 @@ class AutoScalingRule(models.Model):
 
 
 class EndpointToken(models.Model):
-    """What lets a caller send requests. Its text is shown once; only its digest is kept."""
+    """What lets a caller send requests. Its text is shown once; only its digest is kept. ``opens_all``: to every
+    endpoint of this one's owner."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="tokens")
@@ -217,6 +243,7 @@ class EndpointToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=8)
     per_minute = models.PositiveIntegerField(default=0, help_text="Most requests in a minute; 0: unlimited.")
+    opens_all = models.BooleanField(default=False, db_default=False, help_text="It opens every endpoint of the owner.")
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -11,6 +11,7 @@ from uuid import UUID
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.status import PLACED, Status
+from backendai.core.slots import is_accelerator
 from backendai.scheduler.serving.snapshot import (
     EndpointView,
     ReplicaState,
@@ -31,10 +32,12 @@ from backendai.serving.models import (
     ServingProxy,
     State,
 )
+from backendai.usage.samples import averages
 
 HEARD, GONE = timedelta(seconds=10), timedelta(minutes=10)
 SILENT = timedelta(seconds=30)  # then a replica is no capacity any more
 _WINDOW = timedelta(seconds=45)
+_GPU_WINDOW = timedelta(seconds=60)
 _READING = tuple(Reading._fields)
 
 
@@ -73,7 +76,8 @@ class Picture:
 
 
 def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> Picture:
-    """Return all endpoints that are not over (or these alone). Eight queries, however many there are."""
+    """Return all endpoints that are not over (or these alone). Eight queries, however many there are; two more where
+    a rule looks at accelerators."""
     rows = Endpoint.objects.unfinished() if endpoint_ids is None else Endpoint.objects.filter(pk__in=endpoint_ids)
     endpoints = {one.pk: one for one in rows.select_related("current", "next", "resource_group", "owner").order_by()}
     everything = list(ServingProxy.objects.filter(left_at=None, seen_at__gt=now - GONE))
@@ -89,6 +93,8 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
     own: defaultdict[UUID, list[Seen]] = defaultdict(list)
     for one in replicas:
         own[one.endpoint_id].append(seen[one.pk])
+    measured = [one for pk, ones in own.items() if _looks_at_gpu(rules[pk]) for one in ones]
+    gpu = _gpu_use([one.replica.session_id for one in measured if one.replica.state == State.READY], now)
     views, peaks = {}, {}
     for pk, endpoint in endpoints.items():
         load = load_of(readings[pk][0], now, is_partial=is_partial)
@@ -98,7 +104,7 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
             _endpoint_view(endpoint, errors),
             replicas=tuple(_replica_view(one, now) for one in own[pk]),
             load=replace(load, peak=highest(peaks[pk], now)),
-            rules=_rule_views(rules[pk], readings[pk][0], ready),
+            rules=_rule_views(rules[pk], readings[pk][0], ready, _mean_gpu(own[pk], gpu)),
         )
     return Picture(now, endpoints, views, seen, peaks, proxies, versions)
 
@@ -181,14 +187,46 @@ def _rules(endpoints: Iterable[UUID]) -> defaultdict[UUID, list[AutoScalingRule]
     return found
 
 
-def _rule_views(rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int) -> tuple[RuleView, ...]:
+def _rule_views(
+    rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int, gpu: float | None
+) -> tuple[RuleView, ...]:
     if not rules:
         return ()
-    values = metrics_of(readings, ready)
+    values = {**metrics_of(readings, ready), Metric.GPU.value: gpu}
     return tuple(
-        RuleView(Metric(one.metric).label, values.get(one.metric), one.up_over, one.down_under, one.step)
+        # An accelerator is fully used by one long request, too: alone it raises nothing.
+        RuleView(
+            name=Metric(one.metric).label,
+            value=values.get(one.metric),
+            up_over=one.up_over,
+            down_under=one.down_under,
+            step=one.step,
+            needs_queue=one.metric == Metric.GPU,
+        )
         for one in rules
     )
+
+
+def _gpu_use(session_ids: Sequence[UUID], now: datetime) -> dict[UUID, float]:
+    """Return how much of their accelerators sessions used in the last minute, in per cent. Two queries, none for none;
+    sessions that were not measured for half of it are left out."""
+    if not session_ids:
+        return {}
+    found: dict[UUID, float] = {}
+    for pk, average in averages(session_ids, now - _GPU_WINDOW, now).items():
+        used = [value for slot, value in average.slots.items() if is_accelerator(slot) and value is not None]
+        if used and average.covered_seconds >= _GPU_WINDOW.total_seconds() / 2:
+            found[pk] = 100 * max(used)
+    return found
+
+
+def _mean_gpu(replicas: Sequence[Seen], gpu: Mapping[UUID, float]) -> float | None:
+    used = [gpu[one.replica.session_id] for one in replicas if one.replica.session_id in gpu]
+    return sum(used) / len(used) if used else None
+
+
+def _looks_at_gpu(rules: Sequence[AutoScalingRule]) -> bool:
+    return any(one.metric == Metric.GPU for one in rules)
 
 
 def _answers_by_revision(endpoints: Mapping[UUID, Endpoint]) -> dict[UUID, tuple[int, int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from backendai.cluster.app_domains import app_domain_of, origin_of
+from backendai.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
 from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.snapshot import EndpointView, Reason
 from backendai.serving.measures import Reading, quantile, spans_of
@@ -43,6 +43,17 @@ class Shown:
     def url(self) -> str:
         """Where callers send requests."""
         return url_of(self.endpoint)
+
+    @property
+    def common_url(self) -> str:
+        """Where callers name the model in the request."""
+        return origin_of(f"{COMMON_LABEL}.{app_domain_of('')}") + "/v1"
+
+    @property
+    def model(self) -> str:
+        """Its name at the common address."""
+        current = self.endpoint.current
+        return (current.model_name if current else "") or self.endpoint.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from backendai.compute.spec import MountWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class RevisionSpec:
     startup_timeout: float = 1200.0
     drain_timeout: float = 600.0
     model_name: str = ""
+    mounts: Sequence[MountWish] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +46,7 @@ class EndpointSpec:
     asleep_after: float = 900.0
     max_surge: int = 1
     max_unavailable: int = 0
+    origins: Sequence[str] = ()
+    warm_up: float = 0.0
+    affinity: str = ""
+    canary: int = 0

@@ -45,6 +45,14 @@ APPS_DOMAIN = told.text("BACKENDAI_APPS_DOMAIN", "apps.localhost").strip(".").lo
 APPS_HOST = told.text("BACKENDAI_APPS_HOST", told.text("BACKENDAI_HOST") or "127.0.0.1")
 APPS_PORT = told.whole("BACKENDAI_APPS_PORT", PORT + 1, least=1, most=65535)
 APPS_PUBLIC_PORT = told.whole("BACKENDAI_APPS_PUBLIC_PORT", 443 if SECURE else APPS_PORT, least=1, most=65535)
+# SSH into sessions. Clients know the site by one host key, which is made from the ticket key unless it is told.
+SSH_HOST = told.text("BACKENDAI_SSH_HOST", told.text("BACKENDAI_HOST") or "127.0.0.1")
+SSH_PORT = told.whole("BACKENDAI_SSH_PORT", 2200, least=1, most=65535)
+SSH_PUBLIC_HOST = told.text("BACKENDAI_SSH_PUBLIC_HOST")
+SSH_PUBLIC_PORT = told.whole("BACKENDAI_SSH_PUBLIC_PORT", SSH_PORT, least=1, most=65535)
+SSH_PROCESSES = told.whole("BACKENDAI_SSH_PROCESSES", 1, least=0, most=64)
+SSH_PROXIES = told.words("BACKENDAI_SSH_PROXIES")
+SSH_HOST_KEY = told.text("BACKENDAI_SSH_HOST_KEY").replace("\\n", "\n")
 # Where the portal reaches the file server of the storage host ``local``; the others say it themselves.
 FILES_URL = told.text("BACKENDAI_FILES_URL", f"http://{told.text('BACKENDAI_FILES_BIND', '127.0.0.1:8093')}")
 # Folders of this machine that bin/up makes; elsewhere an administrator prepares storage hosts.
@@ -79,6 +87,7 @@ INSTALLED_APPS = [
     "backendai.catalog",
     "backendai.storage",
     "backendai.compute",
+    "backendai.templates",
     "backendai.usage",
     "backendai.planning",
     "backendai.serving",
@@ -87,6 +96,7 @@ INSTALLED_APPS = [
     "backendai.web",
     "backendai.realtime",
     "backendai.appproxy",
+    "backendai.sshgate",
     "backendai.files",
     "backendai.ops",
 ]
@@ -297,6 +307,7 @@ SPECTACULAR_SETTINGS = {
         "UserRole": "backendai.accounts.models.User.Role",
         "MemberRole": "backendai.accounts.models.Membership.Role",
         "IdleCheckerKind": "backendai.cluster.models.IdleChecker.Kind",
+        "TemplateScope": "backendai.templates.models.Template.Scope",
     },
 }
 

@@ -158,7 +158,7 @@ class FileServerClient:
         if not isinstance(answer, dict):
             logger.error("storage host %s answered %s with %d and %r", self.host.name, asked, status, content[:200])
             raise StorageSilent(
-                Message("Storage host {host} gives answers that make no sense.", host=self.host.name),
+                Message("Storage host {host} gave an invalid answer.", host=self.host.name),
                 code="storage-fault",
             )
         if status < 400:

@@ -28,7 +28,7 @@ def receive_folder(folder: Folder) -> Iterator[bytes]:
             raise _refusal(folder, answer.status, answer.read(_LARGEST_ANSWER))
         yield from answer.stream(PIECE)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent("Storage host {host} has broken the copy off.", host=folder.host.name) from error
+        raise StorageSilent("Storage host {host} interrupted the copy.", host=folder.host.name) from error
     finally:
         answer.close()
 
@@ -40,7 +40,7 @@ def send_folder(folder: Folder, archive: Iterable[bytes]) -> dict[str, Any]:
     try:
         content = answer.read(_LARGEST_ANSWER)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent("Storage host {host} has broken the copy off.", host=folder.host.name) from error
+        raise StorageSilent("Storage host {host} interrupted the copy.", host=folder.host.name) from error
     finally:
         answer.close()
     if answer.status != 200:

@@ -35,7 +35,7 @@ def require_rights(user: User, folder: Folder | UUID, least: str) -> Folder:
     rows = Folder.objects.visible_to(user).select_related("host", "user", "project__domain")
     found: Folder | None = rows.filter(pk=pk).first()
     if found is None:
-        raise NotFound("There is no such folder.", code="no-folder")
+        raise NotFound("Folder not found.", code="no-folder")
     rights = str(getattr(found, "rights"))  # noqa: B009  (an annotation)
     if not allows(rights, least):
         note_refusal(user.pk, f"{least}-folder", "folder", found.pk)

@@ -25,7 +25,7 @@ _CHANGES = {
     "slot-limit": _noop("Ask for no more than the limit, or let an administrator raise it."),
     "too-many-sessions": _noop("The limit is 0 sessions: an administrator can raise it, or use another project."),
     "slot-not-offered": _noop("Choose a resource group that has it, or do without it."),
-    "dependency-failed": _noop("Let the other session end well first, then launch this one anew."),
+    "dependency-failed": _noop("Let the other session succeed first, then launch this one again."),
     "session-type-not-allowed": _noop("Choose another resource group, or the other type of session."),
     "designated-agent-unknown": _noop("Name agents of this resource group, or none: then any of them will do."),
     "invalid-amount": _noop("Choose an amount that is a multiple of the device share."),
@@ -48,45 +48,48 @@ _HELPS = {
     ),
     "agent-fault": _noop("Tell an administrator: the agents page says how to repair it. Then the session starts."),
     "disk-low": _noop("Choose an image that the agents have, or let an administrator free disk space on them."),
-    "image-not-on-agent": _noop("Choose another image, or let an administrator put this one on the agents."),
+    "image-not-on-agent": _noop("Choose another image, or let an administrator pull this one to the agents."),
     "wrong-group-rules": _noop(
         "This will not resolve by itself: contact an administrator or choose another resource group."
     ),
-    "scheduler-error": _noop("Waiting may not mend that: tell an administrator the error's number."),
+    "scheduler-error": _noop("Waiting may not help: give the error number to an administrator."),
     "beyond-this-pass": _noop(
         "The session is queued and will be considered once enough earlier sessions have started."
     ),
 }
 # What somebody can do once it is over.
 _AFTERWARDS = {
-    "dependency-failed": _noop("See why the other session failed; once it has ended well, start this one again."),
-    "gave-up-scheduling": _noop("Start it again with less or in another resource group, or when fewer sessions run."),
-    "pending-timeout": _noop("Start it again with less or in another resource group, or when fewer sessions run."),
-    "registry-unreachable": _noop("An administrator can mend the image's reference or put the image on the agents."),
-    "registry-denied": _noop("An administrator can set the account of its registry, or put the image on the agents."),
-    "image-not-found": _noop("An administrator can mend the image's reference or put the image on the agents."),
+    "dependency-failed": _noop("See why the other session failed; after it has succeeded, launch this one again."),
+    "gave-up-scheduling": _noop("Launch it again with less or in another resource group, or when fewer sessions run."),
+    "pending-timeout": _noop("Launch it again with less or in another resource group, or when fewer sessions run."),
+    "registry-unreachable": _noop(
+        "An administrator can correct the image's reference or pull the image to the agents."
+    ),
+    "registry-denied": _noop("An administrator can set the account of its registry, or pull the image to the agents."),
+    "image-not-found": _noop("An administrator can correct the image's reference or pull the image to the agents."),
     "accelerator-runtime-missing": _noop("Tell an administrator: the agent lacks NVIDIA's container toolkit."),
     "accelerator-refused": _noop("Tell an administrator: NVIDIA's runtime on the agent refused the GPU."),
     "cluster-network-failed": _noop(
-        "Start it again, or on one agent. If it fails again, tell an administrator: the agents do not reach each other."
+        "Launch it again, or on one agent. If it fails again, tell an administrator: the agents do not "
+        "reach each other."
     ),
     "folder-revoked": _noop("Ask those who manage the folder to share it again, or start the session without it."),
     "engine-unreachable": _noop(
-        "Start it again. Tell an administrator: the container engine of the agent does not answer."
+        "Launch it again. Tell an administrator: the container engine of the agent does not answer."
     ),
-    "device-lost": _noop("Start it again: the device that failed is given to nobody any more."),
-    "agent-lost": _noop("Start it again: another agent takes it. Files in the container are gone with the node."),
-    "task-timeout": _noop("Start it again with a longer batch timeout, or let the program go on from where it saved."),
-    "session-lifetime": _noop(
-        "Start it again, or let an administrator raise the longest lifetime that the policy allows."
+    "device-lost": _noop("Launch it again: the failed device is no longer allocated."),
+    "agent-lost": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
+    "task-timeout": _noop(
+        "Launch it again with a longer batch timeout, or let the program continue from where it saved."
     ),
+    "session-lifetime": _noop("Launch it again, or let an administrator raise the maximum lifetime of the policy."),
 }
 _WAITS = {
     "image-building": _noop("Waiting for its image"),
     "image-build-failed": _noop("Waiting for its image"),
     "image-not-on-agent": _noop("Waiting for its image"),
     "disk-low": _noop("Waiting for disk space"),
-    "start-time-not-reached": _noop("Waiting for its time"),
+    "start-time-not-reached": _noop("Waiting for its start time"),
     "dependency-not-finished": _noop("Waiting for another session"),
     "too-many-sessions": _noop("Waiting for a limit"),
     "slot-limit": _noop("Waiting for a limit"),
@@ -100,7 +103,7 @@ _WAITS = {
     "scheduler-error": _noop("Waiting for an administrator"),
 }
 _NOT_YET_WAITING = frozenset({"start-time-not-reached", "dependency-not-finished"})  # for anything that takes its time
-_ANYTHING = _noop("Start one with other resources, another image or another resource group.")
+_ANYTHING = _noop("Launch a session with other resources, another image or another resource group.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ def wait_of(session: ComputeSession) -> Wait | None:
     longest = session.resource_group.pending_timeout
     until = session.status_data.get("until")
     return Wait(
-        title=_(_WAITS.get(session.status_reason, _noop("Waiting for room"))),
+        title=_(_WAITS.get(session.status_reason, _noop("Waiting for free resources"))),
         why=_why(session),
         position=session.queue_position,
         since=None if session.status_reason in _NOT_YET_WAITING else begins_at,
@@ -147,7 +150,7 @@ def wait_of(session: ComputeSession) -> Wait | None:
 def _why(session: ComputeSession) -> str:
     if session.status_reason == "start-time-not-reached" and session.starts_at:
         return ""
-    return in_words(session.reason_text) or _("The scheduler looks at it within a few seconds.")
+    return in_words(session.reason_text) or _("The scheduler considers it within a few seconds.")
 
 
 def what_to_change(session: ComputeSession) -> str:
@@ -176,7 +179,7 @@ def try_text(session: ComputeSession) -> str:
     if not session.retries or session.status not in STARTING | {Status.PENDING}:
         return ""
     numbers = {"number": session.retries + 1, "most": session.resource_group.max_retries + 1}
-    return _("try %(number)s of %(most)s") % numbers
+    return _("attempt %(number)s of %(most)s") % numbers
 
 
 def silent_agents(session: ComputeSession, kernels: Iterable[Kernel]) -> list[SilentAgent]:

@@ -13,9 +13,9 @@ def why_out_of_reach(host: str, domain: str) -> str:
     if not _is_local(domain) or _is_local(_name_in(host)):
         return ""
     text = _(
-        "Apps live under %(domain)s, which only browsers on the portal's own machine find. "
-        "An administrator gives them a name that yours finds too: BACKENDAI_APPS_DOMAIN=apps.example.org, "
-        "with *.apps.example.org in the DNS."
+        "Apps are served under %(domain)s, which only browsers on the portal's own machine can resolve. An "
+        "administrator sets a name that yours can resolve: BACKENDAI_APPS_DOMAIN=apps.example.org, with "
+        "*.apps.example.org in the DNS."
     )
     return text % {"domain": domain}
 

@@ -18,9 +18,9 @@ from backendai.core.durations import describe_duration
 SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
     (_l("Portal"), ("DEPLOYMENT", "PORTAL_URL", "DOOR_URL", "PORT", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SECURE")),
     (_l("Apps of sessions"), ("APPS_DOMAIN", "APPS_HOST", "APPS_PORT", "APPS_PUBLIC_PORT")),
-    (_l("Stores"), ("DATA_DIR", "REDIS_URL", "NODE_BROKER_URL")),
+    (_l("Storage"), ("DATA_DIR", "REDIS_URL", "NODE_BROKER_URL")),
     (
-        _l("Loops"),
+        _l("Intervals"),
         ("PASS_INTERVAL", "REPAIR_INTERVAL", "OBSERVE_INTERVAL", "SYNC_INTERVAL", "AGENT_LOST_AFTER"),
     ),
     (

@@ -60,6 +60,13 @@ class SshKeyForm(forms.Form):
     name = forms.CharField(
         label=_l("Name"), max_length=64, required=False, help_text=_l("Usually the comment at its end.")
     )
+    proof = forms.CharField(
+        label=_l("Proof"),
+        max_length=8192,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "placeholder": "-----BEGIN SSH SIGNATURE-----", **_CODE}),
+        help_text=_l("Only for a key that another account has: a signature made with it."),
+    )
 
 
 class DotfileForm(forms.Form):

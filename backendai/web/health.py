@@ -94,7 +94,7 @@ def _beat(now: datetime) -> Part:
         ticked = datetime.fromtimestamp(mark.stat().st_mtime, UTC)
     except OSError:
         return Part(_("Beat"), None, _("not watched here; scheduling does not depend on it"))
-    return Part(_("Beat"), now - ticked <= _STALE_BEAT, _("ticked %(time)s") % {"time": _since(now - ticked)})
+    return Part(_("Beat"), now - ticked <= _STALE_BEAT, _("last tick %(time)s") % {"time": _since(now - ticked)})
 
 
 def _database() -> Part:
@@ -122,7 +122,7 @@ def _broker() -> Part:
         )
         found = client.info("server")
     except (RedisError, ValueError):
-        return Part(_("Broker"), False, _("does not answer; everything goes on by syncs and clocks, only slower"))
+        return Part(_("Broker"), False, _("unreachable; everything continues by polling, more slowly"))
     kind = "Valkey" if "valkey_version" in found else "Redis"
     number = found.get("valkey_version") or found.get("redis_version")
     return Part(_("Broker"), True, f"{kind} {number}")
@@ -132,8 +132,8 @@ def _other_portals() -> Part:
     if not has_other_portal():
         return Part(_("Other portals"), True, _("no other portal uses this deployment name at the broker"))
     text = _(
-        "another portal uses the deployment name %(name)s at the same broker: stop one of the two, or give it a broker "
-        "and a name of its own"
+        "another portal uses the deployment name %(name)s at the same broker: stop one of the two, or give "
+        "it a broker and a name of its own"
     )
     return Part(_("Other portals"), False, text % {"name": settings.DEPLOYMENT})
 
@@ -163,11 +163,11 @@ def _apps() -> Part:
 def _hearing(now: datetime) -> Part:
     since = Hearing.objects.values_list("since", flat=True).first()
     if since is None:
-        return Part(_("Node door"), None, _("nobody has listened for nodes yet"))
+        return Part(_("Node API"), None, _("no data yet"))
     return Part(
-        _("Node door"),
+        _("Node API"),
         True,
-        _("nodes can be heard without a break for %(time)s") % {"time": describe_duration(now - since)},
+        _("reachable without interruption for %(time)s") % {"time": describe_duration(now - since)},
     )
 
 

@@ -13,9 +13,9 @@ _KINDS = {
     "folder.nearly-full": _noop("Nearly full: folder"),
     "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),
-    "image.pull": _noop("Putting image on agents"),
-    "image.untag": _noop("Taking out of its registry:"),
-    "registry.scan": _noop("Looking through registry"),
+    "image.pull": _noop("Pulling image to agents"),
+    "image.untag": _noop("Deleting from its registry:"),
+    "registry.scan": _noop("Scanning registry"),
 }
 
 

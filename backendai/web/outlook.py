@@ -30,12 +30,10 @@ from backendai.web.launcher.presets import typed_amounts
 _MOST_NAMED = 8
 _NONE_FOUND = _noop("No other size or resource group would let the session start now.")
 _NO_CHANGE = {
-    "start-time-not-reached": _noop("Until its time has come, no change of its amounts helps."),
-    "dependency-not-finished": _noop(
-        "Until the sessions that it waits for have ended well, no change of its amounts helps."
-    ),
-    "image-building": _noop("Until its image is there, no change of its amounts helps."),
-    "image-build-failed": _noop("Until its image is there, no change of its amounts helps."),
+    "start-time-not-reached": _noop("Until its start time, other amounts do not help."),
+    "dependency-not-finished": _noop("Until the sessions that it depends on succeed, other amounts do not help."),
+    "image-building": _noop("Until its image is available, other amounts do not help."),
+    "image-build-failed": _noop("Until its image is available, other amounts do not help."),
 }
 _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over the group fails: there is none to foresee
 

@@ -21,7 +21,7 @@ _API = "/api/"
 _KEYS = ("bearer ", f"{SCHEME.lower()} ")  # REST refuses a bad one, and no login beside them counts; pages read none
 _WANTED = "wanted_page"  # in the session; the pages of the set-up lead there once it is done
 _LONGEST = 2000  # a filled launch form has a long address, and a session is a row
-_TEXT = _l("You need a second factor here. Set one up; everything else opens then.")
+_TEXT = _l("A second factor is required here. Set one up to continue.")
 
 
 @sync_and_async_middleware

@@ -131,10 +131,12 @@ class PasskeyForm(passkey_forms.AddWebAuthnForm):
         super().__init__(*args, **kwargs)
         self.fields["name"].label = _("Name")
         self.fields["name"].max_length = 64
-        self.fields["name"].help_text = _("By which you will know it, such as the name of the device.")
+        self.fields["name"].help_text = _("A name to recognise it by, such as the name of the device.")
         passwordless = self.fields["passwordless"]
         passwordless.label, passwordless.initial = _("Sign in with it alone, without the password"), True
-        passwordless.help_text = _("It asks for a fingerprint, a face or a PIN then. Else it is a second factor only.")
+        passwordless.help_text = _(
+            "It then asks for a fingerprint, a face or a PIN. Otherwise it is only a second factor."
+        )
 
     def clean(self) -> dict[str, Any]:
         """Return the fields, the new credential checked."""

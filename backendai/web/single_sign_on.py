@@ -41,7 +41,9 @@ class PortalIdentities(DefaultSocialAccountAdapter):
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Find or make the user, and give them what their groups say. Whoever is not let in sees why."""
         if sociallogin.state.get("process") != "login":
-            raise _refusal(request, _("Accounts are not connected here. Sign out, and sign in with the other site."))
+            raise _refusal(
+                request, _("Accounts cannot be linked here. Sign out, and sign in with the identity provider.")
+            )
         said = sociallogin.claims
         place = place_of(_groups_in(said), settings.OIDC_MAPPING)
         with transaction.atomic():
@@ -50,7 +52,7 @@ class PortalIdentities(DefaultSocialAccountAdapter):
             elif place is not None:
                 sociallogin.connect(request, _found_or_made(request, said, place))
         if place is None:
-            text = _("None of your groups there may use this platform. Ask its administrators which one you need.")
+            text = _("None of your groups may use this platform. Ask its administrators which one you need.")
             raise _refusal(request, text)
 
 
@@ -124,12 +126,12 @@ def _found_or_made(request: HttpRequest, said: Mapping[str, Any], place: Place) 
     try:
         validate_email(email)
     except ValidationError:
-        raise _refusal(request, _("The provider of identities does not say your e-mail address.")) from None
+        raise _refusal(request, _("The identity provider did not send your e-mail address.")) from None
     user = User.objects.filter(email=email).first()
     if user is None:
         return _made(request, email, str(said.get("name") or ""), place)
     if not (settings.OIDC_LINK_BY_EMAIL and said.get("email_verified") is True):
-        text = _("An account with your e-mail address does not belong to your identity. Ask an administrator.")
+        text = _("The account with your e-mail address is not linked to this identity. Ask an administrator.")
         raise _refusal(request, text)
     if not user.is_active:
         text = _("The account with your e-mail address is not active. Ask an administrator of this installation.")
@@ -153,7 +155,7 @@ def _made(request: HttpRequest, email: str, name: str, place: Place) -> User:
     try:
         return create_from_claims(email, name, place, provider=settings.OIDC_NAME, now=timezone.now())
     except Conflict:  # the same person in another tab, a moment earlier
-        raise _refusal(request, _("Your account was made just now. Sign in again.")) from None
+        raise _refusal(request, _("Your account was created just now. Sign in again.")) from None
 
 
 def _follow(user: User, place: Place | None) -> None:

@@ -22,7 +22,7 @@ _ESTIMATES = """
 def amounts_kept() -> list[tuple[str, str]]:
     """Return names and numbers for people. PostgreSQL is asked for its estimates, as counting a large table is slow."""
     waiting = ComputeSession.objects.pending().count()
-    rows = [(_("Waiting sessions"), f"{waiting:,}")]
+    rows = [(_("Pending sessions"), f"{waiting:,}")]
     if connection.vendor == "postgresql":
         return rows + _estimated()
     rows += [(str(model._meta.verbose_name_plural), f"{model._default_manager.count():,}") for model in _GROWING]

@@ -23,3 +23,4 @@ class Capability(StrEnum):
     DEVICES = "devices"  # kernels are given accelerators
     READINGS = "readings"  # what kernels use is measured
     TERMINAL = "terminal"
+    EXECUTION = "execution"  # runs code in interactive sessions, and moves files in and out

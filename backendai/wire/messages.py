@@ -214,7 +214,8 @@ class SyncUp(Message):
     than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
     ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word.
     ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders.
-    ``capabilities``: what it can do (``wire.capabilities``); None: it is of a version that does not say."""
+    ``capabilities``: what it can do (``wire.capabilities``); None: it is of a version that does not say.
+    ``working``: kernels in which code runs that somebody gave to run."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -230,6 +231,7 @@ class SyncUp(Message):
     notes: list[Note] = Field(default_factory=list, max_length=MOST_NOTES)
     live: LiveSample | None = None
     usage: UsageReport | None = None
+    working: list[UUID] = Field(default_factory=list, max_length=MOST_KERNELS)
     engine: Name = ""
     os_kernel: Name = ""
     low_disk: bool = False

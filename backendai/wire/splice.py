@@ -141,6 +141,18 @@ def take_over(protocol: Any, *, is_client: bool) -> Side:
     return side
 
 
+def take_over_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Side:
+    """Return a connection as a bare side, with what was read of it already; the streams read no more."""
+    side = Side()
+    transport = cast(asyncio.Transport, writer.transport)
+    read = bytes(reader._buffer)  # type: ignore[attr-defined]
+    if read:
+        side.data_received(read)
+    transport.set_protocol(side)
+    side.connection_made(transport)
+    return side
+
+
 async def splice(one: Side, other: Side) -> None:
     """Join both and return when both connections are gone; cancelled, it cuts both."""
     one.join(other)

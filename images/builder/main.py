@@ -6,15 +6,15 @@ import argparse
 import errno
 import fcntl
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from images.builder import debootstrap, recipes, site_config
+from images.builder.command import clean_up_on_sigterm, open_log
 from images.builder.engine import find_engine, run_command
 from images.builder.outcome import explain_failure, read_step
 from images.builder.progress import Failure, Progress
@@ -28,10 +28,10 @@ NEEDED_BYTES = 3 * 1024**3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    clean_up_on_sigterm()
     progress = Progress(sys.stdout, machine=options.progress)
     try:
-        with _open_log(options.log) as log, _one_at_a_time(progress):
+        with open_log(options.log) as log, _one_at_a_time(progress):
             Build(options, progress, log).run()
     except Failure as failure:
         progress.failed(failure)
@@ -78,7 +78,8 @@ class Build:
         """Return the images to build, parents first: none is built on a parent that is out of date."""
         only, force = self.options.only, self.options.force
         chosen: list[Recipe] = []
-        for recipe in recipes.RECIPES[only].line() if only else recipes.RECIPES.values():
+        usual = [recipe for recipe in recipes.RECIPES.values() if recipe.is_usual]
+        for recipe in recipes.RECIPES[only].line() if only else usual:
             is_forced = force and only in (None, recipe.name)
             if is_forced or recipe.parent in chosen or self._is_stale(recipe):
                 chosen.append(recipe)
@@ -156,9 +157,10 @@ class Build:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    usual = [each.reference for each in recipes.RECIPES.values() if each.is_usual]
     parser = argparse.ArgumentParser(
         prog="build-images",
-        description=f"Build {', '.join(each.reference for each in recipes.RECIPES.values())}, unless up to date.",
+        description=f"Build {', '.join(usual)}, unless up to date.",
     )
     parser.add_argument("--only", choices=sorted(recipes.RECIPES), help="this image (and its parent, if out of date)")
     parser.add_argument(
@@ -172,19 +174,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--force", action="store_true", help="build also what is up to date")
     parser.add_argument("--log", metavar="FILE", help="append the full output to FILE instead of standard error")
     return parser.parse_args(arguments)
-
-
-def _interrupt(_signal: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def _open_log(name: str | None) -> Iterator[TextIO]:
-    if name is None:
-        yield sys.stderr
-        return
-    with Path(name).open("a", encoding="utf-8") as log:
-        yield log
 
 
 @contextmanager

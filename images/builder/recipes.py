@@ -15,11 +15,13 @@ ROOT_LABEL = "backendai.root"
 
 @dataclass(frozen=True)
 class Recipe:
-    """An image of ours, made from ``images/<name>`` on top of ``parent`` (None: a Debian root image)."""
+    """An image of ours, made from ``images/<name>`` on top of ``parent`` (None: a Debian root image). ``is_usual``: it
+    is built when no image is named."""
 
     name: str
     parent: Recipe | None
     phase: Phase
+    is_usual: bool = True
 
     @property
     def reference(self) -> str:
@@ -45,7 +47,8 @@ ROOT = Phase("root", weight=40, lines=460)
 BASE = Recipe("base", None, Phase("base", weight=25, lines=700))
 PYTHON = Recipe("python", BASE, Phase("python", weight=35, lines=300))
 SCIENCE = Recipe("python-science", PYTHON, Phase("python-science", weight=90, lines=700))
-RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE)}  # parents first
+SERVE = Recipe("serve", BASE, Phase("serve", weight=40, lines=200), is_usual=False)
+RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE, SERVE)}  # parents first
 
 
 def hash_folder(folder: Path, *more: str) -> str:

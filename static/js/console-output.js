@@ -24,7 +24,13 @@ window.portal = window.portal || {};
   const sizeOf = (bytes) => (bytes > 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${Math.ceil(bytes / 1024)} KiB`);
 
   // A page of its own: without scripts, without an origin, without a network, and it can lead nowhere.
-  const framed = (html, title) => {
+  const framed = (given, title) => {
+    const read = new DOMParser().parseFromString(given, "text/html"); // runs and loads nothing
+    for (const script of read.querySelectorAll("script")) script.remove();
+    for (const one of read.querySelectorAll("*")) {
+      for (const name of one.getAttributeNames()) if (name.startsWith("on")) one.removeAttribute(name);
+    }
+    const html = read.head.innerHTML + read.body.innerHTML;
     const frame = element("iframe", "console-frame");
     frame.title = title;
     frame.setAttribute("sandbox", "");
@@ -35,6 +41,28 @@ window.portal = window.portal || {};
     const rows = (html.match(/<tr|<br|<p|<div|<li/gi) || []).length;
     frame.style.height = `${Math.min(4 + rows * 1.75, 30)}rem`;
     return frame;
+  };
+
+  // Its scripts run after a click, in a frame of a constant page at another origin: nothing is loaded, nobody is told.
+  const withScripts = (html, words) => {
+    const box = element("div", "console-page");
+    const still = framed(html, words.html);
+    box.append(still);
+    if (!/<script|\son\w+\s*=/i.test(html) || !words.outputOrigin) return box;
+    const button = element("button", "btn btn-sm", words.runScripts);
+    button.type = "button";
+    button.addEventListener("click", () => {
+      const frame = element("iframe", "console-frame console-frame-live");
+      frame.title = words.html;
+      frame.setAttribute("sandbox", "allow-scripts");
+      frame.referrerPolicy = "no-referrer";
+      frame.addEventListener("load", () => frame.contentWindow.postMessage(html, "*"), { once: true });
+      frame.src = `${words.outputOrigin}/`;
+      still.replaceWith(frame);
+      button.remove();
+    });
+    box.append(button);
+    return box;
   };
 
   // Writes items into a box, and keeps them for the notebook.
@@ -74,7 +102,7 @@ window.portal = window.portal || {};
       if (!goesOn) this.box.append(place);
     }
     made(item) {
-      if (item.type === "html") return framed(item.html, this.words.html);
+      if (item.type === "html") return withScripts(item.html, this.words);
       if (item.type === "media" && images.has(item.mime)) {
         const data = item.mime === "image/svg+xml" && !/^[A-Za-z0-9+/=\s]+$/.test(item.data) ? base64(item.data) : item.data;
         const image = element("img", "console-image");

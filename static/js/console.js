@@ -37,7 +37,7 @@
     const element = part("cell").content.firstElementChild.cloneNode(true);
     const find = (selector) => element.querySelector(selector);
     const cell = { id: run.run_id, element, code: "", state: "", context: run.context, offset: 0, ask: find(".console-ask") };
-    cell.output = new portal.ConsoleOutput(find(".console-output"), { html: words.html, image: words.image, gap: words.gap, gapItems: words.gapItems });
+    cell.output = new portal.ConsoleOutput(find(".console-output"), words);
     cell.stateBox = find(".console-cell-state");
     cell.source = find(".console-source");
     find("[data-again]").addEventListener("click", () => {

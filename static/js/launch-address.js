@@ -1,8 +1,9 @@
 // The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
-  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "go", "environ.name", "environ.value"];
-  static KEPT = ["like", "recent"];
+  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "template", "parameters", "go", "environ.name", "environ.value"];
+  static KEPT = ["like", "recent", "from"];
+  static PARAMETER = "p."; // of a template
   static MARKS = "launch-addresses";
 
   constructor(form, notice) {
@@ -11,7 +12,7 @@ class LaunchAddress {
     this.usual = JSON.parse(form.dataset.usual);
     this.secretName = new RegExp(form.dataset.secretNames, "i");
     this.secretValue = new RegExp(form.dataset.secretValues);
-    this.kept = LaunchAddress.KEPT.map((name) => [name, new URLSearchParams(location.search).get(name)]).filter(([, value]) => value);
+    this.kept = [...new URLSearchParams(location.search)].filter(([name, value]) => value && (LaunchAddress.KEPT.includes(name) || name.startsWith(LaunchAddress.PARAMETER)));
     // Who has filled the form in this very window knows what is in it.
     if (notice && this.marks().includes(LaunchAddress.withoutStep(location.search))) notice.remove();
   }

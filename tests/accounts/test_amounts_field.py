@@ -15,7 +15,7 @@ def test_every_fault_is_told_at_once() -> None:
         AmountsField().to_python("cpu=x, mem=lots, gpus, disk=1, disk=2")
     told = " ".join(refused.value.messages)
     assert len(refused.value.messages) == 4
-    for part in ("cpu: 'x' is not a number.", "mem: 'lots' is not a size", "'gpus'", "disk stands there twice"):
+    for part in ("cpu: 'x' is not a number.", "mem: 'lots' is not a size", "'gpus'", "disk is listed twice"):
         assert part in told
 
 
@@ -23,7 +23,7 @@ def test_stored_amounts_name_the_slot_that_is_wrong() -> None:
     for amounts, words in (
         ({"cpu": "x"}, "cpu: 'x' is not a number."),
         ({"mem": "1e99"}, "mem: '1e99' is not a size"),
-        ({"cuda.shares": "0.0001"}, "cuda.shares: 0.0001 is too fine"),
+        ({"cuda.shares": "0.0001"}, "cuda.shares: 0.0001 has too many decimals"),
         ({"gpu!": 1}, "'gpu!' is not a resource name."),
     ):
         with pytest.raises(UserError) as refused:

@@ -95,7 +95,7 @@ def test_it_names_every_problem_by_line_and_field_and_writes_nothing(world: Worl
         (14, "role"),
         (14, "project"),  # all problems of a line at once
     ]
-    assert "there are: member, project-admin." in plan.problems[3].text
+    assert "choose one of member, project-admin." in plan.problems[3].text
     assert links == []
     assert (Invitation.objects.count(), Membership.objects.count(), AuditEntry.objects.count()) == before
 

@@ -137,7 +137,7 @@ def test_who_is_purged_leaves_no_name_and_what_they_did_stays(world: World) -> N
     assert refusal(lambda: purge_user(dana, alice, typed="bob@example.com", now=NOW)).code == "not-confirmed"
     error = refusal(lambda: purge_user(dana, alice, typed=alice.email, now=NOW))
     assert (error.code, error.details["sessions"]) == ("sessions-live", {"PENDING": 1})
-    assert "Sessions that have not ended: 1 (1 PENDING)" in error.message
+    assert "Active sessions: 1 (1 PENDING)" in error.message
     terminate_session(live, dana)
     purge_user(dana, alice, typed=" Alice@example.com", now=NOW)
     row = User.objects.get(pk=alice.pk)

@@ -115,7 +115,9 @@ def test_a_policy_in_use_is_not_deleted_and_the_refusal_counts_who_has_it(cast: 
     with pytest.raises(Conflict) as caught:
         delete_policy(cast.dana.pk, policy)
     assert caught.value.code == "policy-in-use"
-    assert caught.value.message == "Policy 'students' still holds for 2 users, 1 project; give them another one first."
+    assert (
+        caught.value.message == "Policy 'students' is still assigned to 2 users, 1 project; assign another one first."
+    )
     assert caught.value.details["used_by"] == {"user": 2, "project": 1}
     with pytest.raises(ProtectedError):
         policy.delete()

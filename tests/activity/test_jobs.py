@@ -41,7 +41,7 @@ def test_it_counts_up_to_its_end_and_hears_nothing_after_it(cast: Cast) -> None:
 
 def test_a_second_one_about_the_same_closes_the_first_or_is_refused() -> None:
     first, other = start(), start(kind="registry.scan")
-    with pytest.raises(Conflict, match="goes on already"):
+    with pytest.raises(Conflict, match="is already running"):
         jobs.refuse_second("image.copy", "python")
     second = start()
     assert dict(BackgroundJob.objects.values_list("pk", "status")) == {
@@ -85,10 +85,10 @@ def test_the_repair_pass_gives_up_what_is_silent_or_takes_too_long(cast: Cast) -
     repair(at)
     found = {job.pk: job for job in BackgroundJob.objects.all()}
     assert found[silent.pk].status == "FAILED"
-    assert "gave no word for 4 min" in found[silent.pk].message
+    assert "No progress for 4 min" in found[silent.pk].message
     assert found[cancelled.pk].status == "CANCELLED"
     assert found[long.pk].status == "FAILED"
-    assert "longer than the 3 min" in found[long.pk].message
+    assert "time limit of 3 min" in found[long.pk].message
     assert found[alive.pk].status == "RUNNING"
 
 

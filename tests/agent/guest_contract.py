@@ -13,12 +13,40 @@ import pytest
 from backendai.agent.backends.base import Backend, KernelGone
 from backendai.agent.guest_links import GuestLinks
 
+ECHO = """
+import socket, threading
+def serve():
+    while True:
+        client, _ = server.accept()
+        client.sendall(b"hello ")
+        while data := client.recv(65536):
+            client.sendall(data)
+        client.close()
+family = socket.AF_INET6 if ":" in "{0}" else socket.AF_INET
+server = socket.create_server(("{0}", 0), family=family)
+threading.Thread(target=serve, daemon=True).start()
+print(server.getsockname()[1])
+"""
+ECHO_ON_SOCKET = """
+import os, socket, tempfile, threading
+def serve():
+    while True:
+        client, _ = server.accept()
+        client.sendall(b"hello " + client.recv(65536))
+        client.close()
+server = socket.socket(socket.AF_UNIX)
+server.bind(tempfile.gettempdir() + "/app.sock")
+server.listen()
+threading.Thread(target=serve, daemon=True).start()
+print(server.getsockname())
+"""
+
 
 class Asker:
     """Asks the guest of one kernel, over one set of links."""
 
     def __init__(self, backend: Backend, kernel: UUID) -> None:
-        self.links, self.kernel = GuestLinks(backend.guests), kernel
+        self.backend, self.links, self.kernel = backend, GuestLinks(backend.guests), kernel
 
     async def ask(self, op: str, **order: Any) -> dict[str, Any]:
         reader, writer = await self.links.open(self.kernel)
@@ -26,6 +54,17 @@ class Asker:
         answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return json.loads(answer)
+
+    async def echo(self, data: bytes, **order: Any) -> bytes:
+        """Return what comes from a port of the kernel after this was sent."""
+        reader, writer = await self.links.open(self.kernel)
+        writer.write(json.dumps({"op": "dial", **order}).encode() + b"\n")
+        assert await asyncio.wait_for(reader.readline(), 10) == b"{}\n"
+        writer.write(b"\n" + data)
+        writer.write_eof()
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return answer
 
     async def run(self, code: str, **order: Any) -> dict[str, Any]:
         """Return the run when it has ended or asks for something."""
@@ -39,6 +78,11 @@ class Asker:
             while (told := await self.ask("read", run_id=run_id))["state"] not in states:
                 await asyncio.sleep(0.02)
         return told
+
+    async def until_works(self, kernels: set[UUID]) -> None:
+        async with asyncio.timeout(20):
+            while self.links.working() != kernels:
+                await asyncio.sleep(0.05)
 
 
 def text_of(told: dict[str, Any], kind: str = "stdout") -> str:
@@ -149,6 +193,19 @@ class GuestContract:
 
         asyncio.run(walk())
 
+    def test_what_runs_is_known_without_a_reader_but_not_what_waits_for_a_person(self, asker: Asker) -> None:
+        async def walk() -> None:
+            asks = await asker.run('input("?")')
+            await asyncio.sleep(1.2)
+            assert (asks["state"], asker.links.working()) == ("WAITING_INPUT", set())
+            await asker.ask("input", run_id=asks["run_id"], text="x")
+            run = await asker.ask("run", code=self.sleeps)
+            await asker.until_works({asker.kernel})
+            await asker.ask("interrupt", run_id=run["run_id"])
+            await asker.until_works(set())
+
+        asyncio.run(walk())
+
     def test_it_refuses_what_it_cannot_read(self, asker: Asker) -> None:
         async def walk() -> None:
             codes = [
@@ -172,7 +229,10 @@ class GuestContract:
 
 
 class ProgramContract(GuestContract):
-    """What holds where the guest is a program in the kernel, with files and commands."""
+    """What holds where the guest is a program in the kernel, with files and commands. Servers may listen at all of
+    ``addresses``."""
+
+    addresses: tuple[str, ...] = ("127.0.0.1", "0.0.0.0")
 
     def test_batch_builds_and_runs_commands(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -185,6 +245,18 @@ class ProgramContract(GuestContract):
             await asyncio.sleep(0.3)
             await asker.ask("input", run_id=answered["run_id"], text="this")
             assert text_of(await asker.until(answered["run_id"], "FINISHED")) == "got this\n"
+
+        asyncio.run(walk())
+
+    def test_servers_on_the_loopback_and_on_sockets_are_reached_from_inside(self, asker: Asker) -> None:
+        async def walk() -> None:
+            for address in self.addresses:
+                port = int(text_of(await asker.run(ECHO.format(address))))
+                assert await asker.echo(b"x" * 2**20, port=port) == b"hello " + b"x" * 2**20
+            path = text_of(await asker.run(ECHO_ON_SOCKET)).strip()
+            assert await asker.echo(b"here", port=9, socket=path) == b"hello here"
+            nothing = await asker.ask("dial", port=9, socket="/nowhere")
+            assert nothing["error"]["code"] == "app-not-listening"
 
         asyncio.run(walk())
 
@@ -206,6 +278,18 @@ class ProgramContract(GuestContract):
 
         asyncio.run(walk())
 
+    def test_another_agent_hears_of_what_runs_without_a_question(self, asker: Asker) -> None:
+        async def walk() -> None:
+            run = await asker.ask("run", code=self.sleeps)
+            asker.links.close()
+            asker.links = GuestLinks(asker.backend.guests)
+            await asker.links.take_up({asker.kernel, uuid4()})
+            await asker.until_works({asker.kernel})
+            await asker.ask("interrupt", run_id=run["run_id"])
+            asker.links.close()
+
+        asyncio.run(walk())
+
     def test_files_go_in_and_out_whole(self, asker: Asker) -> None:
         async def walk() -> None:
             content = bytes(range(256)) * 4096
@@ -215,14 +299,31 @@ class ProgramContract(GuestContract):
                 piece = content[start : start + 65536]
                 writer.write(len(piece).to_bytes(4, "big") + piece)
             writer.write(bytes(4))
-            assert json.loads(await reader.readline()) == {"size": len(content)}
+            assert json.loads(await reader.readline())["size"] == len(content)
             reader, writer = await asker.links.open(asker.kernel)
             writer.write(b'{"op": "get", "path": "new folder/data.bin"}\n')
             assert json.loads(await reader.readline())["size"] == len(content)
             assert await reader.read() == content
             assert text_of(await asker.run("import os; print(os.stat('new folder/data.bin').st_uid == os.getuid())"))
-            assert (await asker.ask("delete", path="new folder")) == {}
+            assert (await asker.ask("delete", path="new folder")) == {"deleted": 1}
             assert (await asker.ask("get", path="new folder"))["error"]["code"] == "no-such-file"
+
+        asyncio.run(walk())
+
+    def test_directories_are_listed_and_changed_by_the_session_user(self, asker: Asker) -> None:
+        async def walk() -> None:
+            made = await asker.ask("mkdir", path="browse")
+            assert (made["name"], made["kind"]) == ("browse", "directory")
+            await asker.run(
+                "import os; print(os.stat('browse').st_uid == os.getuid()); open('browse/a.txt', 'w').write('7')"
+            )
+            listed = await asker.ask("list", path="browse", limit=10)
+            assert [(one["name"], one["size"]) for one in listed["entries"]] == [("a.txt", 1)]
+            assert (await asker.ask("rename", source="browse/a.txt", target="browse/b.txt"))["name"] == "b.txt"
+            assert (await asker.ask("stat", path="browse/a.txt"))["error"]["code"] == "no-such-file"
+            assert text_of(await asker.run("print(open('browse/b.txt').read())")) == "7\n"
+            assert (await asker.ask("find", path="", q="B.TX"))["entries"][0]["path"] == "browse/b.txt"
+            assert (await asker.ask("remove", paths=["browse"])) == {"deleted": 1}
 
         asyncio.run(walk())
 

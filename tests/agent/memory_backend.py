@@ -130,7 +130,7 @@ class MemoryBackend(Imaging, Committing, Streaming, Homely):
         if self.failure:
             raise self.failure
         if spec.kernel_id not in self.entries:
-            raise KernelGone("The session ended before an image was made of it.")
+            raise KernelGone("The session ended before the image was created.")
         self.pulled.add(spec.reference)
         return Made(size_bytes=1000)
 

@@ -66,7 +66,7 @@ def test_a_failure_is_told_and_leaves_nothing_and_silence_of_the_engine_is_no_ve
     node.begin(node.want(kernel_id=uuid4()))
     node.settle()
     assert (node.states()[-1], node.backend.said[-1]) == ("FAILED", "drop")
-    assert node.portal.job_reports[-1].message == "The session ended before an image was made of it."
+    assert node.portal.job_reports[-1].message == "The session ended before the image was created."
     node.backend.failure = BackendError("no answer", code="engine-unreachable")
     commit_id = node.want()
     node.begin(commit_id)

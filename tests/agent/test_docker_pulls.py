@@ -47,7 +47,7 @@ def test_a_node_fetches_an_image_of_a_registry_that_lets_in_the_portals_account_
     lab = write_registry(None, Registry(), {"name": "lab", "url": f"http://{registry.address}"} | account)
     job = carry_out(cast, image, node)
     assert (job.status, node.said[-1].state) == ("FAILED", "FAILED")
-    assert "wants an account, or another one" in job.result["parts"][0]["message"]
+    assert "requires credentials, or rejected the configured ones" in job.result["parts"][0]["message"]
 
     write_registry(None, lab, {"password": ACCOUNT[1]})
     job = carry_out(cast, image, node)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import AsyncMock
 from uuid import UUID, uuid4
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from backendai.agent.gateway import Gateway, GatewayView
+from backendai.agent.guest.guest import Guest
+from backendai.agent.guest.journal import Journal
+from backendai.agent.guest_host import InProcessGuests
 from backendai.agent.roster import Roster
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
@@ -60,11 +66,29 @@ class Setting:
             writer.close()
 
 
+class OneGuest(InProcessGuests):
+    """The guest of every kernel, in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._guest = Guest(Journal(folder), AsyncMock())
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection to it."""
+        ours, theirs = socket.socketpair()
+        self._answers.add(asyncio.create_task(self._guest.answer(*await asyncio.open_connection(sock=theirs))))
+        return await asyncio.open_connection(sock=ours)
+
+    def working(self) -> set[UUID]:
+        """Return no kernel: nothing runs here."""
+        return set()
+
+
 @asynccontextmanager
-async def setting() -> AsyncIterator[Setting]:
+async def setting(guests: InProcessGuests | None = None) -> AsyncIterator[Setting]:
     backend, roster, kernel_id, services = MemoryBackend(), Roster(), uuid4(), FakeServices()
     backend.entries[kernel_id] = Entry(2)
-    backend.services = services
+    backend.services, backend.guests = services, guests
     roster.note(kernel_id, 2)
     gateway = Gateway(GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, dict))
     async with TestClient(TestServer(gateway.application(), handler_cancellation=True)) as client:
@@ -87,6 +111,26 @@ async def test_it_passes_every_byte_both_ways_from_the_first_to_the_last() -> No
         writer.write_eof()
         assert await asyncio.wait_for(reader.read(), 5) == b"hello early " + bytes(range(256)) + b" bye"
         writer.close()
+
+
+async def test_it_goes_through_the_guest_where_the_kernel_has_no_address(tmp_path: Path) -> None:
+    async with setting(guests=OneGuest(tmp_path)) as here:
+        here.services.addresses, here.greeting = [""], b"hello "
+        head, reader, writer = await here.tunnel()
+        assert head.startswith(b"HTTP/1.1 101 ")
+        writer.write(bytes(range(256)) * 2**14)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), 5) == b"hello early " + bytes(range(256)) * 2**14 + b" bye"
+        writer.close()
+        here.services.addresses, before = ["127.0.0.2"], len(here.connections)  # where nothing listens
+        _, reader, writer = await here.tunnel()
+        assert await asyncio.wait_for(reader.readexactly(12), 5) == b"hello early "
+        writer.transport.abort()
+        async with asyncio.timeout(5):
+            while not here.connections[before].transport.is_closing():
+                await asyncio.sleep(0.01)
+        head, *_ = await here.tunnel(port=1)
+        assert head.startswith(b"HTTP/1.1 502 ")
 
 
 async def test_it_lets_a_slow_reader_slow_the_sender_down() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -41,12 +42,22 @@ class TestSimulated(GuestContract):
 
 
 class TestNative(ProgramContract):
+    addresses = ("127.0.0.1", "0.0.0.0", "::1", "::")
+
     @pytest.fixture
     def backend(self, data: Path, isolation: Isolation) -> Iterator[Backend]:  # noqa: F811
         assert process_start is not None
         backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
         yield backend
         backend.close()
+
+    def test_ports_of_others_on_this_machine_are_not_opened(self, asker: Asker) -> None:
+        async def walk() -> None:
+            with socket.create_server(("127.0.0.1", 0)) as foreign:
+                refused = await asker.ask("dial", port=foreign.getsockname()[1])
+            assert refused["error"]["code"] == "app-not-listening"
+
+        asyncio.run(walk())
 
     @pytest.mark.long
     def test_a_million_flushed_lines_arrive(self, asker: Asker) -> None:

@@ -67,7 +67,7 @@ def data() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["sandbox", "plain"])
+@pytest.fixture(params=["sandbox", pytest.param("plain", marks=pytest.mark.long)])
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Isolation:
     if request.param == "sandbox" and HERE.bwrap is None:
         need_program("bwrap", "bubblewrap")

@@ -103,7 +103,7 @@ def test_an_owner_whom_one_may_not_act_for_is_answered_as_one_that_does_not_exis
             answer = caller.post(path, LAUNCH | {"owner": owner})
             body = answer.json()
             assert (answer.status_code, body["code"], body["field"]) == (404, "unknown-owner", "owner"), (actor, owner)
-            assert body["detail"] == f"There is nobody with the address '{owner}' for whom you may act."
+            assert body["detail"] == f"No user '{owner}', or you may not launch for them."
     assert not ComputeSession.objects.exists()
 
 

@@ -82,7 +82,7 @@ def test_a_refused_priority_carries_its_numbers_as_data(alice: Caller, cast: Cas
     cast.project.policy = ResourcePolicy.objects.create(name="p", max_priority=30)
     cast.project.save()
     problem = alice.post(SESSIONS, LAUNCH | {"priority": 31}).json()
-    assert problem["detail"] == "Priority 31 asked, but project vision may have at most 30."
+    assert problem["detail"] == "Priority 31 requested, but project vision may have at most 30."
     assert problem["data"].items() >= {"wanted": 31, "limit": 30, "scope": "project"}.items()
 
 

@@ -57,6 +57,6 @@ def test_it_tells_what_is_left_with_null_for_unlimited(cast: Cast) -> None:
     assert body["room"]["free"] == {"cpu": "1", "mem": str(7 * 2**30)}
     (fit,) = body["presets"]
     assert (fit["name"], fit["fits"], fit["reason"]["code"]) == ("two", False, "slot-limit")
-    assert "holds 3 of at most 4 CPU cores" in fit["reason"]["message"]
+    assert "uses 3 of at most 4 CPU cores" in fit["reason"]["message"]
     unknown = Caller(cast.charlie).post(CHECK, {"project": cast.project.name})
     assert (unknown.status_code, unknown.json()["code"]) == (400, "no-project")

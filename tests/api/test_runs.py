@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,9 @@ import pytest
 from aiohttp import web
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.test import Client
 
+from backendai.accounts.models import User
 from backendai.activity.models import AuditEntry
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.gateway import Gateway, GatewayView
@@ -29,6 +31,7 @@ from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.realtime.sockets import script, socket
+from tests.web.conftest import browse  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -175,6 +178,21 @@ def test_a_node_that_is_away_is_a_fault_of_the_platform(cast: Cast) -> None:
     Agent.objects.update(gateway_url="http://127.0.0.1:1")
     answer = run(Caller(cast.alice), session, "1")
     assert (answer.status_code, answer.json()["code"]) == (503, "node-unreachable")
+
+
+def test_an_agent_that_cannot_run_code_is_named_by_rest_and_page(
+    cast: Cast,
+    session: ComputeSession,
+    browse: Callable[[User], Client],  # noqa: F811
+) -> None:
+    agent = session.kernels.get(rank=0).agent
+    Agent.objects.filter(pk=agent.pk).update(capabilities=["apps"])
+    answer = run(Caller(cast.alice), session, "1")
+    assert (answer.status_code, answer.json()["code"]) == (409, "execution-impossible")
+    page = browse(cast.alice).get(f"/sessions/{session.pk}/console/").content.decode()
+    assert f"Agent {agent.name} cannot run code in its sessions" in page and 'id="console"' not in page
+    Agent.objects.filter(pk=agent.pk).update(capabilities=["execution"])
+    assert 'id="console"' in browse(cast.alice).get(f"/sessions/{session.pk}/console/").content.decode()
 
 
 @pytest.mark.asyncio

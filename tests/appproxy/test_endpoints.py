@@ -15,10 +15,11 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from backendai.appproxy.endpoints import keeper as keeper_module
-from backendai.serving.models import Endpoint, Replica, State
+from backendai.serving.models import Endpoint, Replica, State, Wish
 from backendai.serving.services.endpoints import change_endpoint, set_wish
-from backendai.serving.services.tokens import revoke_token
+from backendai.serving.services.tokens import create_token, revoke_token
 from tests.appproxy.endpoint_stage import endpoint_stage
+from tests.serving.world import make_endpoint
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -255,5 +256,130 @@ def test_what_is_counted_as_open_is_what_is_open() -> None:
             reading = await sync_to_async(here.endpoint.readings.order_by("-at").first)()
             assert (reading.open, reading.queued, reading.held) == (0, 0, 0)
             assert reading.busy_seconds > 0
+
+    asyncio.run(scene())
+
+
+COMMON = {"Host": "models.apps.localhost"}
+
+
+def test_the_common_address_lists_models_and_chooses_by_the_model() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            listed = await (await here.ask(path="/v1/models", headers=COMMON)).json()
+            assert [one["id"] for one in listed["data"]] == ["chat"]
+            assert (await (await here.ask(path="/v1/models/chat", headers=COMMON)).json())["object"] == "model"
+            for name in ("chat", here.endpoint.label):
+                body = json.dumps({"model": name, "messages": []}).encode()
+                answer = await here.ask("POST", "/v1/chat/completions", data=body, headers=COMMON)
+                assert answer.status == 200
+                served = here.models[int(await answer.text())]
+                assert served.bodies[-1] == body
+                assert "Authorization" not in served.requests[-1].headers
+
+    asyncio.run(scene())
+
+
+REFUSED: list[tuple[str, str, bytes | None, int, str]] = [
+    ("POST", "/v1/completions", b'{"model": "other"}', 404, "model-not-found"),
+    ("POST", "/v1/completions", b'{"model": 7}', 400, "model-missing"),
+    ("POST", "/v1/completions", b"[]", 400, "model-missing"),
+    ("POST", "/v1/completions", b"{", 400, "invalid-json"),
+    ("POST", "/v1/completions", b"[" * 200_000, 400, "invalid-json"),
+    ("POST", "/v1/completions", b'{"model": "chat", "x": "%s"}' % (b"x" * 2**20), 413, "body-too-large"),
+    ("POST", "/v1/completions", b'{"model": "%s"}' % (b"m" * 10_000), 404, "model-not-found"),
+    ("GET", "/v1/models/other", None, 404, "model-not-found"),
+    ("DELETE", "/v1/models/chat", None, 404, "unknown-address"),
+]
+
+
+def test_the_common_address_refuses_in_the_form_of_openai() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(0, minimum=0, maximum=1) as here:
+            for method, path, body, status, code in REFUSED:
+                answer = await here.ask(method, path, data=body, headers=COMMON)
+                said = await answer.text()
+                assert (answer.status, json.loads(said)["error"]["code"]) == (status, code)
+                assert len(said) < 1000
+
+    asyncio.run(scene())
+
+
+def test_a_token_for_all_endpoints_opens_those_of_its_owner_only() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+
+            def more() -> tuple[str, str]:
+                second = make_endpoint(here.cast.alice, "second", minimum=0)
+                foreign = make_endpoint(here.cast.bob, "foreign", minimum=0)
+                _, text = create_token(second, here.cast.alice, "all", opens_all=True)
+                _, own = create_token(foreign, here.cast.bob, "his")
+                return text, own
+
+            everything, his = await sync_to_async(more)()
+            seen: dict[str, list[str]] = {}
+            while len(seen.get(everything, [])) < 2 or not seen.get(his):
+                for text in (here.text, everything, his):
+                    answer = await here.ask(headers=COMMON | {"Authorization": f"Bearer {text}"})
+                    seen[text] = [one["id"] for one in (await answer.json()).get("data", [])]
+                await asyncio.sleep(0.05)
+            assert seen == {here.text: ["chat"], everything: ["chat", "second"], his: ["foreign"]}
+            for value in ("", "Bearer bsk-wrong"):
+                answer = await here.ask(headers=COMMON | {"Authorization": value})
+                assert (await answer.json())["error"]["code"] == "token-refused"
+
+    asyncio.run(scene())
+
+
+def test_pages_of_listed_origins_alone_get_through() -> None:
+    async def scene() -> None:
+        good, bad = "https://chat.example.org", "https://evil.example.org"
+        asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        async with endpoint_stage(origins=[good]) as here:
+            for host in ({}, COMMON):
+                first = await here.ask("OPTIONS", headers={"Origin": good, "Authorization": "", **asks, **host})
+                assert (first.status, first.headers["Access-Control-Allow-Origin"]) == (204, good)
+                assert first.headers["Access-Control-Allow-Headers"] == "authorization"
+                refused = await here.ask("OPTIONS", headers={"Origin": bad, **asks, **host})
+                assert refused.status == 403
+                assert "Access-Control-Allow-Origin" not in refused.headers
+            answer = await here.ask("POST", data=b"{}", headers={"Origin": good})
+            assert (answer.status, answer.headers.getall("Access-Control-Allow-Origin")) == (200, [good])
+            asked = len(here.models[1].requests)
+            assert (await here.ask("POST", data=b"{}", headers={"Origin": bad})).status == 403
+            assert len(here.models[1].requests) == asked
+            own = await here.ask(headers={"Origin": f"http://{here.host}"})
+            assert (own.status, own.headers.get("Access-Control-Allow-Origin")) == (200, None)
+            wrong = await here.ask(headers={"Origin": good, "Authorization": ""})
+            assert (wrong.status, wrong.headers["Access-Control-Allow-Origin"]) == (401, good)
+
+    asyncio.run(scene())
+
+
+def test_requests_with_the_same_affinity_keep_to_one_replica() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2, affinity="X-Conversation") as here:
+            by_key = {}
+            for key in map(str, range(12)):
+                texts = {await (await here.ask(headers={"X-Conversation": key})).text() for _ in range(4)}
+                assert len(texts) == 1
+                by_key[key] = texts.pop()
+            assert set(by_key.values()) == {"1", "2"}
+
+    asyncio.run(scene())
+
+
+def test_the_replicas_of_a_deleted_endpoint_end_with_their_last_request() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            here.models[1].gate.clear()
+            asked = asyncio.create_task(here.ask())
+            while not here.models[1].requests:
+                await asyncio.sleep(0.01)
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.DELETED)
+            await here.until(lambda: Replica.objects.get().state == State.DRAINING)
+            here.models[1].gate.set()
+            assert (await asked).status == 200
+            await here.until(lambda: Replica.objects.get().state == State.ENDED)
 
     asyncio.run(scene())

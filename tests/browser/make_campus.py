@@ -20,6 +20,8 @@ from backendai.cluster.site import change_site
 from backendai.compute.models import UnknownKernel
 from backendai.storage.models import StorageHost
 from backendai.storage.services import create_folder
+from backendai.templates.models import Template
+from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
@@ -93,6 +95,7 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "registries": Registry.objects.create(name=RIGHT_TO_LEFT, url="https://cr.example.org").pk,
         "idle-checkers": IdleChecker.objects.create(name="quiet").pk,
         "own-images": own.pk,
+        "template": _template(alice).pk,
         "jobs": job.pk,
         "join-tokens": JoinToken.objects.latest("pk").pk,
     }
@@ -105,3 +108,15 @@ def _unknown_kernel() -> int:
         agent=Agent.objects.earliest("name"), kernel_id=uuid4(), generation=1, session_id=uuid4(), manifest=manifest
     )
     return int(row.pk)
+
+
+def _template(alice: User) -> Template:
+    """A template of two versions, whose words are not what words should be."""
+    now, text = (
+        timezone.now(),
+        f"params: {{lr: {{type: number, default: 0.1, help: {json.dumps(SCRIPT)}}}}}\nimage: torch-2.4\n",
+    )
+    wish = TemplateWish("training", title=f"Training {EMOJI[:8]}", description=SCRIPT, icon="cpu")
+    made = create_template(alice, wish, text, now=now)
+    publish_version(alice, made, text + "locked: [image]\n", note="image locked", now=now)
+    return made

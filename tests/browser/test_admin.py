@@ -31,27 +31,27 @@ def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Vis
     _save(visitor)
     newer = visit(ADMIN)
     newer.go(f"/sessions/{queue[1]['id']}/")
-    expect(newer.page.locator(".alert.state-notice")).to_contain_text("place 1 in the queue")
+    expect(newer.page.locator(".alert.state-notice")).to_contain_text("position 1 in the queue")
     page.get_by_label("Which session starts next").select_option("fifo")
     _save(visitor)
-    expect(newer.page.locator(".alert.state-notice")).to_contain_text("place 2 in the queue")
+    expect(newer.page.locator(".alert.state-notice")).to_contain_text("position 2 in the queue")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_wrong_rule_is_refused_at_its_field_in_words(visit: Visit, theme: str) -> None:
     visitor = _at_the_rules(visit, theme=theme)
     page = visitor.page
-    page.get_by_label("Longest wait").fill("12")
-    page.get_by_label("Making a container takes at most").fill("0")
+    page.get_by_label("Maximum queue time").fill("12")
+    page.get_by_label("Creating a container takes at most").fill("0")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("such as 90s, 30m, 2h or 7d", exact=False).first).to_be_visible()
-    expect(page.get_by_text("more than 0 is needed")).to_be_visible()
-    expect(page.get_by_label("Longest wait")).to_have_value("12")
-    page.get_by_label("Longest wait").fill("30m")
-    page.get_by_label("Making a container takes at most").fill("2m")
+    expect(page.get_by_text("more than 0 is required")).to_be_visible()
+    expect(page.get_by_label("Maximum queue time")).to_have_value("12")
+    page.get_by_label("Maximum queue time").fill("30m")
+    page.get_by_label("Creating a container takes at most").fill("2m")
     _save(visitor)
-    expect(page.get_by_label("Longest wait")).to_have_value("30m")
-    page.get_by_label("Longest wait").fill("0")
+    expect(page.get_by_label("Maximum queue time")).to_have_value("30m")
+    page.get_by_label("Maximum queue time").fill("0")
     _save(visitor)
 
 
@@ -67,5 +67,5 @@ def _at_the_rules(visit: Visit, **options: str) -> Visitor:
 
 def _save(visitor: Visitor) -> None:
     visitor.page.get_by_role("button", name="Save").click()
-    expect(visitor.page.get_by_text("is saved; the next pass follows it")).to_be_visible()
+    expect(visitor.page.get_by_text("is saved; the next scheduler pass uses it")).to_be_visible()
     visitor.page.get_by_role("link", name="default", exact=True).click()

@@ -39,7 +39,7 @@ def test_a_card_comes_with_the_session_follows_it_and_goes_when_all_is_well(visi
     expect(card.locator("summary")).to_contain_text("Failed", timeout=STARTED_MS)
     if card.get_attribute("open") is None:
         card.locator("summary").evaluate("(badge) => badge.click()")  # the keyboard stays where it is
-    expect(card.get_by_role("link", name="Change and start again")).to_have_attribute(
+    expect(card.get_by_role("link", name="Change and launch again")).to_have_attribute(
         "href", re.compile(f"like={bad['id']}$")
     )
     # A long reason can be scrolled, and so by the keyboard too.

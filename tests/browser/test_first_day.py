@@ -75,15 +75,15 @@ def _invitation(page: Page) -> str:
 def _group_with_both_machines(page: Page) -> None:
     _new(page, "Resource groups", "New resource group")
     page.get_by_label("Name").fill("gpu")
-    page.get_by_label("The default group").check()
+    page.get_by_label("Default group").check()
     page.get_by_label("Which session starts next").select_option("drf")
     _save(page, "Resource group gpu is saved")
     for name in ("local-1", "local-2"):
         _menu(page, "Agents")
         page.get_by_role("link", name=name, exact=True).click()
-        page.get_by_role("link", name="Move", exact=True).click()
+        page.get_by_role("link", name="Move to another group", exact=True).click()
         page.get_by_label("Resource group").select_option(label="gpu")
-        page.get_by_role("button", name="Move").click()
+        page.get_by_role("button", name="Move to another group").click()
         expect(page.get_by_role("link", name="gpu", exact=True)).to_be_visible()
 
 
@@ -98,7 +98,7 @@ def _preset(page: Page) -> None:
 
 def _image(page: Page) -> None:
     _menu(page, "Images")
-    page.get_by_role("button", name="Look through the agents").click()
+    page.get_by_role("button", name="Import images found on agents").click()
     page.get_by_role("cell", name="python").first.get_by_role("link").click()
     page.get_by_label("People may start sessions from it").check()
     _save(page, "is saved")

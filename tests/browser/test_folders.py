@@ -64,19 +64,19 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
     page.get_by_role("button", name="Rename notes.txt").click()
     page.get_by_label("New name").fill("log.txt")
     page.get_by_role("dialog", name="Rename").get_by_role("button", name="Rename").click()
-    page.get_by_label("Choose log.txt").check()
+    page.get_by_label("Select log.txt").check()
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("link", name="log.txt", exact=True)).to_have_count(0)
     page.get_by_role("link", name="Deleted files").click()
     page.get_by_role("button", name="Restore log.txt").click()
-    expect(page.get_by_text("Nothing was deleted")).to_be_visible()
+    expect(page.get_by_text("No deleted files")).to_be_visible()
 
     page.get_by_role("link", name="Sharing").click()
     page.get_by_label("E-mail address").fill(ADMIN)
     page.get_by_role("button", name="Invite").click()
     expect(page.get_by_text("invited, not yet accepted")).to_be_visible()
     assert visitor.faults_in_every_light() == []
-    page.get_by_role("link", name="Settings and use").click()
+    page.get_by_role("link", name="Settings and usage").click()
     assert visitor.faults_in_every_light() == []
 
     guest = walk(ADMIN)

@@ -30,7 +30,7 @@ def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     visitor = visit(ALICE, theme=theme)
     page = visitor.page
     visitor.go(waiting)
-    expect(page.locator(".state-notice")).to_contain_text("Waiting for its time")
+    expect(page.locator(".state-notice")).to_contain_text("Waiting for its start time")
     page.evaluate("window.stayed = true")
     page.get_by_role("link", name="Scheduling history").press("Enter")
     expect(page.get_by_role("dialog", name="Scheduling history")).to_be_visible()
@@ -78,7 +78,7 @@ def test_it_is_a_page_where_there_are_no_scripts(visit: Visit, waiting: str) -> 
     page.get_by_role("link", name="Scheduling history").click()
     expect(page).to_have_url(re.compile("/history/$"))
     page.get_by_label("Result").select_option("SKIPPED")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Apply").click()
     expect(page.locator("#history-rows tbody[id^='record-']")).to_have_count(1)
     page.get_by_role("button", name="Updated at").click()
     expect(page).to_have_url(re.compile("sort=updated_at"))

@@ -12,7 +12,13 @@ from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
 from tests.system.client import Body, Client
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.timeout(420)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.docker,
+    pytest.mark.system,
+    pytest.mark.long,  # two minutes of waiting; tests/system/test_idle.py waits as long at each run
+    pytest.mark.timeout(420),
+]
 WARNED_WITHIN_MS = 240_000
 
 
@@ -31,13 +37,13 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     form.get_by_role("link", name="New idle checker").first.click()
     form.get_by_label("Name").fill("unused")
     form.get_by_label("After").fill("50s")
-    form.get_by_label("Warn before the end for").fill("40s")
+    form.get_by_label("Warning period").fill("40s")
     form.get_by_label("The whole site").check()
     form.get_by_role("button", name="Save").click()
     expect(form.get_by_text("at least 60 s is needed")).to_be_visible()
     assert admin.faults_in_every_light() == []
     form.get_by_label("After").fill("3m")
-    form.get_by_label("Warn before the end for").fill("90s")
+    form.get_by_label("Warning period").fill("90s")
     form.get_by_role("button", name="Save").click()
     expect(form.get_by_role("link", name="unused")).to_be_visible()
 
@@ -74,7 +80,7 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     page.wait_for_timeout(1000)
     held[0].continue_()
     expect(notice).not_to_be_visible()
-    expect(checks.get_by_text("Somebody let it run until")).to_be_visible()
+    expect(checks.get_by_text("Extended until at least")).to_be_visible()
     assert owner.accessibility_faults() == []
     assert f"/sessions/{session['id']}/" in page.url, "nobody was led away"
 

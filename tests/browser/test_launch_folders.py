@@ -29,7 +29,7 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, on_phone=True)
     page = visitor.page
     visitor.go("/sessions/new/?step=3")
-    expect(page.get_by_text("Mounted by themselves where the node can: .cache.")).to_be_visible()
+    expect(page.get_by_text("Mounted automatically where the agent can: .cache.")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     path = page.get_by_label("Mount path of data")
     path.fill("/etc")
@@ -50,7 +50,7 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     page.wait_for_url("**/?launched=*")
     visitor.go(f"/sessions/{page.url.partition('launched=')[2]}/")
     expect(page.locator("#session-mounts")).to_contain_text("/home/work/train")
-    expect(page.get_by_text("Folder data lies on nas").first).to_be_visible()  # which no agent mounts
+    expect(page.get_by_text("Folder data is on nas").first).to_be_visible()  # which no agent mounts
 
 
 def test_a_folder_is_created_on_the_form(walk: Visit, folders: None) -> None:

@@ -82,7 +82,7 @@ def test_it_shows_why_a_session_cannot_start_yet_and_its_place(visit: Visit, ful
     visitor.launch()
     expect(visitor.status).to_have_text("Pending")
     notice = page.locator("#session-head .state-notice")
-    expect(notice).to_contain_text("Waiting for room · place 1 in the queue of default")
+    expect(notice).to_contain_text("Waiting for free resources · position 1 in the queue of default")
     expect(notice).to_contain_text("No agent has room")
     alice.end(full_house["id"])
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
@@ -144,14 +144,14 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     expect(page.get_by_label("Schedule the start")).to_be_checked()
     expect(page.get_by_label("Earliest start")).to_be_visible()
     visitor.reload()  # what is foreseen of the form at first heeds the time, too
-    expect(page.locator("#launch-outlook")).to_contain_text(re.compile("Starts not before .*2090"))
+    expect(page.locator("#launch-outlook")).to_contain_text(re.compile("Starts at .*2090"))
     there = page.context.new_page()  # as somebody who was sent the address
     there.goto(page.url)
     expect(there.get_by_text("This form was filled from a link")).to_be_visible()
     there.close()
     visitor.launch()
     notice = page.locator("#session-head .state-notice")
-    expect(notice).to_contain_text("Waiting for its time")
+    expect(notice).to_contain_text("Waiting for its start time")
     expect(notice.locator("time").first).to_contain_text("2090")
 
 

@@ -62,6 +62,7 @@ def _at_the_news(walk: Visit, size: dict[str, int]) -> Visitor:
     return visitor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_nothing_that_can_be_pressed_lies_under_the_news(walk: Visit, news: list[str], size: dict[str, int]) -> None:
     visitor = _at_the_news(walk, size)
@@ -134,7 +135,7 @@ def test_terminate_and_start_again_stand_in_the_rows_and_leave_the_list_where_it
     assert page.url.endswith("/?type=interactive&q=ends-in-place") and page.evaluate("window.stayed")
     campus.alice.wait_for(made["id"], "TERMINATED")
     visitor.go("/?view=finished")
-    again = page.get_by_role("link", name="Start again ends-in-place")
+    again = page.get_by_role("link", name="Launch again ends-in-place")
     expect(again).to_have_attribute("href", re.compile(f"like={made['id']}$"))
 
 

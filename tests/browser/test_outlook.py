@@ -147,7 +147,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     bar, tallest = page.locator(".launch-bar").bounding_box(), 150
     assert bar and bar["height"] < tallest, "what it says of a change takes the width above the buttons"
 
-    button = line.get_by_role("button", name="Take these amounts")
+    button = line.get_by_role("button", name="Use these amounts")
     button.focus()
     page.keyboard.press("Enter")
     expect(cores).to_have_value("1")

@@ -55,5 +55,5 @@ def test_somebody_adds_a_passkey_signs_in_with_it_alone_and_after_the_password_a
     charlie.go("/account/security/")
     assert charlie.accessibility_faults() == []
     page.get_by_role("link", name="Remove Laptop").click()
-    page.get_by_role("button", name="Remove it").click()
+    page.get_by_role("button", name="Remove passkey").click()
     expect(page.get_by_text("The passkey is removed.")).to_be_visible()

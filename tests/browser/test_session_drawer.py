@@ -53,7 +53,7 @@ def _use_the_panel(visitor: Visitor, session: Body) -> None:
     link = page.locator("#session-list").get_by_role("link", name="looked-into", exact=True)
     drawer = page.get_by_role("dialog", name="looked-into")
     link.press("Enter")
-    expect(drawer.get_by_text("Waiting for its time")).to_be_visible()
+    expect(drawer.get_by_text("Waiting for its start time")).to_be_visible()
     expect(page).to_have_url(re.compile(f"session={session['id']}"))
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
@@ -81,7 +81,7 @@ def _use_the_panel(visitor: Visitor, session: Body) -> None:
     expect(page.get_by_role("dialog", name="looked-over")).to_be_visible()
     expect(page).to_have_title("looked-over · Sessions · Backend.AI")
     page.get_by_role("link", name="Info", exact=True).click()
-    expect(page.get_by_role("dialog", name="Waiting for its time")).to_contain_text("start-time-not-reached")
+    expect(page.get_by_role("dialog", name="Waiting for its start time")).to_contain_text("start-time-not-reached")
     assert visitor.accessibility_faults() == []
     page.keyboard.press("Escape")
     drawer = page.get_by_role("dialog", name="looked-over")

@@ -14,7 +14,7 @@ from tests.browser.people import ALICE
 from tests.browser.visitor import Visitor
 from tests.system.client import Client
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
 _FLOOD = (Path(__file__).parent / "flood.js").read_text()
 _RECORDER = Path(__file__).parent / "recorder.js"
 _LINE = "the quick brown fox jumps over the lazy dog and then over another one of those"

@@ -59,6 +59,6 @@ def test_it_can_be_looked_at_without_scripts(visit: Visit, burning: Body) -> Non
     visitor.go(f"/sessions/{burning['id']}/")
     usage = visitor.page.locator("#resource-usage")
     usage.get_by_label("Last").select_option("6h")
-    usage.get_by_role("button", name="Show").click()
+    usage.get_by_role("button", name="Apply").click()
     expect(visitor.page.get_by_label("Last")).to_have_value("6h")
     expect(visitor.page.locator("figure")).to_have_count(4)

@@ -85,7 +85,7 @@ def test_the_panel_has_every_fact_and_every_typed_word_as_text(walk: Visit, sess
     facts = {text.strip() for text in drawer.locator("dt").all_inner_texts()}
     assert facts >= FACTS, FACTS - facts
     actions = drawer.get_by_role("group", name="Actions").locator(".btn .action-word")
-    assert actions.all_inner_texts()[:4] == ["Apps", "Terminal", "Console", "Log"]
+    assert actions.all_inner_texts()[:4] == ["Apps", "Terminal", "Console", "Files"]
     assert actions.all_inner_texts()[-1] == "Terminate"
     expect(drawer.locator(".variables")).to_contain_text("GREETING=••••••")
     expect(drawer.locator("tbody td:first-child strong")).to_have_text(["main1", "sub1"])
@@ -101,7 +101,7 @@ def test_the_panel_has_every_fact_and_every_typed_word_as_text(walk: Visit, sess
 
 @pytest.mark.parametrize(
     ("name", "title", "tone"),
-    [("waits", "Waiting for its time", "wait"), ("cancelled", "Cancelled", "over"), ("ended", "Ended", "over")],
+    [("waits", "Waiting for its start time", "wait"), ("cancelled", "Cancelled", "over"), ("ended", "Ended", "over")],
 )
 def test_what_does_not_run_says_why(walk: Visit, sessions: dict[str, Body], name: str, title: str, tone: str) -> None:
     visitor = walk(ALICE)

@@ -37,7 +37,7 @@ def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> Non
     visitor.reload()
     page.get_by_role("link", name="Terminate").click()
     page.get_by_role("button", name="Terminate").click()
-    expect(page.get_by_text("by-hand is being ended.")).to_be_visible()
+    expect(page.get_by_text("by-hand is being terminated.")).to_be_visible()
 
 
 def test_it_asks_the_scheduler_on_a_page_of_its_own(visit: Visit, alice: Client) -> None:

@@ -41,7 +41,7 @@ def test_a_customised_image_is_its_owners_alone(cast: Cast) -> None:
     assert seen_by(cast.dana) == {"python", "mine", "orphan", "off"}
     User.objects.filter(pk=cast.bob.pk).update(role=User.Role.ADMIN)
     assert seen_by(User.objects.get(pk=cast.bob.pk)) == {"python", "mine"}, "an admin of Alice's domain"
-    with pytest.raises(UserError, match="no image 'mine'"):
+    with pytest.raises(UserError, match="Image 'mine' not found"):
         make_session(cast.charlie, image="mine", resource_group="default")
 
 
@@ -67,9 +67,9 @@ def test_it_starts_by_name_by_another_name_and_by_reference(cast: Cast) -> None:
     for name in ("python", "py", image.reference):
         assert create_session(cast.alice, SessionSpec(image=name)).image == image
     for taken in ("other", "python"):
-        with pytest.raises(Conflict, match=f"{taken} is the name of"):
+        with pytest.raises(Conflict, match=f"{taken} is already a name or an alias of"):
             set_aliases(image, ["py", taken])
-    with pytest.raises(Conflict, match="py is the name"):
+    with pytest.raises(Conflict, match="py is already a name"):
         set_aliases(other, ["py"])
     with pytest.raises(UserError, match="not allowed"):
         set_aliases(other, ["no good"])

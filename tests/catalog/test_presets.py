@@ -32,7 +32,7 @@ RIGHT: dict[str, Any] = {"name": "small", "slots": {"cpu": 1, "mem": "1g"}, "shm
         ({"slots": {}}, "resources", "cannot be blank"),
         ({"slots": {"cpu": 0}}, "resources", "at least one slot"),
         ({"slots": {"cpu": -1}}, "resources", "out of range"),
-        ({"slots": {"cpu": "1.0001"}}, "resources", "too fine"),
+        ({"slots": {"cpu": "1.0001"}}, "resources", "too many decimals"),
         ({"slots": {"mem": "4 apples"}}, "resources", "not a size"),
         ({"slots": {"cpu": 1, "shm": "1g"}}, "resources", "field of its own"),
         ({"slots": {"cpu": 1, "cuda.device": "0.5"}}, "resources", "whole devices"),

@@ -106,7 +106,7 @@ def test_a_pull_goes_its_whole_way_and_the_account_reaches_its_nodes_alone(
 
     assert one.tell(first, JobState.RUNNING, message="5 of 10 MiB", progress=0.5)
     job.refresh_from_db()
-    assert (job.done, job.share, job.message) == (0, 0.25, "0 of 2 agents are through.")
+    assert (job.done, job.share, job.message) == (0, 0.25, "0 of 2 agents are done.")
     assert one.tell(first, JobState.DONE, message="It has come.")
     assert two.tell(second, JobState.FAILED, message="no space left on device")
     job.refresh_from_db()
@@ -134,20 +134,20 @@ def test_what_cannot_be_pulled_is_refused_with_the_reason_and_nothing_begins(cas
     Image.objects.filter(pk=image.pk).update(architecture="x86_64")
     image.refresh_from_db()
     for machine, words in (
-        (lost, "does not answer"),
+        (lost, "is not reachable"),
         (native, "no container engine"),
         (other, "is aarch64"),
         (full, "disk space"),
     ):
         with pytest.raises(UserError, match=words):
             begin(cast, image, here, machine)
-    with pytest.raises(UserError, match="None of the agents"):
+    with pytest.raises(UserError, match="None of the selected agents"):
         begin(cast, image)
-    with pytest.raises(UserError, match="built on the machines"):
+    with pytest.raises(UserError, match="built on the agents"):
         begin(cast, make_image("home", is_built_here=True), here)
     assert not BackgroundJob.objects.exists()
     begin(cast, image, here)
-    with pytest.raises(Conflict, match="goes on already"):
+    with pytest.raises(Conflict, match="is already running"):
         begin(cast, image, here)
     assert ImagePull.objects.count() == 1
 
@@ -185,7 +185,7 @@ def test_a_lost_agent_fails_its_part_the_job_says_so_and_ends(cast: Cast, image:
     repair(timezone.now())
     job.refresh_from_db()
     assert (job.status, job.message) == ("FAILED", "1 of 3 agents have it. It failed on three, two.")
-    assert {part["message"] for part in job.result["parts"] if not part["ok"]} == {"The agent was lost on the way."}
+    assert {part["message"] for part in job.result["parts"] if not part["ok"]} == {"The agent was lost meanwhile."}
     Agent.objects.filter(pk=two.agent.pk).update(status="ALIVE")
     assert not two.tell(late, JobState.DONE), "whoever comes back late changes nothing"
 
@@ -196,12 +196,12 @@ def test_time_runs_out_and_a_forgotten_image_ends_it_too(cast: Cast, image: Imag
     job = begin(cast, image, one, now=now - timedelta(hours=2))
     repair(now)
     job.refresh_from_db()
-    assert (job.status, job.result["parts"][0]["message"]) == ("FAILED", "It was not even begun after 2 h.")
+    assert (job.status, job.result["parts"][0]["message"]) == ("FAILED", "It was not even started after 2 h.")
     job = begin(cast, image, one)
     image.delete()
     repair(timezone.now())
     job.refresh_from_db()
-    assert (job.status, job.message) == ("FAILED", "The image left the catalogue meanwhile.")
+    assert (job.status, job.message) == ("FAILED", "The image was removed from the catalogue.")
 
 
 def test_a_word_about_one_of_many_pulls_costs_a_fixed_number_of_statements(

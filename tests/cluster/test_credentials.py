@@ -36,10 +36,10 @@ def test_a_revoked_agent_is_refused_and_comes_back_only_with_a_token_of_its_own(
     join(prefix_token, "gpu-2")
     revoke_credential(cast.dana, agent, now=timezone.now())
     assert agent_of_token(text) is None
-    with pytest.raises(UserError, match="turned away"):
+    with pytest.raises(UserError, match="was revoked"):
         join(prefix_token)
     own = renew_credential(cast.dana, agent, now=timezone.now())
-    with pytest.raises(UserError, match="for agent gpu-1 alone"):
+    with pytest.raises(UserError, match="for agent gpu-1 only"):
         join(own, "gpu-2")
     back, fresh = join(own)
     assert (back.pk, back.revoked_at, agent_of_token(fresh)) == (agent.pk, None, back)
@@ -71,7 +71,7 @@ def test_an_agent_that_is_gone_for_good_is_refused_and_its_name_is_not_taken_by_
     record_sync(stale, sync_of(), now=timezone.now())  # was under way meanwhile
     agent.refresh_from_db()
     assert (agent.status, agent_of_token(text)) == (Agent.Status.TERMINATED, None)
-    with pytest.raises(UserError, match="turned away"):
+    with pytest.raises(UserError, match="was revoked"):
         join(prefix_token)
     back, _ = join(renew_credential(cast.dana, agent, now=timezone.now()))
     assert (back.pk, back.status) == (agent.pk, Agent.Status.LOST)

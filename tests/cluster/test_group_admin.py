@@ -55,7 +55,7 @@ def test_the_page_offers_what_the_scheduler_knows(dana: Client) -> None:
     for level in ("sequence", "selection"):
         assert [name for name, _ in form.fields[level].choices] == list(strategies(level))
     page = dana.get(path_of(make_group())).content.decode()
-    for heading in ("Queue", "Agents", "Limits of waiting", "Phases of a start and an end"):
+    for heading in ("Queue", "Agents", "Queue limits", "Start and termination timeouts"):
         assert heading in page
     assert "fifo: first in, first out" in page
 
@@ -112,7 +112,7 @@ def test_the_trail_names_the_administrator_and_the_rules_that_changed(dana: Clie
         ("strategy_options", "{", "Enter a valid JSON"),
         ("allowed_session_types", [], "required"),
         ("slot_order", "cpu, !!", "is not a resource name"),
-        ("pull_timeout", "-1", "more than 0 is needed"),
+        ("pull_timeout", "-1", "more than 0 is required"),
         ("usage_half_life", "00:00:00", "choose 1 to 365 days"),
         ("retries_to_skip", "-1", "greater than or equal to 0"),
     ],

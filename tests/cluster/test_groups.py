@@ -89,7 +89,7 @@ def test_a_launch_gets_the_groups_defaults_where_it_says_nothing(cast: Cast) -> 
     assert plain.environ == {"HF_HOME": "/data", "TZ": "UTC"}
     batch = {"session_type": "batch", "startup_command": "true", "resources": {"cpu": 1, "mem": "256m"}}
     usual = launch(cast, **batch)
-    assert (usual.batch_timeout, usual.shm_bytes) == (timedelta(hours=2), 128 * 2**20), "half of the memory at most"
+    assert (usual.batch_timeout, usual.shm_bytes) == (timedelta(hours=2), 128 * 2**20), "at most half of the memory"
     own = launch(cast, **batch, priority=5, batch_timeout=timedelta(minutes=1), shm="64m", environ={"TZ": "CET"})
     assert (own.priority, own.batch_timeout, own.shm_bytes) == (5, timedelta(minutes=1), 64 * 2**20)
     assert own.environ == {"HF_HOME": "/data", "TZ": "CET"}
@@ -99,12 +99,12 @@ def test_a_launch_gets_the_groups_defaults_where_it_says_nothing(cast: Cast) -> 
     ("wrong", "text"),
     [
         ([], "names with their values"),
-        ({"colour": "red"}, "no default 'colour'"),
+        ({"colour": "red"}, "Unknown default 'colour'"),
         ({"priority": 101}, "0 to 100"),
         ({"priority": True}, "0 to 100"),
         ({"batch_timeout": 0}, "more than 0"),
         ({"shm": "much"}, "Shared memory"),
-        ({"environ": {"LD_PRELOAD": "x"}}, "the platform's to set"),
+        ({"environ": {"LD_PRELOAD": "x"}}, "set by the platform"),
         ({"environ": {"A": 1}}, "The value of A"),
     ],
 )

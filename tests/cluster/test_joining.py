@@ -63,7 +63,7 @@ def test_an_agent_that_is_heard_is_taken_over_by_its_own_token_only() -> None:
     token = create_join_token(group, name_prefix="gpu", reusable=True)
     agent, own = join(token, "gpu-1")
     Agent.objects.update(last_seen_at=timezone.now() - timedelta(seconds=50))
-    with pytest.raises(UserError, match="heard within the last minute"):
+    with pytest.raises(UserError, match="seen within the last minute"):
         join(token, "gpu-1")
     assert agent_of_token(own) == agent
     assert join(create_join_token(group, agent=agent), "gpu-1")[0] == agent

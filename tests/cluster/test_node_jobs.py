@@ -106,7 +106,7 @@ def test_it_goes_over_the_node_api_as_well(django_assert_num_queries: Any) -> No
 
 
 def test_a_kind_that_nobody_registered_is_refused() -> None:
-    with pytest.raises(NotFound, match=r"knows no jobs of the kind folder\.clone"):
+    with pytest.raises(NotFound, match=r"does not support jobs of the kind folder\.clone"):
         kind_named("folder.clone")
 
 

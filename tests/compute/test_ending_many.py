@@ -114,6 +114,6 @@ def test_it_answers_over_rest(cast: Cast, client: Client) -> None:
         "cancelled": [str(mine.pk)],
         "terminating": [],
         "forced": [],
-        "refused": [{"id": str(bobs.pk), "name": "", "code": "not-found", "message": "There is no such session."}],
+        "refused": [{"id": str(bobs.pk), "name": "", "code": "not-found", "message": "Session not found."}],
     }
     assert client.post("/api/v1/sessions/terminate/", {}, content_type="application/json").status_code == 400

@@ -118,7 +118,7 @@ def test_it_is_one_row_for_somebody_of_several_projects(cast: Cast, image: Image
 
 def test_one_shares_with_projects_of_ones_own_only(cast: Cast, image: Image) -> None:
     assert projects_to_share_with(cast.alice, image) == [cast.project]
-    with pytest.raises(NotFound, match="no such project"):
+    with pytest.raises(NotFound, match="Project not found"):
         share_image(cast.alice, image, cast.elsewhere.pk, now=timezone.now())
     share(cast, image)
     share(cast, image)
@@ -141,9 +141,9 @@ def test_sessions_go_on_and_their_names_are_not_told_to_who_may_not_see_them(cas
     take_back_image(cast.alice, image, cast.project.pk)
     bobs.refresh_from_db()
     assert bobs.status == Status.PENDING and bobs.image == image
-    with pytest.raises(UserError, match="There is no image"):
+    with pytest.raises(UserError, match=r"Image .* not found"):
         launch(cast.bob, image.name)
-    with pytest.raises(Conflict, match=r"needed by sessions of other people .*\(1\)") as refused:
+    with pytest.raises(Conflict, match=r"used by active sessions of other users .*\(1\)") as refused:
         delete_own_image(cast.alice, image, now=timezone.now())
     assert (
         refused.value.details.items() >= {"sessions": [], "others": 1}.items()
@@ -152,7 +152,11 @@ def test_sessions_go_on_and_their_names_are_not_told_to_who_may_not_see_them(cas
     browser = Client()
     browser.force_login(cast.alice)
     asked = browser.get(f"{OWN}{image.pk}/delete/").content.decode()
-    assert "1 session of other people" in asked and bobs.name not in asked and "This cannot be undone." not in asked
+    assert (
+        "Used by 1 active session of other users" in asked
+        and bobs.name not in asked
+        and "This cannot be undone." not in asked
+    )
     with pytest.raises(Conflict, match=bobs.name):
         delete_own_image(cast.dana, image, now=timezone.now())
     ComputeSession.objects.filter(pk=bobs.pk).update(status=Status.TERMINATED)
@@ -219,7 +223,7 @@ def test_the_pages_share_it_mark_whose_it_is_and_ask_no_more_for_more_of_them(
         assert "more-2" in bob.get(OWN).content.decode()
     take_back = f"{address}{cast.project.pk}/take-back/"
     assert bob.post(take_back).status_code == 404
-    assert "not shared with vision any more" in alice.post(take_back, follow=True).content.decode()
+    assert "no longer shared with vision" in alice.post(take_back, follow=True).content.decode()
     assert "not shared with this project" in alice.post(take_back, follow=True).content.decode()
     assert image.name not in bob.get(OWN).content.decode()
 

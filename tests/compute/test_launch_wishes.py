@@ -79,7 +79,7 @@ def test_the_strictest_policy_caps_the_priority_and_the_refusal_says_whose_it_is
     assert make_session(cast.alice, priority=20).priority == 20
     error = refusal(cast, priority=21)
     assert (error.field, error.code) == ("priority", "priority-too-high")
-    assert error.message == f"Priority 21 asked, but project {cast.project.name} may have at most 20."
+    assert error.message == f"Priority 21 requested, but project {cast.project.name} may have at most 20."
     assert error.details.items() >= {"wanted": 21, "limit": 20, "scope": "project"}.items()
 
 
@@ -94,7 +94,7 @@ def test_the_strictest_policy_limits_the_kernels_of_a_session(cast: Cast) -> Non
     assert make_session(cast.alice, cluster_size=2).kernels.count() == 2
     error = refusal(cast, cluster_size=3)
     assert (error.field, error.code) == ("cluster_size", "too-many-kernels")
-    assert error.message == f"3 kernels asked, but one session of project {cast.project.name} may have at most 2."
+    assert error.message == f"3 kernels requested, but one session of project {cast.project.name} may have at most 2."
 
 
 def test_a_batch_timeout_is_kept_for_batch_sessions_only(cast: Cast) -> None:
@@ -184,7 +184,7 @@ def test_what_the_designated_agents_could_never_give_is_refused(cast: Cast) -> N
     assert make_session(cast.alice, resources={"cpu": 8, "mem": "1g"}, agents=["large"])
     error = refusal(cast, resources={"cpu": 8, "mem": "1g"}, agents=["small"])
     assert (error.field, error.code) == ("resources.cpu", "bigger-than-any-agent")
-    assert error.message == "8 CPU cores asked for, but no designated agent of default has more than 2."
+    assert error.message == "8 CPU cores requested, but no designated agent of default has more than 2."
 
 
 def test_sessions_of_one_launch_share_its_id_and_every_session_has_one(cast: Cast) -> None:

@@ -101,16 +101,16 @@ def test_a_tag_that_is_gone_already_is_no_failure(cast: Cast, fake: FakeRegistry
     image = pushed(cast, fake)
     fake.tags["lab/torch"].popitem()
     job = removed(image, cast.alice)
-    assert (job.status, job.message) == ("DONE", "The registry has no such tag any more.")
+    assert (job.status, job.message) == ("DONE", "The registry no longer has this tag.")
 
 
 @pytest.mark.parametrize(
     ("answer", "words", "fix"),
     [
-        ((405, {"errors": [{"code": "UNSUPPORTED"}]}), "lets nobody delete", "REGISTRY_STORAGE_DELETE_ENABLED"),
-        ((400, {"errors": [{"code": "UNSUPPORTED"}]}), "lets nobody delete", "REGISTRY_STORAGE_DELETE_ENABLED"),
+        ((405, {"errors": [{"code": "UNSUPPORTED"}]}), "does not allow deletion", "REGISTRY_STORAGE_DELETE_ENABLED"),
+        ((400, {"errors": [{"code": "UNSUPPORTED"}]}), "does not allow deletion", "REGISTRY_STORAGE_DELETE_ENABLED"),
         ((403, {}), "may not delete there", "account"),
-        ((500, {}), "unexpectedly (HTTP 500", "address and account"),
+        ((500, {}), "Unexpected answer (HTTP 500", "address and account"),
     ],
 )
 def test_a_refusal_is_told_and_can_be_tried_again(
@@ -159,12 +159,12 @@ def test_what_another_image_is_too_stays(cast: Cast, fake: FakeRegistry, lab: Re
     fake.tag("lab/torch", "best", image.digest)
     other = make_image("best", reference=f"{fake.address}/lab/torch:best", registry=lab, digest=OTHER)
     by_tag = removed(image, cast.alice)
-    assert by_tag.status == "FAILED" and "best is the same content" in by_tag.message
+    assert by_tag.status == "FAILED" and "best has the same content" in by_tag.message
     Image.objects.filter(pk=other.pk).update(reference="elsewhere.example/x:1", digest=image.digest)
     for reference in ("elsewhere.example/x:1", f"{fake.address}/lab/torch@{image.digest}"):
         Image.objects.filter(pk=other.pk).update(reference=reference)
         try_old_ones_again(timezone.now() + timedelta(days=8))
-        assert "best is the same content" in carried_out().message
+        assert "best has the same content" in carried_out().message
     assert fake.deleted == []
     Image.objects.filter(pk=other.pk).update(deleted_at=timezone.now())
     try_old_ones_again(timezone.now() + timedelta(days=8))
@@ -176,7 +176,7 @@ def test_a_tag_that_stands_for_something_else_now_stays(cast: Cast, fake: FakeRe
     tag = parse_image_name(image.reference).tag
     fake.tag("lab/torch", tag, fake.image({"of": "somebody"}))
     job = removed(image, cast.alice)
-    assert job.status == "FAILED" and "something else now" in job.message and fake.deleted == []
+    assert job.status == "FAILED" and "a different image" in job.message and fake.deleted == []
 
 
 def test_without_a_known_digest_only_its_labels_prove_that_it_is_it(
@@ -187,7 +187,7 @@ def test_without_a_known_digest_only_its_labels_prove_that_it_is_it(
     labels = {DEPLOYMENT_LABEL: "another", ID_LABEL: str(foreign.pk)}
     fake.tag("lab/torch", parse_image_name(foreign.reference).tag, fake.image(labels))
     foreign.refresh_from_db()
-    assert "something else" in removed(foreign, cast.alice).message
+    assert "a different image" in removed(foreign, cast.alice).message
     ours.refresh_from_db()
     assert removed(ours, cast.alice).status == "DONE"
     assert settings.DEPLOYMENT and len(fake.deleted) == 1
@@ -205,7 +205,7 @@ def test_a_registry_that_was_deleted_is_found_by_its_host_or_named(
     Registry.objects.all().delete()
     image.refresh_from_db()
     job = removed(image, cast.alice)
-    assert job.status == "FAILED" and f"no registry at {fake.address}" in job.message
+    assert job.status == "FAILED" and f"no registry is configured for {fake.address}" in job.message
     values = {"name": "new", "url": f"http://{fake.address}", "username": ACCOUNT[0], "password": ACCOUNT[1]}
     write_registry(None, Registry(), values)
     try_old_ones_again(timezone.now() + timedelta(days=8))
@@ -287,8 +287,8 @@ def test_the_panel_names_what_stayed_and_asks_before_another_try(
     with django_assert_num_queries(4):
         page = dana.get("/manage/jobs/?kind=image.untag").content.decode()
     address = f"/manage/jobs/{job.pk}/again/"
-    assert job.subject in page and "lets nobody delete" in page and address in page
-    assert "lets nobody delete" in dana.get(address).content.decode()
+    assert job.subject in page and "does not allow deletion" in page and address in page
+    assert "does not allow deletion" in dana.get(address).content.decode()
     fake.to_delete = None
     assert dana.post(address).status_code == 302
     assert address not in dana.get("/manage/jobs/").content.decode()

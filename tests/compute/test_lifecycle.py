@@ -372,7 +372,7 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
             {"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2},
             "resources.cpu",
             "bigger-than-any-agent",
-            "6 CPU cores asked for",
+            "6 CPU cores requested",
         ),
         ({"resources": {"cpu": "-1"}}, "resources.cpu", "invalid-amount", "-1"),
         ({"resources": {"cpu": "nan"}}, "resources.cpu", "invalid-amount", "nan"),
@@ -402,7 +402,7 @@ def test_a_request_that_cannot_be_met_names_field_number_and_limit(
 
 def test_an_unknown_image_is_refused_by_name(cast: Cast) -> None:
     make_group()
-    with pytest.raises(UserError, match="no image 'cobol'"):
+    with pytest.raises(UserError, match="Image 'cobol' not found"):
         create_session(cast.alice, SessionSpec(image="cobol"))
 
 

@@ -49,7 +49,7 @@ def test_as_many_sessions_wait_as_the_policy_allows_and_no_more(cast: Cast) -> N
     first, _ = make_session(cast.alice), make_session(cast.alice)
     error = refusal(cast.alice)
     assert error.code == "pending-limit"
-    assert error.message == "2 sessions of user alice@example.com wait already, and at most 2 may."
+    assert error.message == "2 sessions of user alice@example.com are already pending; at most 2 are allowed."
     assert dict(error.details) == {
         "scope": "user", "name": "alice@example.com", "what": "sessions", "number": 2, "limit": 2,
     }  # fmt: skip

@@ -79,7 +79,7 @@ def test_an_end_is_news_when_its_owner_did_not_ask_for_it(cast: Cast) -> None:
     own, others, swept = (make_running_session(cast.alice, agent, name=name) for name in ("mine", "others", "swept"))
     terminate_session(own, cast.alice)
     terminate_session(others, cast.dana)
-    why = Why(Phase.RUN, "session-lifetime", "It has run for 2 h, the longest that its policy allows.")
+    why = Why(Phase.RUN, "session-lifetime", "It has run for 2 h, the maximum lifetime of its policy.")
     end_sessions([swept.pk], why, now=timezone.now())
     waiting = make_session(cast.alice, name="waiting")
     end_sessions([waiting.pk], Why(Phase.SWEEP, "pending-timeout", "Too long."), now=timezone.now())
@@ -124,7 +124,7 @@ def test_a_drain_warns_with_its_deadline_and_takes_it_back(cast: Cast) -> None:
         notices.see_notices(cast.alice, now=now)
     warning = SessionNotice.objects.get(session=session, kind="ending")
     assert warning.due_at == now + timedelta(hours=3)
-    assert "node-1 is being emptied" in warning.message
+    assert "node-1 is being drained" in warning.message
     start_drain(cast.dana, agent, now=now, ends_at=now + timedelta(hours=1))
     assert SessionNotice.objects.get(kind="ending").seen_at is None, "a new deadline is news again"
     cancel_drain(cast.dana, agent)

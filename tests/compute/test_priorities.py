@@ -80,11 +80,11 @@ def test_what_an_administrator_sets_after_a_lowering_is_the_owners_new_limit(cas
     set_priority(session, cast.dana, 40, now=now)
     set_priority(session, cast.alice, 2, now=now)
     set_priority(session, cast.alice, 40, now=now)
-    with pytest.raises(UserError, match="Priority 41 asked"):
+    with pytest.raises(UserError, match="Priority 41 requested"):
         set_priority(session, cast.alice, 41, now=now)
     set_priority(session, cast.alice, 2, now=now)
     set_priority(session, cast.dana, 2, now=now)
-    with pytest.raises(UserError, match="Priority 3 asked"):
+    with pytest.raises(UserError, match="Priority 3 requested"):
         set_priority(session, cast.alice, 3, now=now)
 
 
@@ -110,7 +110,7 @@ def test_the_lowering_holds_over_rest_and_in_the_queue_of_an_owner_who_is_an_adm
     problem = answer.json()
     assert (problem["code"], problem["field"], problem["data"]["limit"]) == ("priority-too-high", "priority", 4)
     panel = client.post(reverse("manage:queue-priority", args=[session.pk]), {"priority": "6"}, follow=True)
-    assert "its owner may set 4 at most" in panel.content.decode()
+    assert "its owner may set at most 4" in panel.content.decode()
     assert ComputeSession.objects.get().priority == 4
 
 

@@ -70,7 +70,7 @@ def test_sessions_that_wait_for_others_do_not_keep_another_persons_session_from_
     assert others.status == Status.SCHEDULED
     assert reasons_of(waiting) == {"dependency-not-finished": 6}
     told = ComputeSession.objects.get(pk=waiting[5].pk)
-    assert told.status_message == "1 of 1 sessions that must end well first have not ended yet: first."
+    assert told.status_message == "1 of 1 sessions that must succeed first have not ended yet: first."
     assert told.status_data["names"] == ["first"]
 
 
@@ -139,7 +139,7 @@ def test_those_left_out_are_told_once_and_have_no_position(cast: Cast, monkeypat
     assert [record.attempts for record in told] == [1] * 3
     explained = explain(left_out[0], cast.alice, now=timezone.now())
     assert explained.verdict == Verdict.WAITS
-    assert "More than 2 sessions wait in this group" in explained.message
+    assert "More than 2 sessions are pending in this group" in explained.message
     others.refresh_from_db()
     assert others.status_reason not in ("", "beyond-this-pass")
 

@@ -53,7 +53,7 @@ def test_a_drained_agent_takes_nothing_new_and_what_runs_goes_on(cast: Cast) -> 
     repair_at(later(days=30))
     assert state(session)[0] == Status.RUNNING
     message = SchedulingRecord.objects.get(session=session, error_code="agent-draining").message
-    assert message.startswith(f"Node {agent.name} is being emptied.")
+    assert message.startswith(f"Agent {agent.name} is being drained.")
     cancel_drain(cast.dana, agent)
     record_sync(agent, sync_of(), now=timezone.now())
     assert run_pass(timezone.now()) == 1
@@ -161,7 +161,7 @@ def test_an_agent_that_answers_is_emptied_before_it_is_given_up(cast: Cast) -> N
     assert agent.status == Agent.Status.TERMINATED
     assert retire_agent(cast.dana, empty, now=timezone.now()) == 0
     for act in (retire_agent, start_drain):
-        with pytest.raises(Conflict, match="gone for good"):
+        with pytest.raises(Conflict, match="removed permanently"):
             act(cast.dana, agent, now=timezone.now())
     assert sound()
 
@@ -186,7 +186,7 @@ def test_only_batch_sessions_run_again_by_themselves(cast: Cast) -> None:
 
 
 def give_up(cast: Cast, agent: Agent) -> None:
-    """Lose the agent, and declare it gone for good."""
+    """Lose the agent, and declare it removed permanently."""
     Agent.objects.filter(pk=agent.pk).update(status=Agent.Status.LOST, lost_at=timezone.now())
     agent.refresh_from_db()
     retire_agent(cast.dana, agent, now=timezone.now())

@@ -139,7 +139,7 @@ def test_only_its_owner_keeps_the_home_of_a_session_that_runs(
         keep_home(cast.dana, session, name="kept", now=timezone.now())
     end_sessions([session.pk], Why(Phase.TERMINATE, "user-requested", "x"), now=timezone.now())
     session.refresh_from_db()
-    with pytest.raises(Conflict, match="that runs"):
+    with pytest.raises(Conflict, match="being ended"):
         keep_home(cast.alice, session, name="kept", now=timezone.now())
     assert not Folder.objects.exists() and not HomeKeep.objects.exists()
 
@@ -153,7 +153,7 @@ def test_a_copy_that_breaks_off_goes_on_with_the_rest(
         filling.fill_all()
     folder.refresh_from_db()
     assert folder.status == FolderStatus.CREATING
-    assert "broken the copy off" not in folder.status_message  # the owner is told how far it is
+    assert "interrupted the copy" not in folder.status_message  # the owner is told how far it is
     fill = FolderFill.objects.get()
     assert fill.tries == 1 and due_fills(timezone.now()) == []
     FolderFill.objects.update(taken_until=timezone.now())

@@ -42,7 +42,7 @@ def test_a_superadmin_frees_what_a_node_with_a_dead_engine_does_not_kill(cast: C
     session.refresh_from_db()
     kernel = only_kernel(session)
     assert (session.status, kernel.status, kernel.is_unconfirmed) == (Status.TERMINATED, Status.TERMINATED, True)
-    assert "node node-7 has not confirmed it and may still run it" in kernel.status_message
+    assert "agent node-7 has not confirmed it and may still run it" in kernel.status_message
     assert not Allocation.objects.exists()
 
 

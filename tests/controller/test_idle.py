@@ -76,7 +76,7 @@ def test_it_warns_the_owner_and_ends_at_the_deadline_with_the_numbers(session: C
     assert (session.status, notices(session)) == (Status.RUNNING, [text])
     look(session, 60)
     assert (session.status, session.status_reason) == (Status.TERMINATING, "idle-timeout")
-    assert session.status_message == "Nobody used it for 1 h; idle checker quiet allows 1 h without traffic."
+    assert session.status_message == "No traffic for 1 h; idle checker quiet allows 1 h."
     assert session.status_data | {"measured_seconds": 3600, "limit_seconds": 3600, "checker": "quiet"} == (
         session.status_data
     )

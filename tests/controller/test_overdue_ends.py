@@ -64,7 +64,7 @@ def test_what_ends_on_a_silent_node_is_unconfirmed_keeps_its_slots_and_is_said_o
     repair_at(later(minutes=3), silent=(agent,))
     assert only_kernel(session).is_unconfirmed
     assert rows(session).count(UNCONFIRMED) == 1
-    assert "Node gone does not answer" in message_of(session, "end-unconfirmed")
+    assert "Agent gone is unreachable" in message_of(session, "end-unconfirmed")
     assert work_for(agent, [], want_images=False).stop[0].grace == 5.0
     session.refresh_from_db()
     assert session.status == Status.TERMINATING

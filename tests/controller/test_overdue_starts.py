@@ -183,7 +183,7 @@ def test_a_cluster_starts_again_when_all_its_kernels_have_ended(cast: Cast) -> N
     session.refresh_from_db()
     assert (session.status, session.avoid_agents) == (Status.PENDING, [str(second.pk)])
     assert {kernel.status for kernel in session.kernels.all()} == {Status.PENDING}
-    assert message_of(session, "failed-to-start") == "sub1: No device. (try 1 of 4)"
+    assert message_of(session, "failed-to-start") == "sub1: No device. (attempt 1 of 4)"
     assert run_checks(World(later())) == {}
 
 

@@ -42,8 +42,8 @@ def test_a_session_that_waits_too_long_is_cancelled_with_the_numbers(cast: Cast)
     repair_at(later(minutes=61))
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.CANCELLED, "pending-timeout")
-    assert "waited for 1 h 1 min" in session.status_message
-    assert "wait for 1 h. It was tried 3 times. cpu: 8 asked" in session.status_message
+    assert "Pending for 1 h 1 min" in session.status_message
+    assert "allows 1 h. Scheduling was attempted 3 times. cpu: 8 asked" in session.status_message
     assert (session.status_data["limit_seconds"], session.status_data["attempts"]) == (3600, 3)
     assert rows(session)[-1] == ("sweep", "EXPIRED", "pending-timeout", 1)
     assert only_kernel(session).status == Status.CANCELLED
@@ -94,7 +94,7 @@ def test_the_time_before_a_session_may_start_is_no_waiting(cast: Cast) -> None:
     repair_at(later(hours=6, minutes=1))
     session.refresh_from_db()
     assert session.status == Status.CANCELLED
-    assert "waited for 1 h 1 min" in session.status_message
+    assert "Pending for 1 h 1 min" in session.status_message
 
 
 def test_without_a_timeout_a_session_waits_for_ever(cast: Cast) -> None:
@@ -114,7 +114,7 @@ def test_giving_up_is_said_once_and_the_tries_go_on(cast: Cast) -> None:
     tried(session, 4)
     repair_at(later(seconds=9))
     assert rows(session).count(GAVE_UP) == 1
-    assert "tried 3 times (resource group default gives up after 3)" in message_of(session, "gave-up-scheduling")
+    assert "attempted 3 times (resource group default gives up after 3)" in message_of(session, "gave-up-scheduling")
     session.refresh_from_db()
     assert (session.status, session.attempts, session.priority) == (Status.PENDING, 7, 10)
     assert run_checks(World(later())) == {}
@@ -156,7 +156,7 @@ def test_giving_up_may_cancel(cast: Cast) -> None:
     repair_at(later(seconds=5))
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.CANCELLED, "gave-up-scheduling")
-    assert "tried 2 times" in session.status_message
+    assert "attempted 2 times" in session.status_message
     assert rows(session)[-1] == GAVE_UP
 
 

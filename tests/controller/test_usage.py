@@ -8,12 +8,15 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel
+from backendai.compute.models import Kernel, SessionTraffic
+from backendai.compute.services.traffic import note_work
 from backendai.controller import usage as door
 from backendai.usage.models import UsageSample
 from backendai.wire.messages import JoinUp, SyncUp
@@ -91,3 +94,33 @@ def test_samples_that_cannot_be_kept_do_not_keep_a_node_from_its_orders(cast: Ca
     with patch.object(door, "keep", side_effect=RuntimeError("the disk is full")):
         assert sync(token, message) == 200
     assert not UsageSample.objects.exists()
+
+
+def test_code_that_runs_counts_as_use_of_its_session_and_is_written_every_half_minute(cast: Cast) -> None:
+    agent, token = join("n-1")
+    kernel = kernel_on(cast, agent)
+    message = {**up(kernel).model_dump(mode="json"), "usage": None, "working": [str(kernel.pk)]}
+    assert sync(token, message) == 200
+    first = SessionTraffic.objects.get(session=kernel.session).last_at
+    assert timezone.now() - first < timedelta(seconds=30)
+    assert sync(token, message) == 200
+    assert SessionTraffic.objects.get().last_at == first
+    SessionTraffic.objects.update(last_at=first - timedelta(minutes=1))
+    assert sync(token, message) == 200
+    assert SessionTraffic.objects.get().last_at >= first
+
+
+def test_a_node_cannot_use_sessions_of_another_node(cast: Cast) -> None:
+    (agent, _), (_, foreign) = join("n-1"), join("n-2")
+    kernel = kernel_on(cast, agent)
+    message = {**up(kernel).model_dump(mode="json"), "usage": None, "working": [str(kernel.pk)]}
+    assert sync(foreign, message) == 200
+    assert not SessionTraffic.objects.exists()
+
+
+def test_code_that_runs_costs_two_statements_however_many_kernels_there_are(cast: Cast) -> None:
+    agent, _ = join("n-1")
+    kernels = [kernel_on(cast, agent) for _ in range(3)]
+    with CaptureQueriesContext(connection) as queries:
+        assert note_work({agent.pk: [one.pk for one in kernels]}, timezone.now()) == 3
+    assert len(queries) == 2

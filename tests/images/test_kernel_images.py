@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r'(ai\.backend\.[\w.-]+)="?([^"\s]+(?: [^"]+)?)"?')
-FOLDERS = ("base", "python", "python-science")
+FOLDERS = ("base", "python", "python-science", "serve")
 WAITING = """
 import time
 while True:

@@ -42,7 +42,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_it_knows_every_part(services: dict[str, Any]) -> None:
-    wanted = {"postgres", "redis", "prepare", "web", "appproxy", "files", "control", "beat", "agent"}
+    wanted = {"postgres", "redis", "prepare", "web", "appproxy", "sshgate", "files", "control", "beat", "agent"}
     assert services.keys() == wanted | {"demo-agent-1", "demo-agent-2"}
 
 
@@ -67,7 +67,7 @@ def test_every_health_check_of_ours_is_one_that_the_command_knows(services: dict
 
 def test_nothing_listens_for_other_machines_without_being_asked(services: dict[str, Any]) -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
-    assert len(published) == 3
+    assert len(published) == 4
     assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
     assert services["agent"]["environment"]["BACKENDAI_GATEWAY_HOST"] == "172.17.0.1"
 

@@ -67,7 +67,7 @@ class Site:
         job.result |= {"next_at": (timezone.now() - timedelta(seconds=1)).isoformat()}
         job.save()
 
-    def _missing(self) -> list[Image] | None:
+    def _missing(self, _: Builder) -> list[Image] | None:
         if not self.engine_answers:
             return None
         return [] if self.image.reference in self.there or (self.folder / "made").exists() else [self.image]

@@ -158,7 +158,7 @@ def test_an_accelerator_that_the_image_cannot_use_is_refused_at_the_door_too(cas
     make_image("torch", labels={"ai.backend.accelerators": "cuda"})
     asked = {"cpu": 1, "mem": "1g"}
     make_session(cast.alice, image="torch", resources=asked | {"cuda.device": 1})
-    with pytest.raises(UserError, match="torch has no use for it: cuda is what it supports") as refused:
+    with pytest.raises(UserError, match="it supports cuda") as refused:
         make_session(cast.alice, image="torch", resources=asked | {"rocm.device": 1})
     assert (refused.value.code, refused.value.field) == ("accelerator-not-supported", "resources.rocm.device")
 

@@ -110,7 +110,7 @@ def test_what_is_free_in_sum_but_not_on_one_agent_does_not_fit(cast: Cast) -> No
     assert found.amounts.free["cpu"] == 4000
     (fit,) = found.presets
     assert fit.reason and (fit.reason.code, fit.reason.never) == ("insufficient-resources", False)
-    assert "3 CPU cores asked for, 2 available" in fit.reason.message
+    assert "3 CPU cores requested, 2 available" in fit.reason.message
 
 
 def test_the_groups_own_preset_comes_before_that_for_all_groups(cast: Cast) -> None:

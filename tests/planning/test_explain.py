@@ -64,7 +64,7 @@ def test_others_ahead_are_counted_but_not_named(cast):
     assert (mine.position, mine.ahead_total, mine.ahead) == (2, 1, ())
     assert "blocker" not in mine.reason.details
     assert admins.reason.details["blocker"] == str(first.pk)
-    asked = "That session asks for 4 CPU cores, 512 MiB of memory."
+    asked = "That session requests 4 CPU cores, 512 MiB of memory."
     behind = "Queued behind a session that does not fit yet (group default runs sessions strictly in order)."
     assert mine.message == f"{behind} {asked}"
     assert admins.message == f"{behind} In front: {first.name} ({cast.bob.email}). {asked}"

@@ -118,7 +118,7 @@ def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cas
     assert [names[placement.session_id] for placement in plan.placements] == ["s-here"]
     reasons = {names[wait.session_id]: wait.reason for wait in plan.waits}
     assert {name: reason.code for name, reason in reasons.items()} == {"s-moved": "disk-low", "s-away": "disk-low"}
-    assert "1 is short of disk space and fetches nothing" in reasons["s-away"].message
+    assert "1 is short of disk space and pulls nothing" in reasons["s-away"].message
     Agent.objects.filter(pk=full.pk).update(low_disk=False)
     assert {session.kernels[0].node_image for session in look().pending} == {""}, (
         "it matters only while somebody is short"

@@ -101,6 +101,4 @@ def test_the_preview_tells_why_it_would_wait(site: Cast) -> None:
     assert could.verdict == Verdict.STARTS_NOW
     waits = preview(site.alice, SessionSpec(resources={"cpu": 2, "mem": "512m"}, **values), now=timezone.now())
     assert waits.verdict == Verdict.WAITS
-    assert waits.message.startswith(
-        "Folder data lies on gpu3-disk, which only gpu3 mounts. No agent has room for 2 CPU"
-    )
+    assert waits.message.startswith("Folder data is on gpu3-disk, which only gpu3 mounts. No agent has room for 2 CPU")

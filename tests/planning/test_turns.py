@@ -14,7 +14,7 @@ pytestmark = pytest.mark.postgres
 
 def test_two_people_ask_at_once_and_a_third_has_to_wait() -> None:
     with turn_of("alice"), turn_of("bob"):
-        assert "Many people" in refusal_of("charlie")
+        assert "The scheduler is busy" in refusal_of("charlie")
     with turn_of("charlie", patience=0.01):
         pass
 
@@ -32,7 +32,7 @@ def test_a_second_question_waits_for_the_first_and_a_third_is_refused() -> None:
         first.enter_context(turn_of("alice"))
         asking = threading.Thread(target=ask_again)
         asking.start()
-        while "asked twice" not in refusal_of("alice"):
+        while "Two of your requests" not in refusal_of("alice"):
             pass  # until the second one waits
         turns.append("first")
     assert answered.wait(30)

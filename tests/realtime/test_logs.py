@@ -106,7 +106,7 @@ async def test_it_refuses_strangers(cast: Cast, running: ComputeSession, who: st
     await sync_to_async(end)(running, b"private")
     headers = await sync_to_async(page)(getattr(cast, who))
     async with socket(address(running), headers) as log:
-        assert log.refused == (4003, "There is no such session.")
+        assert log.refused == (4003, "Session not found.")
 
 
 @pytest.mark.parametrize("door", ["logs", "terminal"])

@@ -107,7 +107,7 @@ async def test_it_refuses_strangers_without_dialling(cast: Cast, running: Comput
     async with fake_gateway() as (gateway, url):
         await point_to(url)
         async with socket(address(running), headers) as foreign, socket(address(uuid4()), headers) as missing:
-            assert foreign.refused == missing.refused == (4003, "There is no such session.")
+            assert foreign.refused == missing.refused == (4003, "Session not found.")
         assert gateway.requests == []
 
 

@@ -54,7 +54,7 @@ def test_a_session_that_ends_by_then_passes_and_one_that_does_not_waits():
     assert reason.message == (
         "Queued behind a session that does not fit yet: free resources are reserved for that session."
     )
-    assert reason.aside == "That session asks for 8 CPU cores and starts at 2025-06-02 10:00:00 UTC at the latest."
+    assert reason.aside == "That session requests 8 CPU cores and starts at 2025-06-02 10:00:00 UTC at the latest."
     assert reason.aside_details["starts_at"] == (NOW + HOUR).isoformat()
     assert [wait.tried for wait in plan.waits] == [True, False, False]
 
@@ -102,7 +102,7 @@ def test_without_known_ends_others_leave_alone_what_the_first_in_line_asks_for()
     assert wait_of(plan, head).reason.until is None
     assert agents_of(plan, gpu, agents) == ["small"]  # on which the first in line can never run
     assert started(plan, head, gpu, cores, more) == ["gpu", "cores"]
-    assert wait_of(plan, more).reason.aside == "That session asks for 8 CPU cores, 3 GPUs."
+    assert wait_of(plan, more).reason.aside == "That session requests 8 CPU cores, 3 GPUs."
 
 
 def test_of_shared_devices_nobody_takes_any_while_their_ends_are_not_known():

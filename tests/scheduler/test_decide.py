@@ -21,7 +21,7 @@ def test_it_counts_what_it_placed_earlier_in_the_same_pass():
     first, second = a_session("first", {"cpu": 5}, age=2), a_session("second", {"cpu": 5}, age=1)
     plan = plan_of([an_agent()], [second, first])
     assert [placement.session_id for placement in plan.placements] == [first.id]
-    assert "5 CPU cores asked for, 3 available" in wait_of(plan, second).reason.message
+    assert "5 CPU cores requested, 3 available" in wait_of(plan, second).reason.message
 
 
 def test_it_puts_all_kernels_of_a_single_node_session_on_one_agent():
@@ -71,7 +71,7 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
     assert behind.code == "behind-in-queue"
     strictly = "(group default runs sessions strictly in order)."
     assert behind.message == f"Queued behind a session that does not fit yet {strictly}"
-    assert behind.aside == "That session asks for 4 GPUs."
+    assert behind.aside == "That session requests 4 GPUs."
     assert behind.aside_details == {"blocker": str(big.id), "blocker_reason": "insufficient-resources"}
 
 
@@ -174,9 +174,9 @@ def test_it_tells_what_it_looked_at_for_a_placement():
         "sequencing", "kernels", "offered", "image-architecture", "start-time", "dependencies", "session-type", "image",
         "concurrency", "limits", "network", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
     ]  # fmt: skip
-    assert steps["sequencing"] == "Turn 1 of 1 in the order fifo."
+    assert steps["sequencing"] == "Position 1 of 1 in the order fifo."
     assert steps["alive"] == "1 of 3 agents ruled out."
-    assert steps["selection"] == "c, chosen by the rule concentrated; better ones without room: 1."
+    assert steps["selection"] == "c, chosen by the rule concentrated; better ones without free resources: 1."
     assert all(step.passed for step in plan.placements[0].steps)
 
 

@@ -111,7 +111,7 @@ def test_it_counts_what_is_held_by_one_slot_as_gone_from_the_other():
     second = a_session("second", {"cuda.device": 1}, age=1)
     plan = plan_of([agent], [first, second])
     assert placement_of(plan, first).devices == {first.kernels[0].id: {"cuda.shares": {"g1": 500}}}
-    assert "1 GPU asked for, 0 available" in wait_of(plan, second).reason.message
+    assert "1 GPU requested, 0 available" in wait_of(plan, second).reason.message
 
 
 def test_it_says_how_much_is_free_in_all_and_on_one_device_when_fractions_do_not_go_together():
@@ -121,8 +121,8 @@ def test_it_says_how_much_is_free_in_all_and_on_one_device_when_fractions_do_not
     wait = plan_of([agent], [session], allow_fragmentation=False).waits[0]
     assert wait.reason.code == "fragmented"
     assert wait.reason.message == (
-        "No agent has 0.5 GPU shares on devices that go together now: gpu-01 comes closest "
-        "(0.5 GPU shares asked for, 0.6 free in all, at most 0.3 on one device)."
+        "No agent has 0.5 GPU shares on devices that can be combined now: gpu-01 comes closest "
+        "(0.5 GPU shares requested, 0.6 free in total, at most 0.3 on one device)."
     )
     assert wait.reason.details["fragments"] == [
         {"slot": "cuda.shares", "wanted": "0.5", "free": "0.6", "largest": "0.3"}
@@ -136,9 +136,9 @@ def test_it_says_how_much_is_free_in_all_and_on_one_device_when_fractions_do_not
 @pytest.mark.parametrize(
     ("asks", "sentence"),
     [
-        ({"cuda.shares": "0.505"}, "0.505 GPU shares cannot be given: it comes in steps of 0.01."),
-        ({"cuda.device": "0.5"}, "0.5 GPUs cannot be given: it comes in whole devices only."),
-        ({"cuda.mig-1g.10gb": 2}, "2 cuda.mig-1g.10gb cannot be given: a kernel takes exactly 1."),
+        ({"cuda.shares": "0.505"}, "0.505 GPU shares cannot be allocated: it comes in steps of 0.01."),
+        ({"cuda.device": "0.5"}, "0.5 GPUs cannot be allocated: only whole devices can be allocated."),
+        ({"cuda.mig-1g.10gb": 2}, "2 cuda.mig-1g.10gb cannot be allocated: a kernel takes exactly 1."),
     ],
 )
 def test_it_refuses_amounts_that_no_device_can_give(asks, sentence):

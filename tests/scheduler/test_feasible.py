@@ -23,7 +23,7 @@ def test_it_takes_any_agent_when_no_architecture_is_asked():
 @pytest.mark.parametrize(
     ("agent", "code", "sentence"),
     [
-        (an_agent(alive=False), "no-agent-alive", "Agent gpu-01 does not answer."),
+        (an_agent(alive=False), "no-agent-alive", "Agent gpu-01 is not reachable."),
         (
             an_agent(schedulable=False),
             "no-agent-schedulable",
@@ -42,13 +42,13 @@ def test_it_takes_any_agent_when_no_architecture_is_asked():
         (
             an_agent(kernels=3, max_kernels=4),
             "too-many-kernels",
-            "Agent gpu-01 runs 3 kernels of at most 4; 2 more asked.",
+            "Agent gpu-01 runs 3 kernels of at most 4; 2 more requested.",
         ),
         (
             an_agent(used={"cpu": "7.5", "mem": "31.5g"}),
             "insufficient-resources",
-            "Agent gpu-01 has too little: 1 CPU core asked for, 0.5 available; "
-            "1 GiB of memory asked for, 512 MiB available.",
+            "Agent gpu-01 has too little: 1 CPU core requested, 0.5 available; "
+            "1 GiB of memory requested, 512 MiB available.",
         ),
     ],
 )

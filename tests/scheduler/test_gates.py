@@ -72,7 +72,7 @@ def test_it_waits_for_sessions_that_must_end_first():
     session = a_session(dependencies=depending_on(DependencyState.SUCCEEDED, DependencyState.LIVE))
     reason = reason_for(session)
     assert (reason.code, reason.never) == ("dependency-not-finished", False)
-    assert reason.message == "1 of 2 sessions that must end well first have not ended yet: step-1."
+    assert reason.message == "1 of 2 sessions that must succeed first have not ended yet: step-1."
     assert (reason.details["open"], reason.details["dependencies"]) == (1, 2)
 
 
@@ -80,7 +80,7 @@ def test_it_says_never_when_a_session_it_depends_on_has_failed():
     session = a_session(dependencies=depending_on(DependencyState.LIVE, DependencyState.FAILED))
     reason = reason_for(session)
     assert (reason.code, reason.never) == ("dependency-failed", True)
-    assert reason.message == "1 of 2 sessions that must end well first did not, and never will: step-1."
+    assert reason.message == "1 of 2 sessions that must succeed first failed: step-1."
 
 
 def test_it_starts_once_all_it_depends_on_ended_well():
@@ -149,7 +149,7 @@ def test_it_names_scope_slot_and_numbers_of_a_limit(key, scope, who):
     limit = LimitView(scope, "x", Slots.parse({"mem": "8g"}), used=Slots.parse({"mem": "6g"}))
     reason = reason_for(of_ann(asks={"cpu": 1, "mem": "4g"}), limits={key: limit})
     assert (reason.code, reason.never) == ("slot-limit", False)
-    assert reason.message == f"{who} holds 6 GiB of at most 8 GiB of memory; this session asks for 4 GiB."
+    assert reason.message == f"{who} uses 6 GiB of at most 8 GiB of memory; this session requests 4 GiB."
     assert reason.details == {
         "scope": scope, "name": "x", "slot": "mem",
         "used": "6442450944", "asked": "4294967296", "limit": "8589934592",
@@ -163,7 +163,7 @@ def test_it_says_never_when_a_session_alone_exceeds_a_limit_even_if_another_is_u
     }
     reason = reason_for(of_ann(asks={"cpu": 3}), limits=limits)
     assert (reason.never, reason.details["scope"]) == (True, "project")
-    assert reason.message == "Project vision may hold 2 CPU cores at most; this session alone asks for 3."
+    assert reason.message == "Project vision may use at most 2 CPU cores; this session alone requests 3."
 
 
 def test_a_slot_that_a_policy_does_not_name_is_free_or_forbidden_as_the_policy_says():

@@ -120,7 +120,7 @@ def test_it_names_the_designated_agents_that_lack_room():
     reason = plan_of(agents, [session]).waits[0].reason
     assert reason.code == "insufficient-resources"
     assert reason.message == (
-        "No designated agent has room for 2 CPU cores now: b comes closest (2 CPU cores asked for, 1 available)."
+        "No designated agent has room for 2 CPU cores now: b comes closest (2 CPU cores requested, 1 available)."
     )  # fmt: skip
     assert reason.details["designated"] == ["b", "c"]
     assert reason.details["agents"]["designated"] == 1
@@ -131,7 +131,7 @@ def test_it_says_that_the_designated_agents_do_not_answer():
     session = a_session(designated=frozenset({agents[1].id}))
     refusal = place(session, demand_of(session), Rooms(agents, Rules()))
     assert refusal.reason.code == "no-agent-alive"
-    assert refusal.reason.message == "None of the designated agents (b) answers."
+    assert refusal.reason.message == "None of the designated agents (b) is reachable."
     assert [(step.step, step.message) for step in refusal.steps] == [
         ("designated", "1 of 2 agents ruled out."), ("alive", "1 of 1 agents ruled out."),
     ]  # fmt: skip
@@ -167,7 +167,7 @@ def test_it_says_when_no_agent_has_the_image():
     refusal = place(session, demand_of(session), Rooms(agents, Rules()))
     assert refusal.reason.code == "image-not-on-agent"
     assert refusal.reason.message == (
-        "None of the 3 agents left has image mine:1, and it cannot be fetched from elsewhere."
+        "None of the 3 agents left has image mine:1, and it cannot be pulled."
     )  # fmt: skip
     assert refusal.reason.details["agents"]["node-image"] == 3
 

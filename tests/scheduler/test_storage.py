@@ -42,8 +42,8 @@ def test_the_reason_says_where_the_folder_lies_and_what_is_missing_there():
     reason = wait_of(plan_of(agents, [session]), session).reason
     assert reason.code == "insufficient-resources"
     assert reason.message == (
-        "Folder data lies on gpu3-disk, which only gpu3 mounts. No agent has room for 2 GPUs now: "
-        "gpu3 comes closest (2 GPUs asked for, 0 available)."
+        "Folder data is on gpu3-disk, which only gpu3 mounts. No agent has room for 2 GPUs now: "
+        "gpu3 comes closest (2 GPUs requested, 0 available)."
     )
     assert reason.details["agents"]["storage"] == 2
     assert reason.details["storage_hosts"] == ["gpu3-disk"]
@@ -58,7 +58,7 @@ def test_no_agent_mounts_it():
     reason = reason_of([an_agent("gpu1"), an_agent("gpu2")], ON_GPU3)
     assert (reason.code, reason.message) == (
         "storage-not-on-agent",
-        "Folder data lies on gpu3-disk, which none of 2 agents mounts.",
+        "Folder data is on gpu3-disk, which none of 2 agents mounts.",
     )
 
 
@@ -67,7 +67,7 @@ def test_the_fault_of_a_host_is_passed_on():
     reason = reason_of(agents, ON_GPU3)
     assert (reason.code, reason.message) == (
         "storage-fault",
-        "Folder data lies on gpu3-disk. Agent gpu3 cannot mount gpu3-disk: The share is not mounted.",
+        "Folder data is on gpu3-disk. Agent gpu3 cannot mount gpu3-disk: The share is not mounted.",
     )
 
 
@@ -76,7 +76,7 @@ def test_an_agent_that_cannot_mount_read_only_is_left_out():
     reason = reason_of(agents, READ_ONLY)
     assert (reason.code, reason.message) == (
         "storage-feature-missing",
-        "Folder data lies on gpu3-disk, of which agent gpu3 cannot mount read-only.",
+        "Folder data is on gpu3-disk, of which agent gpu3 cannot mount read-only.",
     )
     assert not plan_of(agents, [a_session(storage=ON_GPU3)]).waits
 
@@ -85,14 +85,14 @@ def test_the_only_agent_that_mounts_it_takes_nothing():
     agents = [an_agent("gpu1"), an_agent("gpu3", storage=MOUNTS, schedulable=False)]
     reason = reason_of(agents, ON_GPU3)
     assert reason.message == (
-        "Folder data lies on gpu3-disk, which only gpu3 mounts. No session that asks for this can start there now."
+        "Folder data is on gpu3-disk, which only gpu3 mounts. No session that asks for this can start there now."
     )
 
 
 def test_folders_on_several_hosts_need_an_agent_that_mounts_all():
     both = StorageNeed(frozenset({"one", "two"}), (("a", "one"), ("b", "two")))
     agents = [an_agent("gpu1", storage=frozenset({"one"})), an_agent("gpu2", storage=frozenset({"two"}))]
-    assert reason_of(agents, both).message == "Folders a, b lie on one and two, which none of 2 agents mounts."
+    assert reason_of(agents, both).message == "Folders a, b are on one and two, which none of 2 agents mounts."
     agents.append(an_agent("gpu3", storage=frozenset({"one", "two"})))
     session = a_session(storage=both)
     assert agents_of(plan_of(agents, [session]), session, agents) == ["gpu3"]

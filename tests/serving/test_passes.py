@@ -156,7 +156,7 @@ def test_an_earlier_revision_comes_back(cast: Cast) -> None:
     roll_back(fresh(endpoint), cast.alice, 1)
     world.until(lambda: fresh(endpoint).next_id is None)
     assert fresh(endpoint).current.number == 1
-    with pytest.raises(UserError, match="no revision 7"):
+    with pytest.raises(UserError, match="Revision 7 not found"):
         roll_back(fresh(endpoint), cast.alice, 7)
 
 

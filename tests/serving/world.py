@@ -39,7 +39,7 @@ def make_endpoint(owner: User, name: str = "chat", *, revision: RevisionSpec | N
 
 @dataclass
 class World:
-    """Time passes in steps of two seconds. ``silent`` replicas answer no probe, by number; ``load`` is counted."""
+    """Time passes in steps of two seconds. ``silent`` replicas are ready no probe, by number; ``load`` is counted."""
 
     owner: User
     cpu: int = 8

@@ -73,7 +73,7 @@ def test_an_invitation_can_be_declined_and_revoked(folder: Folder, cast: Cast) -
 def test_people_of_other_domains_look_like_nobody(folder: Folder, cast: Cast, email: str) -> None:
     with pytest.raises(NotFound) as refused:
         share_folder(folder, cast.alice, email, "view", now=NOW)
-    assert refused.value.message == "There is nobody with this address in your domain or your projects."
+    assert refused.value.message == "No account with this address in your domain or your projects."
 
 
 def test_a_superadmin_shares_with_anybody(folder: Folder, cast: Cast) -> None:

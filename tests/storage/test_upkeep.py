@@ -219,7 +219,7 @@ def test_lost_rows_are_written_anew_by_what_stands_beside_the_data(
     assert "2 to adopt, 1 cannot be adopted" in adopt()
     assert not Folder.objects.exists(), "without --write nothing is written"
     said = adopt("--write")
-    assert "Its owner 'user:gone@example.com' is not here" in said and said.endswith("exit 1")
+    assert "Its owner 'user:gone@example.com' does not exist here" in said and said.endswith("exit 1")
     found = Folder.objects.get(pk=folder.pk)
     assert (found.name, found.user, found.limit_bytes, found.status) == ("corpus", cast.alice, 1000, "READY")
     other = Folder.objects.get(pk=shared.pk)

@@ -72,6 +72,7 @@ class Platform:
             "BACKENDAI_RATE_API": "0",
             "BACKENDAI_RATE_PAGES": "0",
             "BACKENDAI_RATE_LAUNCH": "0",
+            "BACKENDAI_AGENT_ENVIRONMENTS": "off",  # they come from a package index
             **(extra or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -62,6 +62,8 @@ class Machine:
 
 
 MACHINES = [Machine(*has) for has in product((True, False), repeat=3)]
+# Each pair of properties is in one of these, and so is the machine with nothing; the others run with the long tests.
+OFTEN = {Machine(*map(bool, has)) for has in ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))}
 
 
 class Ground:
@@ -118,7 +120,10 @@ def walks(request: pytest.FixtureRequest, tiny_image: None, ground: Ground) -> I
             future.cancel()
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.timeout(600)  # the last one removes the environments of all, which takes minutes on a busy disk
+@pytest.mark.parametrize(
+    "machine", [pytest.param(each, id=str(each), marks=() if each in OFTEN else pytest.mark.long) for each in MACHINES]
+)
 def test_it_answers_in_a_terminal(machine: Machine, walks: dict[Machine, Future[None]]) -> None:
     if not _can_be(machine):
         pytest.skip("only root can start the platform as root: run the tests as root")

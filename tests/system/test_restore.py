@@ -24,7 +24,7 @@ SEVERAL_SYNCS = 17.0  # an agent removes what two answers in a row call over; it
 Drill = tuple[Platform, Callable[[], None], Callable[[], None]]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def drill(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Drill]:
     """A running platform, how its database is saved, and how it is restored while the platform is stopped."""
     if request.param == "sqlite":

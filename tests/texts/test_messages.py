@@ -75,7 +75,7 @@ def test_a_long_message_becomes_plain_text() -> None:
 
 
 def test_a_door_renders_nested_messages_lists_and_plain_words() -> None:
-    said = in_words(Message("Agent {agent} does not answer.", agent="gpu-01"))
+    said = in_words(Message("Agent {agent} is not reachable.", agent="gpu-01"))
     assert "gpu-01" in said and "does not answer" not in said
     assert in_words(Message("{number} CPU cores", number=4)) == "4 CPU 코어"
     assert (
@@ -100,20 +100,20 @@ def test_a_refusal_keeps_its_numbers_and_code() -> None:
 
 @pytest.mark.django_db
 def test_a_stored_message_is_rendered_in_the_language_of_the_reader() -> None:
-    job = start_job("kind", "subject", Message("Agent {agent} does not answer.", agent="gpu-01"), now=timezone.now())
+    job = start_job("kind", "subject", Message("Agent {agent} is not reachable.", agent="gpu-01"), now=timezone.now())
     read = BackgroundJob.objects.get(pk=job.pk)
-    assert read.message == "Agent gpu-01 does not answer." != in_words(read.message)
+    assert read.message == "Agent gpu-01 is not reachable." != in_words(read.message)
     BackgroundJob.objects.filter(pk=job.pk).update(message="A row of an earlier version.")
     assert in_words(BackgroundJob.objects.get(pk=job.pk).message) == "A row of an earlier version."
 
 
 def test_a_report_of_an_agent_carries_values_and_older_agents_carry_text() -> None:
     known = {"kernel_id": uuid4(), "generation": 1, "state": KernelState.TERMINATED}
-    report = KernelReport(**known, message=Message("Agent {agent} does not answer.", agent="a"))
+    report = KernelReport(**known, message=Message("Agent {agent} is not reachable.", agent="a"))
     sent = json.loads(report.model_dump_json())
-    assert sent["message"] == "Agent a does not answer."
+    assert sent["message"] == "Agent a is not reachable."
     assert KernelReport.model_validate(sent).said.values == {"agent": "a"}
-    assert KernelReport.model_validate(sent | {"told": None}).said == "Agent a does not answer."
+    assert KernelReport.model_validate(sent | {"told": None}).said == "Agent a is not reachable."
     assert not KernelReport.model_validate(sent | {"told": {"text": "{a}", "values": {"a": "x" * 5000}}}).said.values
 
 

@@ -87,7 +87,7 @@ def test_it_chooses_the_main_pair_and_says_why_one_cannot_go(cast: Cast, browse:
 
     assert "make another one the main one first" in do(old, "rest")
     do(pair, "main")
-    assert "Sessions of this key pair that have not ended: 1." in do(old, "delete")
+    assert "Active sessions of this key pair: 1." in do(old, "delete")
     do(old, "rest")
     assert not KeyPair.objects.get(pk=old.pk).is_active
     do(old, "wake")

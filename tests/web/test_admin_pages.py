@@ -81,7 +81,7 @@ def test_the_portal_leads_to_the_rules(dana: Client, cast: Cast) -> None:
 
 def test_the_first_page_says_where_to_find_what_and_leads_back(dana: Client) -> None:
     page = text_of(dana, "index")
-    assert "Who starts next, on which agent" in page
+    assert "Which session starts next, on which agent" in page
     assert f'href="{reverse("web:sessions")}">Sessions</a>' in page
     assert "/admin/auth/group/" not in page
 

@@ -43,7 +43,7 @@ def test_it_names_the_strictest_limit_and_shows_what_is_left(cast: Cast, browse:
     assert "CPU 2 of 5 · 3 waiting · 3 left 40 % limit of project vision" in shown
     assert "Memory 1 GiB of ∞" in shown
     assert "Sessions 1 of 4 · 1 waiting · 3 left" in shown
-    assert "longest run 2d" in shown
+    assert "maximum lifetime 2d" in shown
     assert "Highest priority ∞" in shown
     assert "The cluster" not in shown
     rest = Caller(cast.alice).get(LIMITS).json()
@@ -134,7 +134,7 @@ def test_unknown_kernels_stand_before_mere_notes_and_lead_to_the_decision(cast: 
     answer = browse(cast.dana).get(reverse("web:dashboard"))
     assert answer.context["cluster"]["now"].troubled[0].name == "restored"
     assert "restored Alive · 2 unknown kernels" in words(answer)
-    assert reverse("manage:unknown-kernels") in answer.content.decode().partition("Agents with trouble")[2]
+    assert reverse("manage:unknown-kernels") in answer.content.decode().partition("Agents with problems")[2]
 
 
 def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(

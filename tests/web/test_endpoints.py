@@ -8,9 +8,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from backendai.serving.models import Endpoint, EndpointToken, State
+from backendai.serving.services.endpoints import update_endpoint
 from tests.cast import Cast
 from tests.factories import make_group, make_image
-from tests.serving.world import World, make_endpoint, states_of
+from tests.serving.world import World, a_revision, make_endpoint, states_of
 
 pytestmark = pytest.mark.django_db
 NEW = {
@@ -61,7 +62,7 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
     url = f"/endpoints/{endpoint.pk}/"
     part = alice.get(url, headers={"HX-Request": "true"}).content.decode()
-    assert "1 of 1 replicas answer" in part
+    assert "1 of 1 replicas are ready" in part
     assert "<html" not in part
     alice.post(f"{url}scale/", {"minimum": 1, "maximum": 3, "target": 2})
     assert Endpoint.objects.get().maximum == 3
@@ -103,3 +104,21 @@ def test_a_list_takes_the_same_number_of_queries_for_one_and_for_many(alice: Cli
     with CaptureQueriesContext(connection) as many:
         alice.get("/endpoints/")
     assert len(many) == len(few)
+
+
+def test_revisions_are_compared_without_the_values_of_variables(alice: Client, cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice, revision=a_revision(environ={"KEY": "s3cret-one"}))
+    update_endpoint(endpoint, cast.alice, a_revision(environ={"KEY": "s3cret-two"}, port=9000, model_name="small"))
+    page = alice.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert "3 changes" in page
+    assert "<del>8000</del> → <ins>9000</ins>" in page
+    assert "s3cret" not in page
+
+
+def test_the_page_may_send_requests_to_its_endpoint_alone(alice: Client, cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice, revision=a_revision(model_name="small"))
+    answer = alice.get(f"/endpoints/{endpoint.pk}/")
+    url = f"{endpoint.label}.apps.localhost"
+    connects = next(one for one in answer["Content-Security-Policy"].split(";") if "connect-src" in one)
+    assert connects.split()[1:] == ["'self'", f"http://{url}:{connects.rpartition(':')[2]}"]
+    assert 'data-model="small"' in answer.content.decode()

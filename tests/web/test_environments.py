@@ -189,7 +189,7 @@ def test_a_typed_name_is_no_door_past_what_one_may_use(cast: Cast, browse: Brows
     foreign = image("1.0", "foreign")
     foreign.domains.add(cast.elsewhere.domain)
     dana = browse(cast.dana).post(LAUNCH, typed(cast, manual_image="foreign-1.0"))
-    assert "There is no image" in dana.context["form"].errors["manual_image"][0], "not open to the project"
+    assert "not found for project" in dana.context["form"].errors["manual_image"][0], "not open to the project"
     assert not ComputeSession.objects.exists()
 
 

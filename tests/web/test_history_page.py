@@ -183,7 +183,7 @@ def test_a_wait_tells_its_place_for_how_long_and_until_when(cast: Cast, browse: 
     note_waits([wait], now=timezone.now())
     page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
     assert "Waiting for its turn" in page
-    assert 'place <span class="number">3</span> in the queue of default' in page
+    assert 'position <span class="number">3</span> in the queue of default' in page
     assert f'for <time datetime="{one.created_at.isoformat()}"' in page
     assert f'until <time datetime="{until}"' in page
     deadline = (one.created_at + ResourceGroup.objects.get().pending_timeout).isoformat()

@@ -91,11 +91,11 @@ def test_somebody_who_is_here_joins_as_whom_it_is_for(world: World, browse: Brow
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("nonsense", "no such invitation"),
+        ("nonsense", "Invitation not found"),
         ("expired", "has expired"),
-        ("revoked", "was taken back"),
-        ("used", "accepted already"),
-        ("nothing opened", "no such invitation"),
+        ("revoked", "was revoked"),
+        ("used", "already been accepted"),
+        ("nothing opened", "Invitation not found"),
     ],
 )
 def test_a_link_that_leads_nowhere_says_why(world: World, what: str, words: str) -> None:

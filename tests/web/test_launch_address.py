@@ -83,7 +83,7 @@ def test_what_must_not_come_from_an_address_does_not(site: Cast, browse: Browse)
     )
     form, page = opened(browse(site.bob), {"like": str(model.pk)} | variables)
     assert "s3cret" not in page
-    assert "Values that look secret are not kept in the address: type API_TOKEN again." in page
+    assert "Values that look secret are not kept in the address: enter API_TOKEN again." in page
 
 
 def test_it_tells_the_script_what_is_usual_and_no_secret_of_the_page(site: Cast, browse: Browse) -> None:

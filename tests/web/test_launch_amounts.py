@@ -99,13 +99,13 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
 ) -> None:
     client = browse(lab.alice)
     cases = {
-        ("cpu", "5"): "queue: More than the 4 that can be had on one agent now: it will wait in the queue.",
+        ("cpu", "5"): "queue: More than the 4 available on one agent now: the session will be queued.",
         ("cpu", "7"): "above: At most 6: that is the limit of user alice@example.com.",
         ("cpu", "0.05"): "below: At least 0.1: the environment python needs it.",
         ("slot.cuda.device", "1.5"): "step: Whole numbers only.",
         ("slot.cuda.device", "5"): "above: At most 4: that is the limit of the largest agent of default.",
         ("mem", "17"): "above: At most 16 GiB: that is the limit of the largest agent of default.",
-        ("mem", "12"): "queue: More than the 8 GiB that can be had on one agent now: it will wait in the queue.",
+        ("mem", "12"): "queue: More than the 8 GiB available on one agent now: the session will be queued.",
         ("cpu", "4"): "",
     }
     for (field, value), said in cases.items():
@@ -117,7 +117,7 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
             assert field in answer.context["form"].errors
     assert ComputeSession.objects.filter(owner=lab.alice).count() == 3
     page = launch(client, lab, cpu="7").content.decode()
-    assert "User alice@example.com may hold 6 CPU cores at most; this session alone asks for 7." in page
+    assert "User alice@example.com may use at most 6 CPU cores; this session alone requests 7." in page
 
 
 def test_an_accelerator_that_was_asked_for_in_vain_can_be_taken_back(lab: Cast, browse: Browse) -> None:
@@ -229,7 +229,7 @@ def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, brows
     assert names == ["d-fits", "c-later", "a-never", "b-quota", "=minimum", ""]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "Not now: needs 12 GiB Memory, 8 GiB free No agent has room" in text
-    assert "Cannot start: needs 7 CPU, at most 6 User alice@example.com may hold 6 CPU cores at most" in text
+    assert "Cannot start: needs 7 CPU, at most 6 User alice@example.com may use at most 6 CPU cores" in text
     assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
     make_image("roomy", minimum={"mem": "2g"})
     text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
@@ -291,7 +291,7 @@ def test_more_than_a_policy_allows_is_refused_alike_by_the_form_and_over_rest(
     refused = client.post("/api/v1/sessions/", body | over, content_type="application/json")
     problem = refused.json()
     assert (refused.status_code, problem["code"], problem["field"]) == (400, "slot-limit", "resources.cpu")
-    text = f"User alice@example.com may hold 4 CPU cores at most; this session alone asks for {cores * kernels}."
+    text = f"User alice@example.com may use at most 4 CPU cores; this session alone requests {cores * kernels}."
     assert problem["detail"] == text
     form = launch(client, lab, cpu=str(cores), **over)
     assert (form.status_code, text in form.content.decode()) == (422, True)

@@ -68,7 +68,7 @@ def test_the_step_lists_what_can_be_mounted_and_nothing_else(site: Cast, browse:
     page = browse(site.alice).get(reverse(LAUNCH)).content.decode()
     assert rows_of(page) == 3
     assert "of project vision" in page and "of charlie@example.com" in page and "foreign" not in page
-    assert "Mounted by themselves where the node can: .cache." in page
+    assert "Mounted automatically where the agent can: .cache." in page
     assert f"mount.{shared.pk}.rights" not in page  # it can only be read
     grant.delete()
     assert rows_of(browse(site.alice).get(reverse(LAUNCH)).content.decode()) == 2
@@ -108,7 +108,7 @@ def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: 
     assert f'id="mount-{data.pk}" checked' in page and 'value="alias"' in page and "/home/work/alias" in page
     Folder.objects.update(status=FolderStatus.TRASHED)
     page = browse(site.alice).get(reverse("web:recent")).content.decode()
-    assert "Not there any more: a folder" in page
+    assert "No longer available: a folder" in page
 
 
 def test_an_address_ticks_folders(site: Cast, browse: Browse) -> None:

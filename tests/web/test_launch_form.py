@@ -85,7 +85,7 @@ def test_an_administrator_launches_for_somebody_with_their_projects_and_groups(s
 
 
 def test_an_address_that_nobody_has_is_refused_where_it_was_typed(site: Cast, browse: Browse) -> None:
-    said = "There is nobody with the address &#x27;bob@example.com&#x27; for whom you may act."
+    said = "No user &#x27;bob@example.com&#x27;, or you may not launch for them."
     client, launch = browse(site.alice), reverse("web:launch")
     page = client.get(launch).content.decode()
     assert "Launch it for" not in page
@@ -176,7 +176,7 @@ def test_one_that_has_started_meanwhile_is_not_replaced(site: Cast, browse: Brow
     runs = make_running_session(site.alice, name="runs")
     answer = browse(site.alice).post(reverse("web:launch"), typed(site, replaces=str(runs.pk)))
     assert answer.status_code == 422
-    assert "runs does not wait any more: it has started." in answer.content.decode()
+    assert "runs is no longer pending: it has started." in answer.content.decode()
     runs.refresh_from_db()
     assert runs.status == Status.RUNNING
     assert not ComputeSession.objects.filter(name="try-one").exists()
@@ -200,7 +200,7 @@ def test_nobody_replaces_the_session_of_somebody_else(site: Cast, browse: Browse
         ({"cpu": "many"}, "cpu", "not a number"),
         ({"cpu": "99"}, "cpu", "no agent of default has more than 8"),
         ({"mem": "1m"}, "mem", "at least"),
-        ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 GPUs asked for"),
+        ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 GPUs requested"),
         ({"image": "unheard-of"}, "image", "valid choice"),
     ],
 )
@@ -241,7 +241,7 @@ def test_it_tells_somebody_without_a_project_what_is_missing(site: Cast, browse:
     assert client.get(reverse("web:launch")).status_code == 200
     answer = client.post(reverse("web:launch"), typed(site, project=""))
     assert answer.status_code == 422
-    assert "There is none yet to launch in: an administrator adds people to projects." in answer.content.decode()
+    assert "None is available to launch in: ask an administrator to add people to projects." in answer.content.decode()
 
 
 def test_it_chooses_the_first_preset_and_shows_its_numbers(site: Cast, browse: Browse) -> None:
@@ -429,5 +429,5 @@ def test_each_wrong_variable_says_so_at_its_row(site: Cast, browse: Browse) -> N
     assert said["3"] == "This value has no name."
     assert said["4"] == "EMPTY has no value."
     assert said["5"] == "GOOD is set twice."
-    assert said["6"].startswith("BACKENDAI_X is the platform&#x27;s")
+    assert said["6"].startswith("BACKENDAI_X is set by the platform")
     assert re.findall(r'data-row="(\d)" data-fault="environ"', page) == ["1", "3", "4", "5", "6"]

@@ -62,7 +62,7 @@ def test_what_is_asked_for_is_shown_beside_what_is_wrong(cast: Cast, browse: Bro
     least = text_of(reviewed(client, form | {"preset": "=minimum"}))
     assert "Minimum" in least and "=minimum" not in least
     too_much = text_of(reviewed(client, form | {"cpu": "500"}))
-    assert "500 CPU cores asked for" in too_much and "Amounts 500 CPU" in too_much
+    assert "500 CPU cores requested" in too_much and "Amounts 500 CPU" in too_much
     unreadable = text_of(reviewed(client, form | {"cpu": "many"}))
     assert "'many' is not a number." in unreadable and "Amounts" not in unreadable and "Total" not in unreadable
 

@@ -71,7 +71,7 @@ def test_one_cancels_and_clears_with_and_without_scripts(cast: Cast, browse: Bro
     answer = client.post(reverse("web:job_cancel", args=[going.pk]), **HTMX)
     assert "being cancelled" in answer.content.decode()
     answer = client.post(reverse("web:job_cancel", args=[over.pk]), follow=True)
-    assert "It is over: done." in answer.content.decode()
+    assert "The job is over: done." in answer.content.decode()
     answer = client.post(reverse("web:notifications_clear"), follow=True)
     assert [line.job.pk for line in answer.context["lines"]] == [going.pk]
     jobs.stop_job(going.pk, message="Stopped.", now=timezone.now())

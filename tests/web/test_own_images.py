@@ -53,6 +53,8 @@ def test_the_panel_offers_it_before_the_end_and_says_why_it_cannot_be_done(cast:
         "apps",
         "terminal",
         "console",
+        "files",
+        "ssh",
         "log",
         "commit",
         "terminate",
@@ -97,7 +99,7 @@ def test_the_form_works_with_and_without_scripts_and_shows_each_mistake_at_its_p
     assert signed_in(cast.bob).post(address, {"name": "bobs"}).status_code == 404
     assert "Only its owner" in signed_in(cast.dana).post(address, {"name": "danas"}).content.decode()
     ended = alice.post(f"/sessions/{session.pk}/terminate/", follow=True)
-    assert "tools is being made of this session" in ended.content.decode()
+    assert "tools is being created from this session" in ended.content.decode()
 
 
 def test_the_page_lists_them_gives_other_names_and_asks_before_it_deletes(cast: Cast) -> None:
@@ -129,7 +131,7 @@ def test_administrators_see_whose_they_are_and_forget_them_as_their_owners_would
     image, dana = make_own(cast, "tools"), signed_in(cast.dana)
     page = dana.get("/manage/images/?is_customized=true").content.decode()
     assert image.name in page and cast.alice.email in page
-    assert "It was made of a session" in dana.get(f"/manage/images/{image.pk}/forget/").content.decode()
+    assert "It was created from a session" in dana.get(f"/manage/images/{image.pk}/forget/").content.decode()
     dana.post(f"/manage/images/{image.pk}/forget/", follow=True)
     image.refresh_from_db()
     assert image.deleted_at is not None

@@ -72,7 +72,7 @@ def test_one_click_fills_the_form_and_leads_to_the_review(site: Cast, browse: Br
     assert answer.status_code == 200
     assert set(form.errors) == {"environ"}, "the value of the secret is to be typed again"
     assert "API_KEY" in page
-    assert "Its start time is not taken over" in page
+    assert "The start time is not kept" in page
     assert "s3cret" not in page
     again = sent(form) | {"environ.value": ["3", "again"]}
     assert again["name"][0].startswith("run-1-"), "a live session has the name"
@@ -120,13 +120,13 @@ def test_what_is_not_there_any_more_is_said_where_it_is_missing(site: Cast, brow
     type(make_group("gone")).objects.filter(name="gone").update(is_active=False)
     ResourcePreset.objects.all().delete()
     client = browse(site.alice)
-    assert "Not there any more: image old, resource group gone, preset medium" in client.get(LIST).content.decode()
+    assert "No longer available: image old, resource group gone, preset medium" in client.get(LIST).content.decode()
     answer = client.get(LAUNCH, {"recent": str(record.pk), "step": "5"})
     assert answer.status_code == 200
     errors = answer.context["form"].errors
-    assert errors["image"] == ["Image old is not there any more, or not open to you."]
-    assert errors["resource_group"] == ["Resource group gone is not there any more, or not open to you."]
-    assert errors["preset"] == ["Preset medium is not there any more; the amounts that it had are filled in."]
+    assert errors["image"] == ["Image old no longer exists, or is not open to you."]
+    assert errors["resource_group"] == ["Resource group gone no longer exists, or is not open to you."]
+    assert errors["preset"] == ["Preset medium no longer exists; its amounts are filled in."]
     form, page = answer.context["form"], answer.content.decode()
     assert (form["preset"].value(), form["cpu"].value(), form["mem"].value()) == ("", "4", "2")
     assert page.count("review-card is-wrong") == 2

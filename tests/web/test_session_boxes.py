@@ -41,8 +41,8 @@ def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast:
     assert "<!doctype" not in info_of(client, session, **HTMX)
     page = info_of(client, session)
     assert "<p>cpu: 8 asked, 2 available.</p>" in page
-    assert 'Place in the queue</dt><dd class="number">5</dd>' in page
-    assert 'Tries of the scheduler</dt><dd class="number">4</dd>' in page
+    assert 'Position in the queue</dt><dd class="number">5</dd>' in page
+    assert 'Scheduling attempts</dt><dd class="number">4</dd>' in page
     assert '<dt>Free</dt><dd class="number"><bdi>2</bdi></dd>' in page
     assert '<dt>Agents</dt><dd class="number"><bdi>3</bdi></dd>' in page
     assert '<dt>Closest agent</dt><dd class="number"><bdi>local</bdi></dd>' in page, "it has none yet"

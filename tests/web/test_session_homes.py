@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, HomeKeep
+from backendai.compute.services.ending import terminate_session
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus
 from tests.cast import Cast
@@ -46,6 +47,8 @@ def test_the_owner_keeps_a_home_and_ends_the_session(host: StorageHost, cast: Ca
     assert keep.folder.status == FolderStatus.CREATING and keep.folder.user == cast.alice
     page = client.get(address(session)).content.decode()
     assert "is being copied into" in page and "Keep home folder</button>" not in page
+    page = client.get(reverse("web:terminate", args=[session.pk])).content.decode()
+    assert "is being copied into kept." in page and "first</a>" not in page, "it is said before the button is pressed"
     page = client.post(reverse("web:terminate", args=[session.pk]), follow=True).content.decode()
     assert "is being copied into the folder" in page and "kept" in page
 
@@ -53,8 +56,18 @@ def test_the_owner_keeps_a_home_and_ends_the_session(host: StorageHost, cast: Ca
 def test_a_session_that_does_not_run_says_why(host: StorageHost, cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
     page = browse(cast.alice).get(address(session)).content.decode()
-    assert "Only the home folder of a session that runs can be kept." in page and "<form" in page
+    assert "Only the home folder of a running session can be kept." in page and "<form" in page
     assert "keep-home-link" not in browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+
+
+def test_a_session_that_is_being_ended_says_so(host: StorageHost, cast: Cast, browse: Browse) -> None:
+    session, client = make_running_session(cast.alice), browse(cast.alice)
+    terminate_session(session, cast.alice)
+    assert "is being ended: its home folder cannot be kept" in client.get(address(session)).content.decode()
+    sent = client.post(address(session), {"name": "kept", "host": str(host.pk)}, **HTMX)
+    assert sent.status_code == 200 and "cannot be kept any more" in sent.content.decode()
+    assert not Folder.objects.exists()
+    assert address(session) not in client.get(reverse("web:session", args=[session.pk])).content.decode()
 
 
 def test_nobody_else_keeps_it(host: StorageHost, cast: Cast, browse: Browse) -> None:

@@ -69,19 +69,21 @@ def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Br
     unused_for(session, minutes=55)
     page = text_of(client, page_of(session))
     assert f'id="idle-notice-{rule.pk}"' in page
+    notice = page.partition('id="idle-notice-')[2].partition("Keep the home folder")
+    assert f'href="/sessions/{session.pk}/keep-home/"' in notice[0], "its files can be kept before it ends"
     assert "Unused since <time" in page and "; idle checker quiet ends sessions after 1 h without use." in page
     assert "for 55 min" not in page, "a length would be wrong a minute later"
-    assert "Keep session running 1h longer" in page and "3 times are left" in page
+    assert "Keep session running 1h longer" in page and "3 extensions are left" in page
     assert "idle, ends <time" in text_of(client, reverse("web:sessions"))
     assert "idle, ends <time" in text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
     longer = reverse("web:session_longer", args=[session.pk, rule.pk])
     answer = client.post(longer, follow=True)
     page = " ".join(answer.content.decode().split())
-    assert "It may run until" in page and "Somebody let it run until" in page and "idle-notice" not in page
+    assert "It may run until" in page and "Extended until at least" in page and "idle-notice" not in page
     assert IdleWarning.objects.get().extensions == 1
     assert "idle, ends" not in text_of(client, reverse("web:sessions"))
     again = client.post(longer, follow=True)
-    assert "No warning by this idle checker stands." in again.content.decode()
+    assert "This idle checker has no active warning." in again.content.decode()
     assert browse(cast.charlie).post(longer).status_code == 404
 
 
@@ -111,11 +113,11 @@ def test_over_the_list_it_is_kept_running_without_leaving_the_list(cast: Cast, b
     unused_for(session, minutes=55)
     longer = reverse("web:session_longer", args=[session.pk, rule.pk]) + "?in=drawer"
     part = client.post(longer, **HTMX).content.decode()
-    assert "<!doctype" not in part and "Somebody let it run until" in part and '<h2 class="h1"' in part
+    assert "<!doctype" not in part and "Extended until at least" in part and '<h2 class="h1"' in part
     IdleWarning.objects.update(extended_until=timezone.now())
     unused_for(session, minutes=55)
     page = text_of(client, page_of(session))
-    assert "The end cannot be put off any more." in page and "longer-facts" not in page
+    assert "No more extensions." in page and "longer-facts" not in page
 
 
 def test_what_nobody_can_know_is_said(cast: Cast, browse: Browse) -> None:
@@ -123,8 +125,8 @@ def test_what_nobody_can_know_is_said(cast: Cast, browse: Browse) -> None:
     checker("lazy", kind="utilization", thresholds={"cpu": 5}, grace=timedelta(hours=5))
     session = make_running_session(cast.alice)
     page = text_of(browse(cast.alice), page_of(session))
-    assert "Its use is counted from now on." in page and "This check has not started yet." in page
-    assert "unused below 5 %" in page and 'title="CPU – / 5 %"' in page
+    assert "Usage is counted from now on." in page and "This check has not started yet." in page
+    assert "idle below 5 %" in page and 'title="CPU – / 5 %"' in page
     write_checker(None, IdleChecker.objects.get(name="lazy"), {"grace": timedelta(0)})
     unused_for(session, hours=2)
     assert "Too little was measured" in text_of(browse(cast.alice), page_of(session))
@@ -169,7 +171,7 @@ def test_all_warned_sessions_are_kept_running_by_one_click(
         answer = client.post(reverse("web:keep_many"), chosen)
     assert answer["Location"] == "/?type=interactive"
     page = text_of(client, reverse("web:sessions"))
-    assert "3 sessions keep running." in page and "idle-3: its end cannot be put off any more." in page
+    assert "3 sessions keep running." in page and "idle-3: no more extensions." in page
     standing = IdleWarning.objects.filter(warned_at__isnull=False).values_list("session__name", flat=True)
     assert sorted(standing) == ["foreign", "idle-3"]
     assert AuditEntry.objects.filter(action="session.extend-idle").count() == 3

@@ -324,7 +324,7 @@ def test_each_row_leads_to_what_can_be_done_with_the_session(cast: Cast, browse:
         assert f"{reverse('web:session', args=[running.pk])}{part}" in rows[running]
         assert part not in rows[waiting]
     assert reverse("web:terminate", args=[waiting.pk]) in rows[waiting] and 'data-box="terminate"' in rows[waiting]
-    assert "Start again" not in rows[waiting]
+    assert "Launch again" not in rows[waiting]
     terminate_session(waiting, cast.alice)
     assert f"?like={waiting.pk}" in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
     assert (
@@ -339,7 +339,7 @@ def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, brow
     note_waits([wait], now=timezone.now())
     row = browse(cast.alice).get(reverse("web:session_row", args=[session.pk])).content.decode()
     assert "cpu: 8 asked, 2 available." in row
-    assert "place 3 in the queue" in row
+    assert "position 3 in the queue" in row
     assert row.strip().startswith("<tr")
 
 
@@ -369,7 +369,7 @@ def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
 def test_it_explains_an_empty_list(cast: Cast, browse: Browse) -> None:
     page = browse(cast.alice).get(HOME).content.decode()
     assert "Start your first session" in page
-    assert "No agent takes sessions now" in page or "No resource group" in page
+    assert "No agent accepts sessions now" in page or "No resource group" in page
 
 
 def test_it_shows_the_build_that_the_first_session_waits_for(cast: Cast, browse: Browse) -> None:

@@ -68,12 +68,12 @@ def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, brows
     wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", steps=[step], position=2)
     note_waits([wait], now=timezone.now())
     page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
-    assert 'place <span class="number">2</span> in the queue of default' in page
+    assert 'position <span class="number">2</span> in the queue of default' in page
     assert "for <time" in page
     assert "cpu: 8 asked, 2 available." in page
     info = text_of(browse(cast.alice).get(reverse("web:session_info", args=[session.pk])))
     assert "node-1: cpu 8 asked, 2 free." in info
-    assert 'Place in the queue</dt><dd class="number">2</dd>' in info
+    assert 'Position in the queue</dt><dd class="number">2</dd>' in info
 
 
 def test_it_names_what_a_session_starts_after_and_what_waits_for_it(cast: Cast, browse: Browse) -> None:
@@ -98,13 +98,13 @@ def test_it_tells_a_start_time_once_and_in_the_readers_zone(cast: Cast, browse: 
     client = browse(cast.alice)
     for name in ("session_panel", "session_row"):
         page = text_of(client.get(reverse(f"web:{name}", args=[session.pk])))
-        assert "tarts not before <time" in page or "Earliest start: <time" in page
+        assert "tarts at <time" in page or "Earliest start: <time" in page
         assert ">Asked to start at" not in page
 
 
 def test_it_marks_what_can_never_start_and_says_what_to_change(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
-    message = "No agent is big enough, even when empty: node-1 comes closest (cpu: 64 asked, 8 available)."
+    message = "No agent is large enough, even when empty: node-1 comes closest (cpu: 64 asked, 8 available)."
     note_waits([Waiting(session.pk, "bigger-than-any-agent", message, {"never": True})], now=timezone.now())
     client = browse(cast.alice)
     page = client.get(reverse("web:session", args=[session.pk])).content.decode()
@@ -121,7 +121,7 @@ def test_it_counts_the_tries_of_a_start_that_failed(cast: Cast, browse: Browse) 
     failed = report_of(session.kernels.get(), KernelState.TERMINATED, reason="failed-to-start", message="No.")
     kernel_reported(agent, failed)
     for name in ("session", "session_row"):
-        assert "try 2 of 4" in browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
+        assert "attempt 2 of 4" in browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
 
 
 def test_it_explains_a_node_that_does_not_answer(cast: Cast, browse: Browse) -> None:
@@ -131,7 +131,7 @@ def test_it_explains_a_node_that_does_not_answer(cast: Cast, browse: Browse) -> 
     assert "does not answer" not in browse(cast.alice).get(address).content.decode()
     mark_lost(now=timezone.now(), silent_for=timedelta())
     page = browse(cast.alice).get(address).content.decode()
-    assert "Agent node-7 does not answer" in page
+    assert "Agent node-7 is unreachable" in page
     assert "the session ends" in page
     terminate_session(session, cast.alice)
     assert "an administrator can free the resources" in browse(cast.alice).get(address).content.decode()
@@ -144,8 +144,8 @@ def test_it_shows_how_far_each_kernel_is_with_its_image(cast: Cast, browse: Brow
     for kernel, progress in zip(session.kernels.all(), (0.25, 0.5), strict=True):
         kernel_reported(agent, report_of(kernel, KernelState.PULLING, progress=progress))
     page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
-    assert 'value="0.250" aria-label="Image fetched by main1"' in page
-    assert 'value="0.500" aria-label="Image fetched by sub1"' in page
+    assert 'value="0.250" aria-label="Image pulled by main1"' in page
+    assert 'value="0.500" aria-label="Image pulled by sub1"' in page
     assert '<span class="number">25 %</span>' in page
 
 
@@ -174,7 +174,7 @@ def test_it_says_so_when_the_session_has_ended_already(cast: Cast, browse: Brows
     session = make_session(cast.alice)
     terminate_session(session, cast.alice)
     answer = browse(cast.alice).post(reverse("web:terminate", args=[session.pk]))
-    assert "ended already" in str(next(iter(get_messages(answer.wsgi_request))))
+    assert "already ended" in str(next(iter(get_messages(answer.wsgi_request))))
 
 
 def test_it_refuses_to_end_a_session_without_the_forms_token(cast: Cast) -> None:

@@ -33,7 +33,7 @@ def text_of(client: Client, session: ComputeSession, name: str = "session", **he
 
 def obstacles(page: str) -> dict[str, bool]:
     """Which actions there are, in their order, and whether each cannot be pressed."""
-    found = re.findall(r'id="(apps|terminal|log|terminate)-button" (aria-disabled|href)', page)
+    found = re.findall(r'id="(apps|terminal|ssh|log|terminate)-button" (aria-disabled|href)', page)
     return {key: how == "aria-disabled" for key, how in found}
 
 
@@ -76,8 +76,8 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     make_image(labels={"ai.backend.service-ports": "notes:http:8080"})
     client, session = browse(cast.alice), make_session(cast.alice)
     page = text_of(client, session)
-    assert list(obstacles(page)) == ["apps", "terminal", "log", "terminate"]
-    assert obstacles(page) == {"apps": True, "terminal": True, "log": True, "terminate": False}
+    assert list(obstacles(page)) == ["apps", "terminal", "ssh", "log", "terminate"]
+    assert obstacles(page) == {"apps": True, "terminal": True, "ssh": True, "log": True, "terminate": False}
     assert 'title="The session does not run yet."' in page
     running = make_running_session(cast.alice)
     assert set(obstacles(text_of(client, running)).values()) == {False}
@@ -87,7 +87,7 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     terminate_session(session, cast.alice)
     page = text_of(client, session)
     assert obstacles(page) == {}, "what cannot come back is not shown"
-    assert "The home folder was deleted" in page and "Start again" in page
+    assert "The home folder was deleted" in page and "Launch again" in page
 
 
 def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast: Cast, browse: Browse) -> None:
@@ -133,7 +133,7 @@ def test_it_warns_within_the_hour_before_its_end_and_says_what_ends_it(cast: Cas
     now = timezone.now()
     Agent.objects.update(drain_started_at=now, drain_ends_at=now + timedelta(minutes=5))
     page = text_of(client, session)
-    assert page.index("Its node is emptied") < page.index("Maximum lifetime")
+    assert page.index("Its agent is drained") < page.index("Maximum lifetime")
     job = make_running_session(
         cast.alice, agent, session_type="batch", startup_command="true", batch_timeout=timedelta(hours=1)
     )
@@ -201,7 +201,7 @@ def test_it_ends_from_its_box_and_says_there_when_it_cannot(cast: Cast, browse: 
     agent, kernel = Agent.objects.get(), session.kernels.get()
     kernel_reported(agent, report_of(kernel, KernelState.TERMINATED))
     again = client.post(address, **HTMX)
-    assert "ended already" in again.content.decode() and 'role="alert"' in again.content.decode()
+    assert "already ended" in again.content.decode() and 'role="alert"' in again.content.decode()
 
 
 def test_its_apps_are_a_box_and_a_page(cast: Cast, browse: Browse) -> None:

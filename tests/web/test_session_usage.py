@@ -132,7 +132,7 @@ def test_of_a_session_that_has_ended_the_last_hour_is_shown_and_nobody_asks_agai
 
 def test_a_session_that_has_not_run_has_used_nothing(cast: Cast, browse: Browse) -> None:
     session, client = make_session(cast.alice), browse(cast.alice)
-    assert "has used nothing" in client.get(path_of(session)).content.decode()
+    assert "there is no usage" in client.get(path_of(session)).content.decode()
     assert 'id="resource-usage"' not in client.get(reverse("web:session", args=[session.pk])).content.decode()
 
 

@@ -168,7 +168,7 @@ def test_nobody_signs_up_unless_the_installation_says_so(cast: Cast, settings: A
     fresh = Client().post("/signup/", form, follow=True)
     same = [re.sub(rb"csrfmiddlewaretoken\S* value=\S+", b"", one.content) for one in (known, fresh)]
     assert same[0] == same[1]
-    assert b"as soon as an administrator has let you in" in same[0]
+    assert b"as soon as an administrator has approved your account" in same[0]
     erin = User.objects.get(email="erin@example.com")
     assert (erin.is_active, erin.role, erin.domain, erin.projects.count()) == (False, "user", None, 0)
     client = Client()

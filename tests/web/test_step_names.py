@@ -43,7 +43,7 @@ def test_the_history_and_the_info_box_say_them_in_the_language_of_the_page(
     session = make_session(cast.alice)
     ruled_out = Message("{counts} of {came} agents ruled out.", counts=3, came=3)
     steps = [
-        {"step": "limits", "result": "SUCCESS", "message": "The limits leave room for what it asks for."},
+        {"step": "limits", "result": "SUCCESS", "message": "The limits allow the requested resources."},
         {"step": "slots", "result": "FAILURE", "message": ruled_out.data(), "error_code": "no-room"},
     ]
     note_waits([Waiting(session.pk, "no-room", "No agent has room.", {}, steps=steps)], now=timezone.now())

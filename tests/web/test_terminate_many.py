@@ -55,9 +55,9 @@ def test_it_asks_first_and_says_what_is_lost_and_what_depends_on_them(cast: Cast
     answer = client.post(ADDRESS, form | {"confirmed": "1"})
     assert answer["Location"] == "/?view=&size=10"
     assert said(answer) == [
-        "1 session is being ended.",
+        "1 session is being terminated.",
         "1 session was cancelled before it ran.",
-        "There is no such session.",
+        "Session not found.",
     ]
     assert dict(ComputeSession.objects.values_list("name", "status"))["bobs"] == "PENDING"
 
@@ -68,7 +68,7 @@ def test_it_says_which_ones_could_not_be_ended(cast: Cast, browse: Browse) -> No
     form = {"session": [str(gone.pk), str(waits.pk)], "confirmed": "1", "back": "//evil.example/"}
     answer = browse(cast.alice).post(ADDRESS, form)
     assert answer["Location"] == "/"
-    assert "gone: It has ended already (cancelled)." in said(answer)
+    assert "gone: It has already ended (cancelled)." in said(answer)
 
 
 def test_nothing_chosen_ends_nothing(cast: Cast, browse: Browse) -> None:

@@ -86,4 +86,6 @@ def _save(user: User, changed: list[str]) -> None:
         with transaction.atomic():
             user.save(update_fields=[*changed, "is_superuser"])
     except IntegrityError as error:
-        raise Conflict("Somebody with this address is here already.", field="email", code="email-taken") from error
+        raise Conflict(
+            "An account with this e-mail address already exists.", field="email", code="email-taken"
+        ) from error

@@ -61,7 +61,9 @@ def add_user(email: str, password: str | None, *, role: str, **fields: object) -
             )
             KeyPair.objects.create(user=user)
     except IntegrityError as error:
-        raise Conflict("Somebody with this address is here already.", field="email", code="email-taken") from error
+        raise Conflict(
+            "An account with this e-mail address already exists.", field="email", code="email-taken"
+        ) from error
     return user
 
 

@@ -62,5 +62,5 @@ def _save(domain: Domain, changed: list[str] | None = None) -> None:
         with transaction.atomic():
             domain.save(update_fields=changed)
     except IntegrityError as error:
-        text = Message("There is a domain {domain} already.", domain=repr(domain.name))
+        text = Message("A domain named {domain} already exists.", domain=repr(domain.name))
         raise Conflict(text, field="name", code="name-taken") from error

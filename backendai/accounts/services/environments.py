@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey, User
 from backendai.accounts.roles import Deed, check_domain, check_project
-from backendai.accounts.ssh_keys import read_public_key
+from backendai.accounts.ssh_keys import LONGEST_PROOF, PROOF_NAMESPACE, is_proved, proof_text, read_public_key
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.core.home_paths import clash, is_reserved, path_problem
@@ -26,8 +26,9 @@ _PERMISSION = re.compile(r"[4-7][0-7]{2}\Z")
 Owner = User | Project | Domain
 
 
-def add_ssh_key(user: User, public_key: str, *, name: str = "") -> SshKey:
-    """Return the user's new key; its name is the key's comment when none is given."""
+def add_ssh_key(user: User, public_key: str, *, name: str = "", proof: str = "") -> SshKey:
+    """Return the user's new key; its name is the key's comment when none is given. A key that other accounts have is
+    taken from them when the proof is signed with it. Raises UserError, Conflict (``ssh-key-of-another``: no proof)."""
     plain, fingerprint, comment = read_public_key(public_key)
     name = clean_line((name.strip() or comment.strip() or plain.partition(" ")[0])[:64])
     with transaction.atomic():
@@ -40,9 +41,27 @@ def add_ssh_key(user: User, public_key: str, *, name: str = "") -> SshKey:
                 most_ssh_keys=MOST_SSH_KEYS,
                 code="too-many-ssh-keys",
             )
+        _take_from_others(user, plain, fingerprint, proof)
         key = SshKey.objects.create(user=user, name=name, public_key=plain, fingerprint=fingerprint)
         audit(user.pk, "ssh-key.create", "ssh-key", [key.pk], name=name, fingerprint=fingerprint)
     return key
+
+
+def _take_from_others(user: User, public_key: str, fingerprint: str, proof: str) -> None:
+    others = list(SshKey.objects.exclude(user=user).filter(fingerprint=fingerprint))
+    if not others:
+        return
+    if not proof or not is_proved(public_key, user.email, proof[:LONGEST_PROOF]):
+        text = Message(
+            "Another account has this key. If it is yours, sign with it: echo '{text}' | ssh-keygen -Y sign "
+            "-n {namespace} -f YOUR_KEY, and send the signature as the proof.",
+            text=proof_text(user.email),
+            namespace=PROOF_NAMESPACE,
+        )
+        raise Conflict(text, field="proof", code="ssh-key-of-another")
+    for key in others:
+        audit(user.pk, "ssh-key.move", "ssh-key", [key.pk], fingerprint=fingerprint, holder=str(key.user_id))
+    SshKey.objects.filter(pk__in=[key.pk for key in others]).delete()
 
 
 def remove_ssh_key(user: User, key_id: object) -> None:
@@ -50,7 +69,7 @@ def remove_ssh_key(user: User, key_id: object) -> None:
     with transaction.atomic():
         key = SshKey.objects.visible_to(user).filter(pk=key_id).first()
         if key is None:
-            raise NotFound("There is no such SSH key.")
+            raise NotFound("SSH key not found.")
         audit(user.pk, "ssh-key.delete", "ssh-key", [key.pk], name=key.name, fingerprint=key.fingerprint)
         key.delete()
 
@@ -81,7 +100,7 @@ def remove_dotfile(actor: User, owner: Owner, file_id: object) -> None:
     with transaction.atomic():
         file = dotfiles_of(owner).filter(pk=file_id).first()
         if file is None:
-            raise NotFound("There is no such dotfile.")
+            raise NotFound("Dotfile not found.")
         _audit(actor, owner, "delete", file)
         file.delete()
 
@@ -123,7 +142,7 @@ def _check_actor(actor: User, owner: Owner) -> None:
     elif isinstance(owner, Domain):
         check_domain(actor, Deed.SET_DOTFILES, owner)
     elif owner.pk != actor.pk:
-        raise NotAllowed("Dotfiles of people are their own.", code="not-allowed")
+        raise NotAllowed("Only their owner can manage personal dotfiles.", code="not-allowed")
 
 
 def _check_file(path: str, content: str, permission: str) -> None:
@@ -132,10 +151,10 @@ def _check_file(path: str, content: str, permission: str) -> None:
     if is_reserved(path):
         raise UserError("{path} is written by the platform itself.", path=path, field="path", code="reserved-path")
     if not _PERMISSION.match(permission):
-        text = Message("Write the permission as three octal digits, the owner's with reading: 644, 600, 755.")
+        text = Message("Enter the permission as three octal digits; the owner must be able to read: 644, 600, 755.")
         raise UserError(text, field="permission", code="invalid-permission")
     if "\0" in content:
-        raise UserError("A dotfile is text, without NUL.", field="content", code="invalid-content")
+        raise UserError("A dotfile is text and cannot contain NUL.", field="content", code="invalid-content")
 
 
 def _check_room(others: list[Dotfile], path: str, content: str) -> None:
@@ -147,12 +166,12 @@ def _check_room(others: list[Dotfile], path: str, content: str) -> None:
         )
     if other := next((one for one in others if clash(one.path, path)), None):
         raise Conflict(
-            "{path} is a file: it cannot be a folder too.", path=other.path, field="path", code="path-conflict"
+            "{path} is a file: it cannot be a directory too.", path=other.path, field="path", code="path-conflict"
         )
     size = size_of(path, content) + sum(size_of(one.path, one.content) for one in others)
     if size > MOST_BYTES:
         text = Message(
-            "All dotfiles together may have {most_bytes}; with this one they have {size}.",
+            "All dotfiles together may have {most_bytes}; with this one they would have {size}.",
             most_bytes=format_size(MOST_BYTES),
             size=format_size(size),
         )

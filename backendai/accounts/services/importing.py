@@ -91,7 +91,7 @@ def import_people(actor: User, content: bytes, *, now: datetime) -> tuple[Plan, 
         try:
             links = _carry_out(actor, plan.steps, now)
         except IntegrityError as error:
-            text = Message("Somebody else has just added some of these people. Look through the file again.")
+            text = Message("Someone else has just added some of these people. Check the file again.")
             raise Conflict(text, code="changed-meanwhile") from error
         audit(actor.pk, "user.import", "user", ["*"], invited=plan.invitations, joined=plan.memberships)
     return plan, links
@@ -130,9 +130,7 @@ def _step(
     problems = []
     found = projects.get(entry.project, [])
     if not found:
-        problems.append(
-            Problem(entry.line, "project", Message("There is no project of this name whose members you choose."))
-        )
+        problems.append(Problem(entry.line, "project", Message("No project of this name whose members you manage.")))
     elif len(found) > 1:
         problems.append(Problem(entry.line, "project", Message("Several domains have it: write domain/project.")))
     elif not (found[0].is_active and found[0].domain.is_active):
@@ -151,9 +149,9 @@ def _wrong_policy(actor: User, entry: Entry, project: Project, policy: ResourceP
     if not entry.policy:
         return ""
     if rank_in_domain(actor, project.domain_id) < Rank.DOMAIN_ADMIN:
-        return Message("You may not give policies: leave it empty.")
+        return Message("You cannot assign policies: leave it empty.")
     if policy is None:
-        return Message("There is no such policy.")
+        return Message("Policy not found.")
     if user is not None:
         return Message("They have an account already: set the policy there.")
     try:

@@ -42,7 +42,9 @@ def invite(
         check_project(actor, Deed.INVITE_WITH_POLICY, project)
         check_policy_of_user(actor, invitee.policy)
     if not timedelta(0) < valid_for <= _LONGEST:
-        raise UserError("Longer than 0 and at most {days} days.", days=_LONGEST.days, field="days", code="invalid-date")
+        raise UserError(
+            "Enter a time longer than 0 and at most {days} days.", days=_LONGEST.days, field="days", code="invalid-date"
+        )
     email, full_name = clean_email(invitee.email), clean_full_name(invitee.full_name)
     _check_project(project)
     _check_invitee(email, project, has_policy=invitee.policy is not None)
@@ -81,7 +83,7 @@ def revoke_invitation(actor: User, invitation: Invitation, *, now: datetime) -> 
     with transaction.atomic():
         standing = Invitation.objects.standing().filter(pk=invitation.pk)
         if not standing.update(revoked_at=now, policy=None):
-            raise Conflict("It was accepted or revoked before.", code="not-open")
+            raise Conflict("It was already accepted or revoked.", code="not-open")
         audit(actor.pk, "invitation.revoke", "invitation", [invitation.pk], email=invitation.email)
 
 
@@ -90,15 +92,15 @@ def open_invitation(digest: str, *, now: datetime) -> Invitation:
     rows = Invitation.objects.select_related("project__domain", "invited_by", "policy")
     invitation: Invitation | None = rows.filter(digest=digest).first()
     if invitation is None:
-        raise Conflict("There is no such invitation. Was the link copied whole?", code="no-invitation")
+        raise Conflict("Invitation not found. Was the whole link copied?", code="no-invitation")
     state = invitation.state(now)
     if state == Invitation.State.ACCEPTED:
-        raise Conflict("This invitation was accepted already. Sign in instead.", code="invitation-accepted")
+        raise Conflict("This invitation has already been accepted. Sign in instead.", code="invitation-accepted")
     if state == Invitation.State.EXPIRED:
         raise Conflict("This invitation has expired. Ask for a new one.", code="invitation-expired")
     inviter = invitation.invited_by
     if state == Invitation.State.REVOKED or inviter is None or not _may_still_invite(inviter, invitation.project):
-        raise Conflict("This invitation was taken back. Ask for a new one.", code="invitation-revoked")
+        raise Conflict("This invitation was revoked. Ask for a new one.", code="invitation-revoked")
     _check_project(invitation.project)
     return invitation
 
@@ -131,7 +133,7 @@ def accept_as(user: User, digest: str, *, now: datetime) -> Project:
     with transaction.atomic():
         invitation = open_invitation(digest, now=now)
         if user.email != invitation.email:
-            raise NotAllowed("This invitation is for somebody else.", code="not-invited")
+            raise NotAllowed("This invitation is for another person.", code="not-invited")
         if user.domain_id != invitation.project.domain_id:
             raise Conflict("Your account belongs to another domain than the project.", code="other-domain")
         _take(invitation, now)
@@ -167,7 +169,7 @@ def _take(invitation: Invitation, now: datetime) -> None:
     # Whoever writes first has it; a policy is held by accounts from now on, and may be deleted when they lose it.
     standing = Invitation.objects.standing().filter(pk=invitation.pk, expires_at__gt=now)
     if not standing.update(accepted_at=now, policy=None):
-        raise Conflict("This invitation was accepted already. Sign in instead.", code="invitation-accepted")
+        raise Conflict("This invitation has already been accepted. Sign in instead.", code="invitation-accepted")
 
 
 def _join(invitation: Invitation, user: User) -> None:

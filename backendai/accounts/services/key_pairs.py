@@ -105,7 +105,7 @@ def own_key_pair(user: User, access_key: str) -> KeyPair:
     """Return one of the user's pairs, held until the end of the transaction; NotFound when it is not theirs."""
     found: KeyPair | None = KeyPair.objects.visible_to(user).select_for_update().filter(pk=access_key).first()
     if found is None:
-        raise NotFound("There is no such key pair.")
+        raise NotFound("Key pair not found.")
     return found
 
 
@@ -133,7 +133,7 @@ def _check_other_main(user: User, pair: KeyPair) -> None:
     main = main_key_pair(user)
     if main is not None and main.pk == pair.pk:
         raise Conflict(
-            "Your sessions from the browser count for this key pair; make another one the main one first.",
+            "Your sessions from the browser count against this key pair; make another one the main one first.",
             field="is_active",
             code="main-key-pair",
         )

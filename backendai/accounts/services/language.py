@@ -15,7 +15,7 @@ def choose_language(user: User, language: str) -> None:
     if language and language not in dict(settings.LANGUAGES):
         known = ", ".join(code for code, _ in settings.LANGUAGES)
         raise UserError(
-            "There is no language {language}; there are: {known}.",
+            "Unknown language {language}: choose one of {known}.",
             language=repr(language[:8]),
             known=known,
             field="language",

@@ -20,7 +20,7 @@ def add_member(actor: User, project: Project, email: str, *, role: str = Members
     people = User.objects.filter(domain=project.domain_id, is_active=True, purged_at=None)
     user = people.filter(email=clean_email(email)).first()
     if user is None:
-        text = Message("Nobody in this domain has this address. Invite them instead.")
+        text = Message("No account with this address in this domain. Send an invitation instead.")
         raise NotFound(text, field="email", code="unknown-person")
     try:
         with transaction.atomic():

@@ -52,7 +52,7 @@ def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[
         field, texts = next(iter(error.message_dict.items()))
         raise UserError(texts[0], field=field, code="invalid-limit") from error
     except IntegrityError as error:
-        text = Message("There is a policy named {policy} already.", policy=repr(policy.name))
+        text = Message("A policy named {policy} already exists.", policy=repr(policy.name))
         raise Conflict(text, field="name", code="name-taken") from error
     return policy
 
@@ -63,7 +63,7 @@ def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
         if kinds := defaults_of(policy):
             words = [PolicyDefault.Holder(kind).label for kind in kinds]
             text = Message(
-                "New {words} get policy {policy}; let them get another one, or none, first.",
+                "Policy {policy} is the default for new {words}; choose another default, or none, first.",
                 words=words,
                 policy=repr(policy.name),
             )
@@ -71,7 +71,7 @@ def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
         users = {word: getattr(policy, field).count() for field, word in HOLDER_WORDS.items()}
         if any(users.values()):
             raise Conflict(
-                "Policy {policy} still holds for {text}; give them another one first.",
+                "Policy {policy} is still assigned to {text}; assign another one first.",
                 policy=repr(policy.name),
                 text=counted((number, word) for word, number in users.items()),
                 code="policy-in-use",

@@ -78,5 +78,5 @@ def _save(project: Project, changed: list[str] | None = None) -> None:
         with transaction.atomic():
             project.save(update_fields=changed)
     except IntegrityError as error:
-        text = Message("The domain has a project {project} already.", project=repr(project.name))
+        text = Message("The domain already has a project {project}.", project=repr(project.name))
         raise Conflict(text, field="name", code="name-taken") from error

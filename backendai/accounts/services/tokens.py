@@ -46,7 +46,7 @@ def create_token(
     if not 1 <= len(name) <= 64:
         raise UserError("Give the token a name of 1 to 64 characters.", field="name", code="invalid-name")
     if expires_at is not None and expires_at <= timezone.now():
-        raise UserError("The end of validity is in the past.", field="expires_at", code="invalid-date")
+        raise UserError("The expiry is in the past.", field="expires_at", code="invalid-date")
     text = _PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = AccessToken.objects.create(
@@ -79,7 +79,7 @@ def revoke_token(user: User, token_id: object) -> None:
     with transaction.atomic():
         deleted, _ = AccessToken.objects.visible_to(user).filter(pk=token_id).delete()
         if not deleted:
-            raise NotFound("There is no such token.")
+            raise NotFound("Access token not found.")
         audit(user.pk, "token.revoke", "token", [token_id])
 
 

@@ -193,7 +193,7 @@ class Accelerators:
 
     def _parts(self, spec: KernelSpec) -> list[Part]:
         if not self._seen.wait(_FIRST_LOOK_SECONDS):
-            raise BackendError("The drivers of this node's accelerators have not answered yet.")
+            raise BackendError("The accelerator drivers of this agent have not answered yet.")
         picture, parts = self._picture, []
         for slot, amounts in spec.devices.items():
             for device_id, amount in amounts.items():

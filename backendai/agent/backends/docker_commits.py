@@ -51,7 +51,7 @@ class Commits:
                 self._make(client, spec)
                 image = self._found(client, spec)
         if image is None:
-            raise CommitFailed(Message("The container engine lost the image that it had just made."))
+            raise CommitFailed(Message("The container engine lost the new image."))
         return Made(size_bytes=int(image["Size"]))
 
     def push(self, spec: CommitSpec, progress: Progress) -> str:
@@ -65,20 +65,18 @@ class Commits:
                 words = client.push(repository, tag, stream=True, decode=True, auth_config=account)
                 for message in words:
                     if "error" in message:
-                        words_of_it = Message(
-                            "The registry did not take the image: {message}", message=message["error"]
-                        )
+                        words_of_it = Message("The registry rejected the image: {message}", message=message["error"])
                         raise CommitFailed(words_of_it, code="push-failed")
                     digest = (message.get("aux") or {}).get(Message("Digest"), digest)
                     progress(_pushed(layers, message))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             text = Message(
-                "The way to the registry was broken off: nothing moved for {silence_seconds} seconds.",
+                "Pushing was interrupted: no progress for {silence_seconds} seconds.",
                 silence_seconds=f"{_SILENCE_SECONDS:.0f}",
             )
             raise CommitFailed(text, code="push-failed") from error
         if not digest:
-            raise CommitFailed(Message("The registry did not say that it has the image."), code="push-failed")
+            raise CommitFailed(Message("The registry did not confirm the image."), code="push-failed")
         return digest
 
     def drop(self, reference: str) -> bool:
@@ -144,16 +142,15 @@ class Commits:
     def _container(self, client: APIClient, spec: CommitSpec) -> dict[str, Any]:
         found = self._engine.find(spec.kernel_id)
         if found is None or found["Config"]["Labels"].get(f"{PREFIX}generation") != str(spec.generation):
-            raise KernelGone(Message("The session ended before an image was made of it."))
+            raise KernelGone(Message("The session ended before the image was created."))
         if not is_alive(found):
-            raise KernelGone(Message("The session ended before an image was made of it."))
+            raise KernelGone(Message("The session ended before the image was created."))
         address = f"{client.base_url}/v{client.api_version}/containers/{found['Id']}/json"
         written = client.get(address, params={"size": "1"}, timeout=client.timeout).json().get("SizeRw") or 0
         if spec.most_bytes and written > spec.most_bytes:
             raise CommitFailed(
                 Message(
-                    "The session wrote {written} outside its home folder; an image may be made of at "
-                    "most {most_bytes}.",
+                    "The session wrote {written} outside its home folder; an image may contain at most {most_bytes}.",
                     written=format_size(written),
                     most_bytes=format_size(spec.most_bytes),
                 ),
@@ -171,7 +168,8 @@ class Commits:
         if left := sorted(set(_left_over(base, image))):
             raise CommitFailed(
                 Message(
-                    "The container engine of this node cannot make an image without the session's variables ({left}).",
+                    "The container engine of this agent cannot create an image without the session's "
+                    "variables ({left}).",
                     left=left[:5],
                 ),
                 code="engine-keeps-variables",
@@ -253,10 +251,10 @@ def _pushed(layers: dict[str, tuple[int, int]], message: Mapping[str, Any]) -> F
         layers[message["id"]] = (layers[message["id"]][1],) * 2
     done, total = sum(each[0] for each in layers.values()), sum(each[1] for each in layers.values())
     if not total:
-        return Fetched(None, Message("It goes to the registry."))
+        return Fetched(None, Message("Pushing to the registry."))
     return Fetched(
         done / total,
-        Message("{done} of {total} MiB are in the registry.", done=done // 2**20, total=total // 2**20),
+        Message("{done} of {total} MiB pushed.", done=done // 2**20, total=total // 2**20),
         done,
         total,
     )

@@ -42,6 +42,10 @@ class DockerGuests(GuestPlace):
             raise BackendError(text, code="started-before-update")
         return self._scratch.guest(kernel_id)
 
+    def was_launched(self, kernel_id: UUID) -> bool:
+        """Return whether the program lies in the folder."""
+        return (self._scratch.guest(kernel_id) / PROGRAM).exists()
+
     def launch(self, kernel_id: UUID) -> None:
         """Start it by an exec, with the interpreter that the image names, else the first Python there is."""
         with self._engine.asking() as client:

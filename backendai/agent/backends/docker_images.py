@@ -69,7 +69,7 @@ class Images:
                 progress(_fetched(layers, message))
                 if time.monotonic() > deadline:
                     raise BackendError(
-                        "Fetching the image {reference} took longer than {timeout} seconds.",
+                        "Pulling the image {reference} took longer than {timeout} seconds.",
                         reference=reference,
                         timeout=f"{timeout:.0f}",
                         code="pull-timeout",
@@ -78,8 +78,8 @@ class Images:
             raise _refusal(reference, said(error)) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise BackendError(
-                "Fetching the image {reference} was broken off: nothing came for {silence_seconds} "
-                "seconds, or the container engine went away.",
+                "Pulling the image {reference} was interrupted: no data for {silence_seconds} seconds, or "
+                "the container engine went away.",
                 reference=reference,
                 silence_seconds=f"{SILENCE_SECONDS:.0f}",
                 code="pull-broken-off",
@@ -172,14 +172,14 @@ def _refusal(reference: str, words: str) -> BackendError:
     lower = words.lower()
     if any(sign in lower for sign in _NO_REGISTRY):
         return BackendError(
-            "The image {reference} is not on this node and its registry cannot be reached: {words}",
+            "The image {reference} is not on this agent and its registry cannot be reached: {words}",
             reference=reference,
             words=words,
             code="registry-unreachable",
         )
     if any(sign in lower for sign in _NOT_LET_IN):
         return BackendError(
-            "The registry of the image {reference} wants an account, or another one than is set for it: {words}",
+            "The registry of the image {reference} requires credentials, or rejected the configured ones: {words}",
             reference=reference,
             words=words,
             code="registry-denied",
@@ -187,13 +187,13 @@ def _refusal(reference: str, words: str) -> BackendError:
     if any(sign in lower for sign in _UNKNOWN_TO_REGISTRY):
         return ImageNotFound(
             Message(
-                "The image {reference} is neither on this node nor in its registry: {words}",
+                "The image {reference} is neither on this agent nor in its registry: {words}",
                 reference=reference,
                 words=words,
             )
         )
     return BackendError(
-        "The image {reference} could not be fetched: {words}", reference=reference, words=words, code="pull-failed"
+        "The image {reference} could not be pulled: {words}", reference=reference, words=words, code="pull-failed"
     )
 
 

@@ -64,4 +64,4 @@ def _says_something(response: requests.Response, seconds: float) -> bool:
         if error.args and isinstance(error.args[0], urllib3.exceptions.ReadTimeoutError):
             return False
         raise
-    raise BackendError("The container engine hung up instead of telling its events.", code=UNREACHABLE)
+    raise BackendError("The container engine closed its event stream.", code=UNREACHABLE)

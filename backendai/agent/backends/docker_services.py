@@ -14,25 +14,14 @@ from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_holder import Holders, holder_of
+from backendai.agent.backends.service_script import LAUNCH, MARK
 from backendai.agent.service_host import ServiceHost, ServiceSource
 
 _DEFINITIONS = "/etc/backend.ai/service-defs"
-_MARK = "BACKENDAI_APP"
+_FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the container
 _LARGEST_DEFINITION = 64 * 2**10
 _GONE = "This kernel does not run any more."
 
-# The program of an earlier launch that does not answer goes first. It is ours only if it carries the mark that it was
-# started with: process ids are used again.
-_LAUNCH = r"""
-file=/tmp/.app-$BACKENDAI_APP
-ours() { grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }
-if read -r pid 2>/dev/null <"$file.pid" && [ "$pid" != $$ ] && ours "$pid"; then
-  kill "$pid"; for try in 1 2 3 4 5; do ours "$pid" || break; sleep 1; done
-  ours "$pid" && kill -KILL "$pid"
-fi
-echo $$ >"$file.pid"
-exec "$@" >"$file.log" 2>&1 </dev/null
-""".strip()
 # A pipe of this name, which the session's user may make, would never end.
 _LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
 
@@ -50,7 +39,7 @@ class DockerServices(ServiceHost):
             found = self._running(kernel_id)
             address = self._holders.address_for(found) if holder_of(found) else _address_in(found)
         if not address:
-            raise BackendError("The kernel has no network: somebody removed what held it.", code="no-network")
+            raise BackendError("The kernel has no network: its network container was removed.", code="no-network")
         return address
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
@@ -67,7 +56,7 @@ class DockerServices(ServiceHost):
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
         """Start it by an exec; returns the exec's id."""
         with self._engine.asking() as client:
-            made = self._exec(kernel_id, ["sh", "-c", _LAUNCH, service, *command], {**environ, _MARK: service})
+            made = self._exec(kernel_id, ["sh", "-c", LAUNCH, service, *command], {**environ, MARK: service, **_FOLDER})
             client.exec_start(made, detach=True)
         return made
 
@@ -83,7 +72,7 @@ class DockerServices(ServiceHost):
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
         """Read the end of the file that ``launch`` lets the program write to."""
         with self._engine.asking() as client:
-            made = self._exec(kernel_id, ["sh", "-c", _LOG, service, str(limit)], {_MARK: service})
+            made = self._exec(kernel_id, ["sh", "-c", _LOG, service, str(limit)], {MARK: service})
             output, _ = client.exec_start(made, demux=True)
         return bytes(output or b"")
 

@@ -77,7 +77,7 @@ class Starter:
     def start(self, spec: KernelSpec) -> Started:
         """Return the kernel, started or adopted (see ``Backend.start``)."""
         if spec.deployment != self._engine.deployment:
-            raise StartFailed("This kernel is of another deployment.", code="wrong-deployment")
+            raise StartFailed("This kernel belongs to another deployment.", code="wrong-deployment")
         deadline = time.monotonic() + spec.create_timeout
         may_join = spec.cluster_size == 1 and spec.hostname == HOSTNAME
         with self._one_at_a_time(spec.kernel_id), self._engine.asking(seconds=spec.create_timeout):
@@ -180,7 +180,7 @@ class Starter:
         labels = found["Config"]["Labels"] or {}
         if labels.get(f"{PREFIX}deployment") != self._engine.deployment:
             self._scratch.remove(spec.kernel_id)
-            raise StartFailed("Another deployment has a container of this kernel's name.", code="name-taken")
+            raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
         generation = int(labels[f"{PREFIX}generation"])
         if generation > spec.generation:
             raise StaleGeneration(f"Generation {generation} of this kernel exists, {spec.generation} was ordered.")

@@ -40,6 +40,8 @@ from backendai.agent.backends.base import (
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_guest import ProcessGuests
 from backendai.agent.backends.process_notes import describe
+from backendai.agent.backends.process_ports import with_address
+from backendai.agent.backends.process_services import ProcessServices
 from backendai.agent.backends.process_start import Starter
 from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
 from backendai.agent.backends.process_usage import readings_of
@@ -47,6 +49,7 @@ from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.readings import Reading
+from backendai.core.service_ports import NATIVE_SERVICES
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.capabilities import Capability
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -59,9 +62,10 @@ _GRACE_AT_CLOSE = 5.0
 _PATIENCE_AFTER_GRACE = 15.0
 _LABELS = {
     "ai.backend.kernelspec": "1",
-    "ai.backend.features": "batch query tty",
+    "ai.backend.features": "batch query tty user-input",
     "ai.backend.runtime-type": "python",
     "ai.backend.runtime-path": "python3",
+    "ai.backend.service-ports": NATIVE_SERVICES,
     "ai.backend.role": "COMPUTE",
     "ai.backend.resource.min.cpu": "0.1",
     "ai.backend.resource.min.mem": "64m",
@@ -69,10 +73,13 @@ _LABELS = {
 
 
 class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
-    """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine."""
+    """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine. ``serves``:
+    replicas of endpoints may run here, whose ports everybody on the machine reaches."""
 
     name = "process"
-    capabilities = frozenset({Capability.NATIVE, Capability.CLUSTER_NETWORK, Capability.DEVICES})
+    capabilities = frozenset(
+        {Capability.NATIVE, Capability.APPS, Capability.CLUSTER_NETWORK, Capability.DEVICES, Capability.EXECUTION}
+    )
 
     def __init__(
         self,
@@ -82,15 +89,24 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
         agent: str,
         accelerators: Accelerators | None = None,
         hosts: StorageHosts | None = None,
+        serves: bool = False,
+        environments: Path | None = None,
     ) -> None:
         self._mounts = KernelMounts(data, hosts)
+        if environments is not None:  # kernels that start before the first build see it come
+            with contextlib.suppress(OSError):
+                environments.mkdir(parents=True, exist_ok=True)
         self._data, self._deployment, self._agent = data, deployment, agent
-        self._starter = Starter(data, accelerators or Accelerators(), self._mounts)
+        self._starter = Starter(data, accelerators or Accelerators(), self._mounts, environments)
         self._places, self._rules = self._starter.places, self._starter.mount_rules
         self._homes = lambda kernel_id: self._places.find(kernel_id) / "home"
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
         self.guests = ProcessGuests(self._find)
+        self.services = ProcessServices(self._find, environments)
+        self._serves = serves
+        if serves:
+            self.capabilities = self.capabilities | {Capability.SERVING}
 
     def capacity(self) -> Slots:
         cores = len(os.sched_getaffinity(0))
@@ -130,7 +146,7 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
                 return Started(folder.container_id(), adopted=True)
             self._clear(folder)
             folder = KernelFolder(self._places.for_new() / str(spec.kernel_id))
-            self._starter.start(spec, folder)
+            self._starter.start(with_address(spec) if self._serves else spec, folder)
             return Started(folder.container_id(), adopted=False)
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:

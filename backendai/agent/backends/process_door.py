@@ -4,7 +4,7 @@ It runs by itself (standard library only, imports at the top: after the change o
 out of reach). Its arguments are a JSON object (see ``process_launch``) and the numbers of two inherited sockets and a
 file. Over the first socket it speaks to the runner: one JSON object per line up, one word per line down. On the second
 it listens to the agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor,
-one for a program a word.
+one for a program its number, by which the agent can ask later how it ended.
 The file holds the environment of the kernel's programs. It is not the door's own: variables such as LD_PRELOAD come
 from people, and what runs before rights are given up must not heed them.
 """
@@ -30,6 +30,7 @@ from typing import Any
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _EASIER_TO_KILL = b"300"  # when the whole machine runs out of memory, kernels go before the platform
 _ANSWER_TIMEOUT = 5.0
+_MOST_ENDS = 256  # of programs that the agent had started; what is forgotten has ended with an unknown code
 
 
 def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket) -> None:
@@ -46,14 +47,15 @@ def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket)
         tell(channel, failed=f"{order['main'][0]}: {error.strerror}")
         return
     tell(channel, started=True)
+    ends: dict[int, int | None] = {}
     while True:
         sources: list[Any] = [channel, listener, signalled]
         ready, _, _ = select.select(sources, [], [])
         if signalled in ready:
             os.read(signalled, 4096)
-            reap(main_pid, channel)
+            reap(main_pid, channel, ends)
         if listener in ready:
-            answer(listener, order)
+            answer(listener, order, ends)
         if channel in ready:
             if not (words := channel.recv(4096)):
                 return
@@ -113,8 +115,8 @@ def _become(argv: list[str], order: dict[str, Any], terminal: int | None) -> Non
     os.execvpe(argv[0], argv, environ)  # noqa: S606
 
 
-def reap(main_pid: int, channel: socket.socket) -> None:
-    """Collect every ended child; the end of the main program is told to the runner."""
+def reap(main_pid: int, channel: socket.socket, ends: dict[int, int | None]) -> None:
+    """Collect every ended child; the end of the main program is told to the runner, those in ``ends`` are noted."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -122,12 +124,15 @@ def reap(main_pid: int, channel: socket.socket) -> None:
             return
         if pid == 0:
             return
+        code = os.waitstatus_to_exitcode(status)
+        code = code if code >= 0 else 128 - code
         if pid == main_pid:
-            code = os.waitstatus_to_exitcode(status)
-            tell(channel, exited=code if code >= 0 else 128 - code)
+            tell(channel, exited=code)
+        elif pid in ends:
+            ends[pid] = code
 
 
-def answer(listener: socket.socket, order: dict[str, Any]) -> None:
+def answer(listener: socket.socket, order: dict[str, Any], ends: dict[int, int | None]) -> None:
     """Open one shell for the agent: its request is one JSON object, the answer one with the terminal attached."""
     connection, _ = listener.accept()
     with connection:
@@ -135,8 +140,14 @@ def answer(listener: socket.socket, order: dict[str, Any]) -> None:
         try:
             request = json.loads(connection.recv(65536))
             if "program" in request:
-                start_program(request["program"], order)
-                connection.send(b'{"started": true}')
+                pid = start_program(request["program"], order, request.get("environ", {}))
+                ends[pid] = None
+                for old in list(ends)[:-_MOST_ENDS]:
+                    del ends[old]
+                connection.send(json.dumps({"started": True, "pid": pid}).encode())
+                return
+            if "ended" in request:
+                connection.send(json.dumps({"exit_code": ends.get(request["ended"], 0)}).encode())
                 return
             master = open_shell(request, order)
         except (OSError, ValueError, KeyError) as error:
@@ -148,9 +159,10 @@ def answer(listener: socket.socket, order: dict[str, Any]) -> None:
         os.close(master)
 
 
-def start_program(argv: list[str], order: dict[str, Any]) -> None:
-    """Start a program with the rights and the environment of the kernel's own. Raises OSError."""
-    spawn([*order["wait"], *argv], order)
+def start_program(argv: list[str], order: dict[str, Any], environ: dict[str, str]) -> int:
+    """Start a program with the rights and the environment of the kernel's own, and these variables; returns its pid.
+    Raises OSError."""
+    return spawn([*order["wait"], *argv], order | {"environ": order["environ"] | environ})
 
 
 def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:

@@ -29,6 +29,11 @@ class ProcessGuests(GuestPlace):
             raise BackendError(text, code="started-before-update")
         return folder.path / GUEST
 
+    def was_launched(self, kernel_id: UUID) -> bool:
+        """Return whether the program lies in the folder."""
+        folder = self._find(kernel_id)
+        return folder is not None and (folder.path / GUEST / PROGRAM).exists()
+
     def launch(self, kernel_id: UUID) -> None:
         """Have the kernel's first process start it. The loopback is the machine's, so interpreters do not use it."""
         place = self.folder(kernel_id)

@@ -19,6 +19,7 @@ from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
     DOOR,
     DOOR_INSIDE,
+    ENVIRONMENTS_INSIDE,
     HOME,
     USER_INSIDE,
     Isolation,
@@ -34,6 +35,7 @@ from backendai.wire.messages import KernelSpec
 
 _COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux a user namespace has a count of processes of its own
 TMUX_CONF = "tmux.conf"
+ENVIRONMENT = "python"
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -89,9 +91,21 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     script = DOOR_INSIDE if inside else str(DOOR)
     return {
         "argv": [*sandbox(spec, place, isolation, grant.paths), interpreter, "-I", "-S", script, json.dumps(door)],
-        "environ": trusted | _environ(spec, home, temporary, programs) | dict(grant.environ),
+        "environ": trusted | _environ(spec, home, temporary, _paths(place, isolation, programs)) | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
+
+
+def environment_of(place: Place, isolation: Isolation) -> str:
+    """Return where the kernel finds its Python environment, once that is made; empty: it has none."""
+    if place.environments is None:
+        return ""
+    return f"{ENVIRONMENTS_INSIDE if isolation.bwrap is not None else place.environments}/{ENVIRONMENT}"
+
+
+def _paths(place: Place, isolation: Isolation, programs: str) -> str:
+    environment = environment_of(place, isolation)
+    return f"{environment}/bin:{programs}" if environment else programs
 
 
 def _link_folders(place: Place) -> None:
@@ -144,11 +158,11 @@ def _can_count_processes(place: Place, isolation: Isolation) -> bool:
     return place.uid is not None or (isolation.bwrap is not None and version >= _COUNTS_PER_NAMESPACE)
 
 
-def _environ(spec: KernelSpec, home: str, temporary: str, programs: str) -> dict[str, str]:
+def _environ(spec: KernelSpec, home: str, temporary: str, paths: str) -> dict[str, str]:
     cores = str(max(Slots.parse(spec.slots)["cpu"] // MILLI, 1))
     environ = {
         "LANG": "C.UTF-8",
-        "PATH": f"{home}/.local/bin:{programs}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{home}/.local/bin:{paths}:/usr/local/bin:/usr/bin:/bin",
         "OMP_NUM_THREADS": cores,
         "OPENBLAS_NUM_THREADS": cores,
         "NPROC": cores,

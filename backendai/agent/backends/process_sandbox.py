@@ -22,6 +22,7 @@ HOME = "/home/work"
 DOOR = Path(__file__).with_name("process_door.py")
 DOOR_INSIDE = "/run/kernel/door.py"
 BIN_INSIDE = "/run/kernel/bin"
+ENVIRONMENTS_INSIDE = "/run/kernel/environments"
 GUEST = "guest"
 USER_INSIDE = 1000
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -32,6 +33,7 @@ _READABLE = (
     "/opt",
     "/etc/alternatives",
     "/etc/bash.bashrc",
+    "/etc/fonts",
     "/etc/inputrc",
     "/etc/ld.so.cache",
     "/etc/localtime",
@@ -64,12 +66,14 @@ class Isolation:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where one kernel lives on this machine. ``uid``: its own user (None: the agent's). ``runtime``: a short folder
-    for sockets and temporary files outside of ``folder``, only without a sandbox. ``binds``: its folders."""
+    for sockets and temporary files outside of ``folder``, only without a sandbox. ``binds``: its folders.
+    ``environments``: where Python environments for it lie, if they do."""
 
     folder: Path
     uid: int | None
     runtime: Path | None
     binds: tuple[Bind, ...] = ()
+    environments: Path | None = None
 
     @property
     def home(self) -> Path:
@@ -144,6 +148,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         *(word for path in devices for word in ("--dev-bind-try", path, path)),
         *("--ro-bind", str(DOOR), DOOR_INSIDE, "--ro-bind", str(place.programs), BIN_INSIDE),
         *("--ro-bind", str(place.guest), GUEST_INSIDE),
+        *(("--ro-bind", str(place.environments), ENVIRONMENTS_INSIDE) if place.environments else ()),
         *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
         *(w for one in place.binds for w in ("--ro-bind" if one.read_only else "--bind", one.source, one.target)),
         "--",

@@ -15,10 +15,10 @@ from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_cgroup
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.process_launch import furnish, launch_order
+from backendai.agent.backends.process_launch import environment_of, furnish, launch_order
 from backendai.agent.backends.process_log import read_tail
 from backendai.agent.backends.process_places import KERNEL_USERS, Places
-from backendai.agent.backends.process_sandbox import Place, probe
+from backendai.agent.backends.process_sandbox import Place, open_to_all, probe
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.core.slots import MILLI, Slots
@@ -31,8 +31,10 @@ _COMPLAINT = 2000  # bytes of output that explain a failed start
 class Starter:
     """Starts kernels with what this machine offers (asked once)."""
 
-    def __init__(self, data: Path, accelerators: Accelerators, mounts: KernelMounts) -> None:
-        self._accelerators, self._mounts = accelerators, mounts
+    def __init__(
+        self, data: Path, accelerators: Accelerators, mounts: KernelMounts, environments: Path | None = None
+    ) -> None:
+        self._accelerators, self._mounts, self._environments = accelerators, mounts, environments
         self.isolation = probe()
         self.cgroups = process_cgroup.find_parents()
         self.places = Places(data, self.isolation)
@@ -83,7 +85,14 @@ class Starter:
         if self.isolation.bwrap is None:
             runtime = Path(tempfile.mkdtemp(prefix="krn-", dir="/tmp"))
         uid = (binds.uid or self._free_user(folder)) if self.isolation.root else None
-        return Place(folder.path.resolve(), uid, runtime, tuple(binds.all))
+        return Place(folder.path.resolve(), uid, runtime, tuple(binds.all), self._environments_for(uid))
+
+    def _environments_for(self, uid: int | None) -> Path | None:
+        """Return where environments lie, if the kernel can reach them."""
+        found = self._environments
+        if found is None or not found.is_dir():
+            return None
+        return found.resolve() if self.isolation.bwrap is not None or uid is None or open_to_all(found) else None
 
     def _free_user(self, folder: KernelFolder) -> int:
         taken = {KernelFolder(path).read("launch").get("uid") for path in self.places.folders()}
@@ -100,6 +109,7 @@ class Starter:
         cgroups = process_cgroup.make(self.cgroups, name, slots, pids=spec.pids)
         grant = self._accelerators.grant(spec, native=True)
         return launch_order(spec, place, self.isolation, grant) | {
+            "environment": environment_of(place, self.isolation),
             "uid": place.uid,
             "runtime": str(place.runtime) if place.runtime else None,
             "log_bytes": spec.log_bytes,

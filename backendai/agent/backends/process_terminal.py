@@ -10,8 +10,9 @@ import re
 import socket
 import struct
 import termios
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from backendai.agent.backends.base import BackendError, Terminal
 
@@ -93,17 +94,30 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     raise BackendError(f"The kernel does not open a terminal: {said.get('error', 'it sent none')}")
 
 
-def request_program(folder: Path, argv: Sequence[str]) -> None:
-    """Ask the kernel's first process to start a program. Raises BackendError."""
+def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    """Ask the kernel's first process to start a program; returns its number there, 0 when an older version does not
+    tell it. Raises BackendError."""
+    said = _asked(folder, {"program": list(argv), "environ": dict(environ or {})})
+    if not said.get("started"):
+        raise BackendError(f"The kernel does not start the program: {said.get('error', 'it says nothing')}")
+    return int(said.get("pid", 0))
+
+
+def ask_exit_code(folder: Path, pid: int) -> int | None:
+    """Return how a program that was started so has ended; None while it runs. Raises BackendError."""
+    code = _asked(folder, {"ended": pid}).get("exit_code")
+    return int(code) if isinstance(code, int) else None
+
+
+def _asked(folder: Path, request: dict[str, object]) -> dict[str, Any]:
     try:
-        answer, files = _ask(folder, json.dumps({"program": list(argv)}).encode())
-        said = json.loads(answer or b"{}")
+        answer, files = _ask(folder, json.dumps(request).encode())
+        said: dict[str, Any] = json.loads(answer or b"{}")
     except (OSError, ValueError) as error:
         raise BackendError(f"The kernel does not start programs: {error}") from error
     for file in files:
         os.close(file)
-    if not said.get("started"):
-        raise BackendError(f"The kernel does not start the program: {said.get('error', 'it says nothing')}")
+    return said
 
 
 def _resolve(wait: asyncio.Future[None]) -> None:

@@ -58,7 +58,9 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
 
     name = "simulated"
-    capabilities = frozenset(map(Capability, ("simulated", "images", "cluster-network", "devices", "serving")))
+    capabilities = frozenset(
+        map(Capability, ("simulated", "images", "cluster-network", "devices", "serving", "execution"))
+    )
 
     def __init__(
         self,
@@ -152,7 +154,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             now = self._kernels.get(spec.kernel_id)
         if now is None or now.generation != spec.generation:
-            raise StartFailed("The kernel was removed while it started.")
+            raise StartFailed("The kernel was removed during its start.")
         return Started(kernel.container_id(), adopted=adopted)
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:

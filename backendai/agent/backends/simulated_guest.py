@@ -46,6 +46,10 @@ class SimulatedGuests(InProcessGuests):
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.open_connection(sock=ours, limit=LARGEST_QUESTION)
 
+    def working(self) -> set[UUID]:
+        """Return the kernels in which code runs."""
+        return {kernel_id for kernel_id, (guest, _) in list(self._guests.items()) if guest.is_working}
+
     def remove(self, kernel_id: UUID) -> None:
         """Remove what is kept of a kernel's runs."""
         self._drop(kernel_id)

@@ -3,8 +3,6 @@ answers: ``/health`` with 200, others with what was sent, after as many seconds 
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.loopback import address_of
 from backendai.agent.service_host import ServiceHost, ServiceSource
 
 _LONGEST_SLEEP, _LARGEST = 600.0, 16 * 2**20
-_FIRST = int(ipaddress.IPv4Address("127.64.0.1"))
-_NUMBER = 2**22 - 2
 
 
 class SimulatedPorts(ServiceHost):
@@ -32,8 +29,8 @@ class SimulatedPorts(ServiceHost):
     def address(self, kernel_id: UUID) -> str:
         port = self._port_of(kernel_id)
         if not port:
-            raise BackendError("This session is simulated and has no ports.", code="apps-impossible")
-        address = _address_of(kernel_id)
+            raise BackendError("Simulated sessions have no ports.", code="apps-impossible")
+        address = address_of(kernel_id)
         with self._lock:
             if kernel_id not in self._servers:
                 self._servers[kernel_id] = _serve(address, port)
@@ -98,8 +95,3 @@ def _serve(address: str, port: int) -> ThreadingHTTPServer:
         raise BackendError(f"Port {port} of {address} cannot be used: {error}") from error
     threading.Thread(target=server.serve_forever, name="simulated-port", daemon=True).start()
     return server
-
-
-def _address_of(kernel_id: UUID) -> str:
-    number = int.from_bytes(hashlib.sha256(kernel_id.bytes).digest()[:4]) % _NUMBER
-    return str(ipaddress.IPv4Address(_FIRST + number))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import errno
 import os
-import shutil
 import stat
 import struct
 from pathlib import Path
@@ -16,6 +17,7 @@ LARGEST_FILE = 2**30
 _LARGEST_CHUNK = 2**20
 _PIECE = 256 * 1024
 _MOST_ENTRIES = 10_000
+_RAW = "//raw:"  # begins paths that are not UTF-8
 
 
 class FileRefused(Exception):
@@ -33,30 +35,73 @@ def home() -> Path:
 
 def place_of(path: str) -> Path:
     """Return the place of a path below the home folder. Raises FileRefused."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts or "\0" in path or len(path.encode(errors="replace")) > 4096:
+    try:
+        named = _decoded(path) if path.startswith(_RAW) else path
+        is_long = len(os.fsencode(named)) > 4096
+    except ValueError:
+        named, is_long = "..", True
+    parts = [part for part in named.split("/") if part not in ("", ".")]
+    if is_long or ".." in parts or "\0" in named:
         raise FileRefused("bad-path", "The path is not valid: name a file below the home folder, without '..'.")
     return home().joinpath(*parts)
 
 
-async def put(path: str, reader: asyncio.StreamReader) -> int:
+def etag_of(found: os.stat_result) -> str:
+    """Return what changes when a file does."""
+    return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+
+
+def refused(error: OSError) -> FileRefused:
+    """Return how the refusal of the file system is told."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return FileRefused("no-such-file", "There is no such file.")
+    if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
+        return FileRefused("exists", "There is a file or directory of this name: choose another name.")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FileRefused("disk-full", "The disk space of the session is used up: delete files, then try again.")
+    if error.errno == errno.EROFS:
+        return FileRefused("read-only", "This folder is mounted read-only: its files cannot be changed here.")
+    return FileRefused("file-refused", f"The file system refused: {os.strerror(error.errno or 0)}.")
+
+
+async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
     """Write a file from chunks (4 bytes of length, then the chunk; a length of 0 ends it) whole or not at all; returns
-    its size. Raises FileRefused."""
-    target = place_of(path)
+    its size and etag. ``if_match`` is the etag that it must have, ``if_none_match``: it must not be there. Raises
+    FileRefused."""
+    target = place_of(str(order["path"]))
     draft = target.with_name(f".{uuid4().hex}.upload")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise FileRefused("is-a-folder", "There is a folder of this name: choose another name.")
+        _check(target, order)
         with draft.open("xb") as file:
             size = await _copy(reader, file)
+        mode = _check(target, order)
+        if mode is not None:
+            draft.chmod(mode)
         draft.replace(target)
+        return {"size": size, "etag": etag_of(target.lstat())}
     except OSError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
-    return size
+
+
+def _check(target: Path, order: dict[str, Any]) -> int | None:
+    """Return the permissions of the file that is there (None: none is). Raises FileRefused, OSError."""
+    try:
+        found = target.lstat()
+    except FileNotFoundError:
+        if order.get("if_match"):
+            raise FileRefused("changed", "The file was deleted meanwhile: save it under another name.") from None
+        return None
+    if order.get("if_none_match"):
+        raise FileRefused("exists", "There is a file of this name: choose another name.")
+    if order.get("if_match") and order["if_match"] != etag_of(found):
+        raise FileRefused("changed", "The file was changed meanwhile: load it again, or choose another name.")
+    return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
 
 
 async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
@@ -84,10 +129,11 @@ def look(path: str) -> dict[str, Any]:
         if stat.S_ISDIR(found.st_mode):
             return {"type": "folder", "entries": _entries(place)}
     except OSError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     if not stat.S_ISREG(found.st_mode):
         raise FileRefused("not-a-file", "This is neither a file nor a folder.")
-    return {"type": "file", "name": place.name, "size": found.st_size}
+    name = os.fsencode(place.name).decode(errors="replace")
+    return {"type": "file", "name": name, "size": found.st_size, "etag": etag_of(found)}
 
 
 async def get(path: str, size: int, writer: asyncio.StreamWriter) -> None:
@@ -97,20 +143,6 @@ async def get(path: str, size: int, writer: asyncio.StreamWriter) -> None:
             size -= len(piece)
             writer.write(piece)
             await writer.drain()
-
-
-def delete(path: str) -> None:
-    """Delete a file, or a folder with what it holds. Raises FileRefused."""
-    place = place_of(path)
-    if place == home():
-        raise FileRefused("bad-path", "The home folder itself cannot be deleted: name a file in it.")
-    try:
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        else:
-            place.unlink()
-    except OSError as error:
-        raise _refused(error) from error
 
 
 def _entries(place: Path) -> list[dict[str, Any]]:
@@ -128,7 +160,6 @@ def _entries(place: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: str(entry["name"]))
 
 
-def _refused(error: OSError) -> FileRefused:
-    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        return FileRefused("no-such-file", "There is no such file.")
-    return FileRefused("file-refused", f"The file system refused: {os.strerror(error.errno or 0)}.")
+def _decoded(path: str) -> str:
+    first, slash, rest = path[len(_RAW) :].partition("/")
+    return os.fsdecode(base64.b64decode(first + "=" * (-len(first) % 4), altchars=b"-_", validate=True)) + slash + rest

@@ -12,7 +12,7 @@ import json
 import time
 from typing import Any
 
-from backendai.agent.guest import files
+from backendai.agent.guest import files, home_files, streams
 from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, name_of
 from backendai.agent.guest.contexts import Context, Starter
 from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
@@ -27,10 +27,14 @@ _FOLLOWED = 64 * 1024
 
 
 class Guest:
-    """All runs and contexts of one kernel. Without ``has_files`` it reads and writes none."""
+    """All runs and contexts of one kernel. Without ``has_files`` it reads and writes none, and opens no port;
+    ``shares_network``: ports of the loopback may be other people's."""
 
-    def __init__(self, journal: Journal, start: Starter, *, has_files: bool = True) -> None:
+    def __init__(
+        self, journal: Journal, start: Starter, *, has_files: bool = True, shares_network: bool = False
+    ) -> None:
         self._journal, self._start, self._has_files = journal, start, has_files
+        self._shares_network = shares_network
         self._changes = Changes()
         self._contexts: dict[str, Context] = {}
         self._runs: dict[str, Run] = {}
@@ -44,6 +48,17 @@ class Guest:
         if self._answering or any(one.is_busy for one in self._contexts.values()):
             self._used_at = time.monotonic()
         return time.monotonic() - self._used_at
+
+    @property
+    def is_working(self) -> bool:
+        """Whether code runs that waits for nobody."""
+        return any(
+            one.current.state != WAITING_INPUT if one.current else one.queue for one in list(self._contexts.values())
+        )
+
+    async def next_change(self, seconds: float) -> None:
+        """Wait until a run changes or prints, this long at most."""
+        await self._changes.next(seconds)
 
     async def close(self) -> None:
         """End all interpreters."""
@@ -74,8 +89,13 @@ class Guest:
         name = str(order["op"])
         if name == "follow":
             await self._follow({str(key): int(value) for key, value in dict(order.get("after") or {}).items()}, writer)
-        elif name in ("put", "get", "delete"):
-            await self._file(name, str(order["path"]), reader, writer)
+        elif name in home_files.NAMES:
+            if not self._has_files:
+                raise Refused("no-files", "This session is simulated: it has no files.")
+            await home_files.serve(order, reader, writer)
+        elif name in streams.NAMES:
+            told = {"is_simulated": not self._has_files, "shares_network": self._shares_network}
+            await streams.serve(order, reader, writer, **told)
         elif name in self._OPERATIONS:
             _send(writer, await self._OPERATIONS[name](self, order))
         else:
@@ -158,20 +178,6 @@ class Guest:
         code = str(order.get("code") or "")[:LARGEST_CODE]
         context = self._context(name_of(order.get("context")), str(order.get("language") or ""))
         return await context.complete(code, int(order.get("cursor", len(code))))
-
-    async def _file(self, name: str, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._has_files:
-            raise Refused("no-files", "This session is simulated: it has no files.")
-        if name == "put":
-            _send(writer, {"size": await files.put(path, reader)})
-        elif name == "delete":
-            files.delete(path)
-            _send(writer, {})
-        else:
-            found = files.look(path)
-            _send(writer, found)
-            if found["type"] == "file":
-                await files.get(path, int(found["size"]), writer)
 
     async def _follow(self, after: dict[str, int], writer: asyncio.StreamWriter) -> None:
         """Send states and items as they come, until the reader leaves. Runs that have ended and are not in ``after``

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from backendai.agent.guest import interpreter
@@ -19,11 +20,13 @@ from backendai.agent.guest.guest import LARGEST_QUESTION, Guest
 from backendai.agent.guest.journal import Journal
 from backendai.agent.guest.processes import Hear
 from backendai.agent.guest.runners import run_interpreter, run_ipykernel
+from backendai.agent.guest.sftp import serve_files
 
 SOCKET = "agent.sock"
 VERSION = 1
 IDLE_SECONDS = 600.0
 _REDIAL_SECONDS = 0.2
+_SAID_EVERY, _SAID_AT_MOST_EVERY = 20.0, 0.5
 
 
 def serve(folder: Path, *, ipc_only: bool) -> None:
@@ -56,7 +59,7 @@ def _leave_behind(data: Path) -> None:
 
 async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
     start = functools.partial(_start_interpreter, ipc_only)
-    guest = Guest(Journal(data / "journal"), start)
+    guest = Guest(Journal(data / "journal"), start, shares_network=ipc_only)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: None)
     answering: set[asyncio.Task[None]] = set()
@@ -64,8 +67,10 @@ async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
         with contextlib.suppress(OSError):
             reader, writer = await _dial(folder)
             writer.write(json.dumps({"hello": VERSION}).encode() + b"\n")
+            saying = asyncio.ensure_future(_say_what_works(guest, writer))
             with contextlib.suppress(OSError, ValueError):
                 await _obey(folder, guest, reader, answering)
+            saying.cancel()
             writer.close()
         await asyncio.sleep(_REDIAL_SECONDS)
     await guest.close()
@@ -85,6 +90,20 @@ async def _obey(folder: Path, guest: Guest, reader: asyncio.StreamReader, answer
         task.add_done_callback(answering.discard)
         line = asyncio.ensure_future(reader.readline())
     line.cancel()
+
+
+async def _say_what_works(guest: Guest, writer: asyncio.StreamWriter) -> None:
+    """Say whether code runs when that changes, and again and again while it does."""
+    said, said_at = False, 0.0
+    with contextlib.suppress(OSError):
+        while True:
+            works = guest.is_working
+            if works != said or (works and time.monotonic() - said_at >= _SAID_EVERY):
+                said, said_at = works, time.monotonic()
+                writer.write(json.dumps({"works": works}).encode() + b"\n")
+                await writer.drain()
+            await guest.next_change(_SAID_EVERY)
+            await asyncio.sleep(_SAID_AT_MOST_EVERY)
 
 
 async def _open(folder: Path, guest: Guest, name: str) -> None:
@@ -115,11 +134,13 @@ async def _start_interpreter(ipc_only: bool, name: str, language: str, hear: Hea
 
 
 def main() -> None:
-    """``serve FOLDER [ipc-only]`` is the guest; ``run-interpreter FD ORDER`` one of its interpreters, and
-    ``run-ipykernel …`` a kernel of Jupyter that drops no output."""
+    """``serve FOLDER [ipc-only]`` is the guest; ``run-interpreter FD ORDER`` one of its interpreters,
+    ``run-ipykernel …`` a kernel of Jupyter that drops no output, ``sftp`` a server of files on the standard streams."""
     if sys.argv[1] == "serve":
         serve(Path(sys.argv[2]), ipc_only="ipc-only" in sys.argv[3:])
     elif sys.argv[1] == "run-interpreter":
         run_interpreter(int(sys.argv[2]), json.loads(sys.argv[3]))
     elif sys.argv[1] == "run-ipykernel":
         run_ipykernel()
+    elif sys.argv[1] == "sftp":
+        serve_files()

@@ -24,7 +24,7 @@ class Handler(JobHandler):
         made = self._backend.commit(work)
         self._on_images_changed()
         if work.push:
-            progress.tell(Message("It goes to the registry."), phase=PUSHING)
+            progress.tell(Message("Pushing to the registry."), phase=PUSHING)
             made = Made(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
             self._on_images_changed()
         return Outcome(result=CommitResult(size_bytes=made.size_bytes, digest=made.digest).model_dump())

@@ -181,7 +181,7 @@ def _group(name: str) -> ResourceGroup:
     found = ResourceGroup.objects.filter(name=name).first()
     if found is None:
         raise UserError(
-            "There is no resource group {name}.", name=repr(name), field="resource_group", code="unknown-resource-group"
+            "Resource group {name} not found.", name=repr(name), field="resource_group", code="unknown-resource-group"
         )
     return found
 

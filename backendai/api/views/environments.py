@@ -56,7 +56,8 @@ class SshKeyList(ListAPIView[SshKey]):
         """Register a key; sessions that start from now on let it in."""
         body = SshKeyRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        key = add_ssh_key(asker(request), body.validated_data["public_key"], name=body.validated_data["name"])
+        told = body.validated_data
+        key = add_ssh_key(asker(request), told["public_key"], name=told["name"], proof=told["proof"])
         return Response(SshKeyBody(key).data, status=status.HTTP_201_CREATED)
 
 
@@ -127,7 +128,7 @@ class _OfProject:
         actor = asker(view.request)
         project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
         if project is None or not may_project(actor, Deed.SET_DOTFILES, project):
-            raise NotFound("There is no such project.")
+            raise NotFound("Project not found.")
         return project
 
 
@@ -140,7 +141,7 @@ class _OfDomain:
         actor = asker(view.request)
         domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
         if domain is None or not may_domain(actor, Deed.SET_DOTFILES, domain):
-            raise NotFound("There is no such domain.")
+            raise NotFound("Domain not found.")
         return domain
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,6 +10,7 @@ from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from django.http import StreamingHttpResponse
+from django.utils.http import quote_etag
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -17,12 +19,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.api.errors import BodyTooLarge
+from backendai.api.multipart import files_in
 from backendai.api.run_bodies import ExecuteWish
+from backendai.api.streamed_body import StreamedBody
 from backendai.api.views.runs import GuestView
+from backendai.core.errors import UserError
 from backendai.gateways.guests import file_of, put_file
 from backendai.wire.runs import ENDED, FILE_CHUNK, LARGEST_FILE
 
 _PATIENCE = 2.0
+_MOST_FILES = 100
 _IMAGES = {"image/png": "png", "image/svg+xml": "svg"}
 
 
@@ -122,11 +128,29 @@ class RawParser(BaseParser):
 class SessionFiles(GuestView):
     """The entries of the session's home folder."""
 
+    parser_classes = [RawParser]
+
     @extend_schema(operation_id="v1_sessions_files_list", responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the entries."""
         async with file_of(self.target, "") as (about, _content):
             return Response(about)
+
+    @extend_schema(request={"multipart/form-data": OpenApiTypes.OBJECT}, responses={201: dict})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Write the files of a form, each whole or not at all, under their names below the home folder."""
+        written: list[dict[str, Any]] = []
+        async with contextlib.aclosing(
+            files_in(request._request.headers.get("Content-Type", ""), _pieces(request._request))
+        ) as files:
+            async for name, content in files:
+                if len(written) >= _MOST_FILES:
+                    raise BodyTooLarge(f"A form may have {_MOST_FILES} files at most.")
+                told = await put_file(self.target, name, content)
+                written.append({"path": name, "size": told["size"]})
+        if not written:
+            raise UserError("The form has no file: send files with names.", code="bad-form")
+        return Response({"files": written}, status.HTTP_201_CREATED)
 
 
 class SessionFile(GuestView):
@@ -148,22 +172,36 @@ class SessionFile(GuestView):
             raise
         answer = StreamingHttpResponse(_sent(opening, content), content_type="application/octet-stream")
         answer["Content-Length"] = str(int(about["size"]))
+        answer["Cache-Control"] = "no-store"
+        if etag := str(about.get("etag") or ""):
+            answer["ETag"] = quote_etag(etag)
         answer["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(str(about['name']))}"
         return answer
 
     @extend_schema(request={"application/octet-stream": OpenApiTypes.BINARY}, responses={201: dict})
     async def put(self, request: Request, session_id: UUID, path: str) -> Response:
-        """Write the file whole or not at all; folders on its way are made."""
+        """Write the file whole or not at all; folders on its way are made. 412 ``changed`` when it has another ETag
+        than ``If-Match``, 409 ``exists`` when it is there and ``If-None-Match`` is ``*``."""
         if int(request.META.get("CONTENT_LENGTH") or 0) > LARGEST_FILE:
             raise BodyTooLarge("A file may have 1 GiB at most.")
-        size = await put_file(self.target, path, _pieces(request._request))
-        return Response({"size": size}, status.HTTP_201_CREATED)
+        told = await put_file(
+            self.target,
+            path,
+            _pieces(request._request),
+            if_match=_etag_in(request.headers.get("If-Match", "")),
+            if_none_match=request.headers.get("If-None-Match", "").strip() == "*",
+        )
+        return Response(told, status.HTTP_201_CREATED, headers={"ETag": quote_etag(told["etag"])})
 
     @extend_schema(responses={204: None})
     async def delete(self, request: Request, session_id: UUID, path: str) -> Response:
         """Delete the file, or the folder with what it holds."""
         await self.ask("delete", path=path)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _etag_in(header: str) -> str:
+    return header.strip().removeprefix("W/").strip('"') if header.strip() != "*" else ""
 
 
 async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -173,6 +211,10 @@ async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> Async
 
 
 async def _pieces(request: Any) -> AsyncIterator[bytes]:
-    """Yield the body, which the server has put on its disk; reading it takes no time worth a thread."""
+    """Yield the body as it comes; outside of the web server it is there already."""
+    if isinstance(request._stream, StreamedBody):
+        async for piece in request._stream.pieces():
+            yield piece
+        return
     while piece := request.read(FILE_CHUNK):
         yield piece

@@ -17,6 +17,7 @@ from backendai.api.authentication import asker
 from backendai.api.explanation_bodies import ExplanationBody
 from backendai.api.launch_bodies import LaunchRequest
 from backendai.api.parsing import StrictJSONParser
+from backendai.api.templated import spec_asked_for
 from backendai.compute.models import ComputeSession
 from backendai.planning.explain import explain
 from backendai.planning.preview import preview
@@ -49,8 +50,7 @@ class SessionPreview(GenericAPIView[Any]):
     @extend_schema(request=LaunchRequest, responses=ExplanationBody)
     def post(self, request: Request) -> Response:
         """Return whether such a session would start now and where, would wait and why, or could never start."""
-        body = LaunchRequest(data=request.data)
-        body.is_valid(raise_exception=True)
+        spec = spec_asked_for(request)
         with turn_of(asker(request).pk):
-            explanation = preview(asker(request), body.spec(), now=timezone.now())
+            explanation = preview(asker(request), spec, now=timezone.now())
         return Response(self.get_serializer(explanation).data)

@@ -163,7 +163,7 @@ class FolderTransfer(GenericAPIView[Any]):
         the new owner uses already gets a number."""
         user = asker(request)
         if not rules_people(user):
-            raise NotFound("There is nothing here that you may see.")
+            raise NotFound("Not found, or you have no access.")
         body = FolderTransferRequest(data=request.data)
         body.is_valid(raise_exception=True)
         people = [_ruled(user, body.validated_data[field], field) for field in ("from_user", "to_user")]
@@ -180,7 +180,7 @@ def _invitations(request: Request) -> QuerySet[FolderGrant]:
 def _person(email: str, field: str) -> User:
     user = User.objects.filter(email=email.strip().lower(), is_active=True).first()
     if user is None:
-        raise NotFound("They do not belong to the project.", field=field, code="no-member")
+        raise NotFound("They are not members of the project.", field=field, code="no-member")
     return user
 
 
@@ -188,5 +188,5 @@ def _ruled(actor: User, email: str, field: str) -> User:
     people = User.objects.all() if actor.is_superadmin else User.objects.filter(domain=actor.domain_id)
     user = people.filter(email=email.strip().lower()).first()
     if user is None:
-        raise NotFound("You administer nobody with this address.", field=field, code="unknown-person")
+        raise NotFound("You do not administer a user with this address.", field=field, code="unknown-person")
     return user

@@ -195,7 +195,7 @@ def host_named(user: User, name: str) -> StorageHost | None:
         return None
     host: StorageHost | None = StorageHost.objects.visible_to(user).filter(name=name).first()
     if host is None:
-        raise UserError("There is no such storage host.", field="host", code="unknown-host")
+        raise UserError("Storage host not found.", field="host", code="unknown-host")
     return host
 
 
@@ -204,7 +204,7 @@ def _project(user: User, pk: UUID | None) -> Project | None:
         return None
     project: Project | None = Project.objects.managed_by(user).filter(pk=pk).first()
     if project is None:
-        raise UserError("You manage no such project.", field="project", code="unknown-project")
+        raise UserError("Project not found, or you do not manage it.", field="project", code="unknown-project")
     return project
 
 

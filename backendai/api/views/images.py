@@ -84,7 +84,5 @@ def _domains_named(names: list[str]) -> list[Any]:
     found = {domain.name: domain for domain in Domain.objects.filter(name__in=names)}
     unknown = sorted(set(names) - found.keys())
     if unknown:
-        raise UserError(
-            "There is no domain {unknown}.", unknown=repr(unknown[0]), field="domains", code="unknown-domain"
-        )
+        raise UserError("Domain {unknown} not found.", unknown=repr(unknown[0]), field="domains", code="unknown-domain")
     return list(found.values())

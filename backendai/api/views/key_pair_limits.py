@@ -80,5 +80,5 @@ class UserKeyPair(GenericAPIView[Any]):
 def _pairs_of(request: Request, user_id: UUID) -> QuerySet[KeyPair]:
     owner = User.objects.visible_to(asker(request)).filter(pk=user_id).first()
     if owner is None or not may_user(asker(request), Deed.SET_USER_POLICY, owner):
-        raise NotFound("There is no such user.")
+        raise NotFound("User not found.")
     return KeyPair.objects.filter(user=owner).select_related("user", "policy")

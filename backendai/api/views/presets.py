@@ -120,6 +120,6 @@ def _group_named(name: str | None) -> ResourceGroup | None:
     group = ResourceGroup.objects.filter(name=name).first()
     if group is None:
         raise UserError(
-            "There is no resource group {name}.", name=repr(name), field="resource_group", code="unknown-resource-group"
+            "Resource group {name} not found.", name=repr(name), field="resource_group", code="unknown-resource-group"
         )
     return group

@@ -91,7 +91,7 @@ def _named(rows: Any, names: list[str], field: str) -> list[Any]:
     found = {row.name: row for row in rows.filter(name__in=names)}
     if unknown := sorted(set(names) - found.keys()):
         raise UserError(
-            "There is none of the name {unknown}.",
+            "Not found: {unknown}.",
             unknown=repr(unknown[0]),
             field=field,
             code=f"unknown-{field[:-1].replace('_', '-')}",

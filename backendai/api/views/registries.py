@@ -109,7 +109,7 @@ class RegistryList(ListAPIView[Registry]):
     def post(self, request: Request) -> Response:
         """Make a registry."""
         if not asker(request).is_superadmin:
-            raise NotFound("There is nothing here that you may see.")
+            raise NotFound("Not found, or you have no access.")
         body = RegistryRequest(data=request.data)
         body.is_valid(raise_exception=True)
         made = write_registry(asker(request).pk, Registry(), _values(body.validated_data))
@@ -167,7 +167,5 @@ def _values(data: dict[str, Any]) -> dict[str, Any]:
     found = {domain.name: domain for domain in Domain.objects.filter(name__in=data["domains"])}
     unknown = sorted(set(data["domains"]) - found.keys())
     if unknown:
-        raise UserError(
-            "There is no domain {unknown}.", unknown=repr(unknown[0]), field="domains", code="unknown-domain"
-        )
+        raise UserError("Domain {unknown} not found.", unknown=repr(unknown[0]), field="domains", code="unknown-domain")
     return data | {"domains": list(found.values())}

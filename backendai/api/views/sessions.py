@@ -34,6 +34,7 @@ from backendai.api.session_bodies import (
     TerminateRequest,
 )
 from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_sessions
+from backendai.api.templated import spec_asked_for
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
@@ -70,9 +71,7 @@ class SessionList(ListAPIView[ComputeSession]):
     def post(self, request: Request) -> Response:
         """Launch a session; 200 with the earlier one when the idempotency key was used before."""
         key = idempotency_key(request)
-        body = LaunchRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        spec, pair = body.spec(), signing_pair(request)
+        spec, pair = spec_asked_for(request), signing_pair(request)
         if pair and not spec.owner:
             spec = replace(spec, access_key=pair.access_key)
         launched = launch_session(asker(request), spec, idempotency_key=key)

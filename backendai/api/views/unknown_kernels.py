@@ -78,7 +78,7 @@ class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
         user = steerer(request)
         row = get_object_or_404(UnknownKernel, pk=pk)
         if row.session_id is None:
-            raise Conflict("Nothing is known of the session of this kernel: remove it.", code="session-not-known")
+            raise Conflict("The session of this kernel is unknown: remove the kernel.", code="session-not-known")
         return Response(AdoptedBody(adopt_session(user, row.session_id, now=timezone.now())).data)
 
 

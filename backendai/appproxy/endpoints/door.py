@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import aiohttp
 from aiohttp import web
 
+from backendai.appproxy.endpoints import common, origins
 from backendai.appproxy.endpoints.keeper import Away
 from backendai.appproxy.endpoints.refusals import Refused, answer_of
-from backendai.appproxy.endpoints.relay import Body, TooLarge, begin, pass_back
+from backendai.appproxy.endpoints.relay import Body, BrokeOff, TooLarge, begin, pass_back
 from backendai.appproxy.endpoints.replicas import Known, Pool
 from backendai.appproxy.endpoints.service import Endpoints
 from backendai.appproxy.endpoints.tally import Counters
@@ -44,31 +45,55 @@ class EndpointDoor:
 
     async def handle(self, request: web.BaseRequest, pool: Pool) -> web.StreamResponse:
         """Answer one request to the endpoint."""
+        return await self._handle(request, pool, None)
+
+    async def handle_common(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request to the address that all endpoints share: by its model, or with the list of models."""
+        try:
+            if origins.is_preflight(request):
+                return origins.preflight(request, common.origins_of(self._endpoints.pools.values()))
+            self._refuse_untrusted()
+            opened = common.opened_by(self._endpoints.pools.values(), digest_in(request), time.time())
+            if (listed := common.models_answer(request, opened)) is not None:
+                return origins.allowed(request, listed, common.origins_of(opened))
+            model, beginning = await common.model_asked_for(request)
+            pool = common.pool_for(opened, model)
+        except Refused as refused:
+            return _last(answer_of(request, refused))
+        return await self._handle(request, pool, beginning)
+
+    async def _handle(self, request: web.BaseRequest, pool: Pool, beginning: bytes | None) -> web.StreamResponse:
         counters = self._endpoints.counters_of(pool)
         try:
             if has_upgrade_body(request):
                 raise Refused(400, "upgrade-with-body", "A request for a websocket has no body.")
+            if origins.is_preflight(request):
+                return origins.preflight(request, pool.endpoint.origins)
+            origins.refuse_foreign(request, pool.endpoint.origins)
             token = self._admit(request, pool.endpoint)
             counters.requests += 1
             self._note_request()
-            return await self._answer(request, pool, counters, token)
+            return await self._answer(request, pool, counters, token, beginning)
+        except BrokeOff:
+            logger.info("a replica of %s broke off in its answer", pool.endpoint.label)
+            return _last(web.Response(status=502))  # nobody reads it: the connection is gone
         except Refused as refused:
             counters.refused += 1
-            response = answer_of(request, refused)
-            response.force_close()
-            return response
+            return origins.allowed(request, _last(answer_of(request, refused)), pool.endpoint.origins)
 
-    def _admit(self, request: web.BaseRequest, endpoint: BookEndpoint) -> str:
-        """Return the id of the token that came, or a word for anybody. Raises Refused."""
+    def _refuse_untrusted(self) -> None:
         if not self._endpoints.keeper.is_trusted:
             text = "The portal's database has been away for too long to say who may ask. Try again later."
             raise Refused(503, "book-too-old", text, retry_after=60)
+
+    def _admit(self, request: web.BaseRequest, endpoint: BookEndpoint) -> str:
+        """Return the id of the token that came, or a word for anybody. Raises Refused."""
+        self._refuse_untrusted()
         if endpoint.is_stopped:
             raise Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
         if endpoint.is_public:
             return _ANYBODY
-        kind, _, text = request.headers.get("Authorization", "").partition(" ")
-        digest = digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
+        digest = digest_in(request)
         found = next((one for one in endpoint.tokens if one.digest == digest), None)
         if found is None or (found.expires_at and found.expires_at <= time.time()):
             message = "A valid token of this endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
@@ -78,10 +103,13 @@ class EndpointDoor:
             raise Refused(429, "rate-limited", message, retry_after=wait)
         return found.id
 
-    async def _answer(self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str, beginning: bytes | None
+    ) -> web.StreamResponse:
         if (request.content_length or 0) > pool.endpoint.max_body:
             raise Refused(413, "body-too-large", f"A body has at most {pool.endpoint.max_body} bytes here.")
-        body = Body(request, pool.endpoint.max_body) if request.body_exists and not wants_websocket(request) else None
+        has_body = request.body_exists and not wants_websocket(request)
+        body = Body(request, pool.endpoint.max_body, beginning) if has_body else None
         tried: list[str] = []
         while True:
             known = await self._replica(request, pool, counters, token, tried)
@@ -108,9 +136,9 @@ class EndpointDoor:
                 if is_fault(answer.status):
                     known.note_fault(f"It answered {answer.status}.", time.monotonic())
                 else:
-                    known.note_life()
+                    known.note_life(time.monotonic())
                 known.errors += answer.status >= 500
-                response = await pass_back(request, answer, known.target(token))
+                response = await pass_back(request, answer, known.target(token), pool.endpoint.origins)
             failed = answer.status >= 500
             return response
         except asyncio.CancelledError:
@@ -125,7 +153,8 @@ class EndpointDoor:
         """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers."""
         if not pool.has_answering:
             await self._hold(request, pool, counters)
-        if (not pool.waiting or tried) and (known := pool.take(tried)) is not None:
+        key = request.headers.get(pool.endpoint.affinity, "") if pool.endpoint.affinity else ""
+        if (not pool.waiting or tried) and (known := pool.take(tried, key)) is not None:
             return known
         if tried:
             raise Refused(502, "replica-broken", "The replica broke off, and there is no other one. Try again.")
@@ -190,6 +219,17 @@ class EndpointDoor:
         message = getattr(error, "message", "") or type(error).__name__
         known.note_fault(str(message)[:300], time.monotonic())
         logger.info("replica %s broke off: %s", known.entry.id, message)
+
+
+def digest_in(request: web.BaseRequest) -> str:
+    """Return the digest of the token that came; empty where none did."""
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
+
+
+def _last(response: web.Response) -> web.Response:
+    response.force_close()
+    return response
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ class Prober:
         if message:
             known.note_fault(message, time.monotonic())
         else:
-            known.note_life()
+            known.note_life(time.monotonic())
             if not was_answering:
                 pool.serve_waiting()
         self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS)

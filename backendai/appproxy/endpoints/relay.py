@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from backendai.appproxy.endpoints.origins import settle
 from backendai.appproxy.endpoints.replicas import Known
 from backendai.appproxy.endpoints.service import Endpoints
 from backendai.appproxy.headers import to_app
@@ -25,12 +26,17 @@ class TooLarge(Exception):
     """The body is larger than the endpoint allows."""
 
 
-class Body:
-    """A body that may be sent a second time as long as little of it has come."""
+class BrokeOff(Exception):
+    """The replica broke off in its answer, and so did we."""
 
-    def __init__(self, request: web.BaseRequest, most: int) -> None:
+
+class Body:
+    """A body that may be sent a second time as long as little of it has come. ``whole``: all of it, read already."""
+
+    def __init__(self, request: web.BaseRequest, most: int, whole: bytes | None = None) -> None:
         self._pieces, self._most = pieces_of(request), most
-        self._kept, self._size, self._is_whole = bytearray(), 0, False
+        self._kept, self._is_whole = bytearray(whole or b""), whole is not None
+        self._size = len(self._kept)
         self.fault: TooLarge | StalledBody | None = None  # the client that sends it tells of another error
 
     @property
@@ -92,13 +98,16 @@ async def begin(
         yield answer
 
 
-async def pass_back(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
-    """Send the answer. One that breaks off is aborted, so that the caller sees that it is not whole."""
+async def pass_back(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target, origins: Sequence[str]
+) -> web.StreamResponse:
+    """Send the answer. One that breaks off is aborted, so that the caller sees that it is not whole. Which pages may
+    read it says the endpoint, not the replica. Raises BrokeOff."""
     if answer.status == 101:
         return await join(request, answer, target)
     try:
-        return await send(request, answer, target)
+        return await send(request, answer, target, change=lambda headers: settle(request, headers, origins))
     except (aiohttp.ClientError, TimeoutError):
         if request.transport is not None:
             request.transport.abort()
-        raise ConnectionResetError("the replica broke off in its answer") from None
+        raise BrokeOff from None

@@ -21,6 +21,7 @@ class Known:
 
     entry: BookReplica
     has_answered: bool = False
+    answered_at: float = 0.0  # first, by this proxy's monotonic clock; 0: long ago
     failures: int = 0
     times: int = 0
     ejected_until: float = 0.0
@@ -36,8 +37,10 @@ class Known:
         one = self.entry
         return Target(UUID(one.kernel_id), one.generation, "serving", one.port, one.gateway_url, visitor=visitor)
 
-    def note_life(self) -> None:
+    def note_life(self, now: float) -> None:
         """Note an answer: whoever works is not ejected for slow probes."""
+        if not self.has_answered and not self.entry.is_ready:
+            self.answered_at = now
         self.has_answered, self.failures, self.times, self.ejected_until, self.message = True, 0, 0, 0.0, ""
 
     def note_fault(self, message: str, now: float) -> None:
@@ -98,19 +101,41 @@ class Pool:
         """How many requests wait."""
         return sum(map(len, self._waiting.values()))
 
-    def take(self, avoid: Collection[str] = ()) -> Known | None:
-        """Return a replica for one more request, counted as open; None when none has room."""
+    def take(self, avoid: Collection[str] = (), key: str = "") -> Known | None:
+        """Return a replica for one more request, counted as open; None when none has room. Requests with the same
+        ``key`` keep to one replica while it is not much busier than the others."""
         listed = {pk: one for pk, one in self.known.items() if one.is_listed}
         sights = [balance.Sight(pk, one.has_answered, one.ejected_until) for pk, one in listed.items()]
         out = balance.eject(sights, self._now()) | set(avoid)
         share = max(-(-self.endpoint.concurrency // max(self._others(), 1)), 1) if self.endpoint.concurrency else 0
-        candidates = [balance.Candidate(pk, one.open, limit=share) for pk, one in listed.items()]
-        chosen = balance.choose_replica(candidates, random.random(), out)
+        warm_up, now = self.endpoint.warm_up, self._now()
+        candidates = [
+            balance.Candidate(pk, one.open, balance.warmth(now - one.answered_at, warm_up), share)
+            for pk, one in listed.items()
+        ]
+        chosen = self._chosen(candidates, out | self._other_revision(listed.values(), out), key)
+        if chosen is None:
+            chosen = self._chosen(candidates, out, key)
         if chosen is None:
             return None
         known = listed[chosen]
         known.open += 1
         return known
+
+    def _chosen(self, candidates: list[balance.Candidate[str]], out: Collection[str], key: str) -> str | None:
+        kept = balance.keep_to(candidates, key, out) if key else None
+        return kept or balance.choose_replica(candidates, random.random(), out)
+
+    def _other_revision(self, listed: Iterable[Known], out: Collection[str]) -> set[str]:
+        """Return the replicas that this request does not go to by the canary share; empty where there is none."""
+        endpoint = self.endpoint
+        if not endpoint.canary:
+            return set()
+        new = {one.entry.id for one in listed if one.entry.revision == endpoint.canary_revision}
+        old = {one.entry.id for one in self.known.values() if one.is_listed} - new
+        if not new - set(out) or not old - set(out):
+            return set()
+        return old if random.random() * 100 < endpoint.canary else new
 
     def give_back(self, known: Known) -> None:
         """End one request of a replica; the next one that waits gets its turn."""

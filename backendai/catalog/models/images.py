@@ -16,6 +16,7 @@ from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
 from backendai.core.messages import Message
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
+from backendai.core.service_ports import NATIVE_SERVICES
 from backendai.core.slots import Slots, is_accelerator, kind_of
 
 ACCELERATORS_LABEL = "ai.backend.accelerators"
@@ -116,8 +117,11 @@ class Image(models.Model):
 
     @property
     def effective_labels(self) -> dict[str, str]:
-        """Its labels, with the services that an administrator has set instead."""
+        """Its labels, with the services that an administrator has set instead. Of one that no agent has as a container,
+        the services of its native environment."""
         labels: dict[str, str] = self.labels
+        if not labels and self.process_reference:
+            labels = {SERVICES_LABEL: NATIVE_SERVICES}
         return labels | {SERVICES_LABEL: self.services} if self.services else labels
 
     @property

@@ -132,7 +132,7 @@ def _found(rows: Any, kind: str, name: str) -> Any:
     found = rows.first()
     if found is None:
         raise Conflict(
-            "The session needs {kind} {name}, which is not here: create the {kind} first.",
+            "The session needs {kind} {name}, which does not exist here: create the {kind} first.",
             kind=kind,
             name=name,
             code="missing",

@@ -22,7 +22,7 @@ from django.conf import settings
 from backendai.accounts.models import User
 from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import app_domain_of, origin_of
-from backendai.cluster.capabilities import why_not
+from backendai.cluster.capabilities import capabilities_of, why_not
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
@@ -58,7 +58,8 @@ _IMPOSSIBLE = "apps-impossible"
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can."""
+    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can.
+    ``shares_network``: what listens on its port can be reached by everybody on the agent's machine."""
 
     name: str
     title: str
@@ -67,6 +68,7 @@ class App:
     url: str
     code: str = ""
     reason: str = ""
+    shares_network: bool = False
 
     @property
     def gives_shell(self) -> bool:
@@ -111,7 +113,9 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     obstacle = _obstacle(session, kernel)
     found = [one for one in service_ports_of(session.image.effective_labels) if one.protocol in _SHOWN]
     found += [preopen_service(port) for port in session.preopen_ports]
-    return [_app(session, one, obstacle) for one in found]
+    agent = kernel.agent if kernel else None
+    is_native = agent is not None and Capability.NATIVE in capabilities_of(agent)
+    return [_app(session, one, obstacle, is_native) for one in found]
 
 
 def has_apps(session: ComputeSession) -> bool:
@@ -218,10 +222,10 @@ def title_of(service: str) -> str:
     return _TITLES.get(service, service)
 
 
-def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str]) -> App:
+def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool) -> App:
     code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
     url = origin_of(host_of(session, service.name))
-    return App(service.name, title_of(service.name), service.protocol, service.port, url, code, reason)
+    return App(service.name, title_of(service.name), service.protocol, service.port, url, code, reason, is_native)
 
 
 def _seal(claims: Claims, now: datetime) -> str:

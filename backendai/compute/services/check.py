@@ -246,7 +246,7 @@ def _key_pair(user: User, spec: SessionSpec) -> KeyPair | None:
         return key_pair_of(user)
     found: KeyPair | None = KeyPair.objects.visible_to(user).main_first().filter(pk=spec.access_key).first()
     if found is None:
-        raise UserError("There is no such active key pair of yours.", field="access_key", code="no-key-pair")
+        raise UserError("Active key pair not found.", field="access_key", code="no-key-pair")
     return found
 
 

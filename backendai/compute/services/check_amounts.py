@@ -44,7 +44,7 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
     found: ResourcePreset | None = presets.order_by(F("resource_group").asc(nulls_last=True)).first()
     if found is None:
         raise UserError(
-            "There is no preset {preset} for {group}.",
+            "Preset {preset} not found for {group}.",
             preset=repr(spec.preset),
             group=group.name,
             field="preset",
@@ -81,7 +81,7 @@ def check_bounds(slots: Slots, image: Image) -> None:
     for name, amount in slots.items():
         if not image.can_use(name):
             raise UserError(
-                "{amount} asked for, but {image} has no use for it: {accelerators} is what it supports.",
+                "{image} does not support {amount}; it supports {accelerators}.",
                 amount=amount_in_words(name, amount),
                 image=image.name,
                 accelerators=sorted(image.accelerators or ()) or Message(Message("no accelerator")),
@@ -97,10 +97,10 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
     wanted, limit, told = format_amount(name, asked), format_amount(name, bound), amount_in_words(name, asked)
     below = code == "below-minimum"
     return UserError(
-        Message("{told} asked for, but {image} needs at least {limit}.", told=told, image=image.name, limit=limit)
+        Message("{told} requested, but {image} needs at least {limit}.", told=told, image=image.name, limit=limit)
         if below
         else Message(
-            "{told} asked for, but {image} may have at most {limit}.", told=told, image=image.name, limit=limit
+            "{told} requested, but {image} may have at most {limit}.", told=told, image=image.name, limit=limit
         ),
         field=f"resources.{name}",
         code=code,
@@ -121,7 +121,7 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
         return automatic_shm(memory, usual)
     if shm >= memory:
         raise UserError(
-            "Shared memory is part of the memory: {shm} asked, memory is {memory}.",
+            "Shared memory is part of the memory: {shm} requested, memory is {memory}.",
             shm=format_size(shm),
             memory=format_size(memory),
             field="shm",
@@ -158,7 +158,7 @@ def check_reach(total: Slots, group: ResourceGroup, designated: Collection[str] 
         most = max(capacity[name] for capacity in capacities)
         if wanted > most:
             raise UserError(
-                "{wanted_2} asked for, but no {where} has more than {most}.",
+                "{wanted_2} requested, but no {where} has more than {most}.",
                 wanted_2=amount_in_words(name, wanted),
                 where=where,
                 most=format_amount(name, most),

@@ -119,7 +119,7 @@ def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)
         known = list(images.values_list("name", flat=True)[:10])
         raise UserError(
-            "There is no image {image} for project {project}; there are: {known}.",
+            "Image {image} not found for project {project}; available: {known}.",
             image=repr(spec.image),
             project=project.name,
             known=known or Message("none"),

@@ -48,7 +48,7 @@ def check_agent_loss(spec: SessionSpec) -> None:
     """Refuse to run again what only a person can take up again."""
     if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
         raise UserError(
-            "Only batch sessions can run again by themselves.", field="retry_on_agent_loss", code="batch-only"
+            "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
         )
 
 
@@ -56,7 +56,7 @@ def check_placement(spec: SessionSpec) -> None:
     """Refuse a word that says nothing about how sessions lie on agents."""
     if spec.placement and spec.placement not in Placement.values:
         raise UserError(
-            "{placement} is no placement: use {values}, or leave it empty.",
+            "{placement} is not a placement: use {values}, or leave it empty.",
             placement=repr(spec.placement),
             values=" or ".join(Placement.values),
             field="placement",
@@ -70,7 +70,7 @@ def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
     if found and spec.cluster_size > found[0]:
         limit, holder = found
         raise UserError(
-            "{cluster_size} kernels asked, but one session of {holder} may have at most {limit}.",
+            "{cluster_size} kernels requested, but one session of {holder} may have at most {limit}.",
             cluster_size=spec.cluster_size,
             holder=holder.label,
             field="cluster_size",
@@ -108,7 +108,7 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
     if found and priority > found[0]:
         limit, holder = found
         raise UserError(
-            "Priority {priority} asked, but {holder} may have at most {limit}.",
+            "Priority {priority} requested, but {holder} may have at most {limit}.",
             priority=priority,
             holder=holder.label,
             field="priority",
@@ -164,7 +164,7 @@ def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
 def _check_number(number: int, limit: int, what: str, field: str) -> None:
     if number > limit:
         raise UserError(
-            "{number} {what} named; the most is {limit}.",
+            "{number} {what} named; at most {limit} are allowed.",
             number=number,
             what=what,
             field=field,

@@ -51,7 +51,7 @@ def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
     more)."""
     commit = commits_wanted().filter(pk=commit_id, agent=agent).select_related("registry").first()
     if commit is None or commit.kernel_id is None:
-        raise NotFound("This image is not wanted of this agent.")
+        raise NotFound("This image is not meant for this agent.")
     spec = CommitSpec(
         kernel_id=commit.kernel_id,
         generation=commit.generation,
@@ -114,7 +114,7 @@ def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
         return report.state == JobState.DONE
     job = commit.job
     if job is None or not job.is_running or job.cancel_requested_at:
-        end_commit(commit, _Status.CANCELLED, Message("Cancelled: no image was made."), now=now)
+        end_commit(commit, _Status.CANCELLED, Message("Cancelled: no image was created."), now=now)
         return False
     if report.state == JobState.DONE:
         return _made(agent, commit, CommitResult.model_validate(report.result), now)
@@ -140,9 +140,9 @@ def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime
         told = {"name": image.name, "reference": image.reference, "session": commit.session_name}
         audit(commit.owner_id, "image.commit", "image", [image.pk], **told)
         where = (
-            Message("It lies in the registry {registry}.", registry=commit.registry.name)
+            Message("Stored in the registry {registry}.", registry=commit.registry.name)
             if commit.registry
-            else Message("It lies on its node.")
+            else Message("Stored on its agent.")
         )
         size = format_size(result.size_bytes)
         message = Message("{image} has {size}. {where}", image=commit.title, size=size, where=where)

@@ -57,7 +57,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
         commit.job = start_job(
             COMMIT_JOB,
             f"{name} ({session.name}, {commit.pk.hex[:_KEY_LENGTH]})",
-            Message("The node is being told."),
+            Message("Sending to the agent."),
             now=now,
             owner_id=user.pk,
             silence_limit=longest,
@@ -75,7 +75,7 @@ def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[st
     if not session.kind.is_saved:
         return "interactive-only", Message("Only interactive sessions can be saved as an image.")
     if session.status != Status.RUNNING:
-        return "not-running", Message("Only a session that runs can be saved as an image.")
+        return "not-running", Message("Only a running session can be saved as an image.")
     if agent and (reason := why_not(agent, Capability.COMMIT)):
         return "no-container-engine", reason
     if agent and is_outdated(agent, COMMIT):
@@ -98,8 +98,8 @@ def refuse_while_saved(session: ComputeSession) -> None:
     """Raise Conflict while an image is being made of the session: its end would break that off."""
     if commit := commit_under_way(session):
         raise Conflict(
-            "The image {title} is being made of this session. Wait for it, cancel it under the "
-            "bell, or end the session by force.",
+            "The image {title} is being created from this session. Wait for it, cancel it under the bell, "
+            "or force the termination.",
             title=commit.title,
             code="being-saved",
             job=str(commit.job_id),
@@ -145,10 +145,10 @@ def _kernel_to_save(session: ComputeSession) -> tuple[Kernel, Agent]:
     if found := obstacle_to_commit(session, kernel.agent if kernel else None):
         raise Conflict(found[1], code=found[0])
     if kernel is None or kernel.status != Status.RUNNING or kernel.agent is None:
-        raise Conflict("Only a session that runs can be saved as an image.", code="not-running")
+        raise Conflict("Only a running session can be saved as an image.", code="not-running")
     agent = kernel.agent
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        raise Conflict("Agent {agent} does not answer.", agent=agent.name, code="agent-silent")
+        raise Conflict("Agent {agent} is not reachable.", agent=agent.name, code="agent-silent")
     if agent.low_disk:
         raise Conflict("Agent {agent} is short of disk space.", agent=agent.name, code="disk-low")
     return kernel, agent
@@ -184,7 +184,7 @@ def _registry_that_takes(image: Image) -> Registry | None:
 def _refuse_second(session: ComputeSession) -> None:
     if other := commit_under_way(session):
         raise Conflict(
-            "The image {title} is being made of this session; wait for it, or cancel it.",
+            "The image {title} is being created from this session; wait for it, or cancel it.",
             title=other.title,
             code="being-saved",
             job=str(other.job_id),
@@ -222,16 +222,16 @@ def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)
     is_gone = kernel is None or kernel.status != Status.RUNNING or kernel.generation != commit.generation
     if ending in (None, Ending.LATE) and is_waiting and is_gone:
-        return status.FAILED, Message("The session ended before an image was made of it.")
+        return status.FAILED, Message("The session ended before the image was created.")
     match ending:
         case None:
             return "", ""
         case Ending.JOB_OVER:
             return status.FAILED, Message("The job is over.")
         case Ending.CANCELLED:
-            return status.CANCELLED, Message("Cancelled: no image was made.")
+            return status.CANCELLED, Message("Cancelled: no image was created.")
         case Ending.AGENT_OUTDATED if commit.agent:
             return status.FAILED, update_agent(commit.agent)
         case Ending.LATE:
-            return status.FAILED, Message("It was not done in the time that it may take: no image was made.")
-    return status.FAILED, Message("The agent was lost on the way: no image was made.")
+            return status.FAILED, Message("The time limit was exceeded: no image was created.")
+    return status.FAILED, Message("The agent was lost meanwhile: no image was created.")

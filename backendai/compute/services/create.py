@@ -131,7 +131,7 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     # A session of a release before documents has another digest: its key decides alone.
     if found and found.spec and found.request_digest != digest_of(spec):
         raise Conflict(
-            "This idempotency key belongs to another request, which made session {found}.",
+            "This idempotency key belongs to another request, which created session {found}.",
             found=repr(found.name),
             code="idempotency-key-reused",
             session=str(found.pk),
@@ -242,7 +242,7 @@ def _taken(owner: User, actor: User, name: str) -> Conflict:
         return Conflict("Another request was faster; try again.", code="conflict")
     who = Message("You already have") if actor.pk == owner.pk else Message("{owner} already has", owner=owner.email)
     return Conflict(
-        "{who} a session named {name} ({status}); end it or choose another name.",
+        "{who} a session named {name} ({status}); terminate it or choose another name.",
         who=who,
         name=repr(name),
         status=other.get_status_display(),

@@ -37,9 +37,9 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
     """Keep new sessions away from the agent, and end what still runs there at ``ends_at`` (None: never); returns how
     many kernels it has. Again on an agent that is being drained, it changes the deadline. The owners are told."""
     if agent.status == Agent.Status.TERMINATED:
-        raise Conflict("Agent {agent} is gone for good.", agent=agent.name, code="agent-terminated")
+        raise Conflict("Agent {agent} was removed permanently.", agent=agent.name, code="agent-terminated")
     if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:
-        text = Message("The deadline lies in the past, or more than {days} days ahead.", days=LONGEST_DRAIN.days)
+        text = Message("The deadline is in the past, or more than {days} days ahead.", days=LONGEST_DRAIN.days)
         raise UserError(text, field="ends_at", code="invalid-date")
     with transaction.atomic():
         lock_group(agent.resource_group_id)  # a pass that is placing sessions here is over first
@@ -95,7 +95,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
     so that is refused with a Conflict, unless ``force``."""
     if agent.resource_group_id == group.pk:
         raise Conflict(
-            "Agent {agent} belongs to {group} already.",
+            "Agent {agent} already belongs to {group}.",
             agent=agent.name,
             group=group.name,
             field="resource_group",
@@ -107,8 +107,8 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
         number = Kernel.objects.filter(agent=agent, status__in=PLACED).count()
         if number and not force:
             raise Conflict(
-                "Agent {agent} runs {running}: drain it first. By force it moves at "
-                "once; they go on running there, and count in their old group until they end.",
+                "Agent {agent} runs {running}: drain it first. A forced move takes effect at once; the "
+                "kernels keep running there and count in their old group until they end.",
                 agent=agent.name,
                 running=kernels_in_words(number),
                 code="agent-in-use",
@@ -129,9 +129,9 @@ def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime 
         else ""
     )
     message = Message(
-        "Node {agent} is being emptied. {until}.",
+        "Agent {agent} is being drained. {until}.",
         agent=agent.name,
-        until=until or Message("The session may go on, but start no further work on it"),
+        until=until or Message("The session may continue, but start no further work in it"),
     )
     touch(session_ids)  # holds the sessions still, so that their rows chain
     if ends_at:
@@ -146,4 +146,4 @@ def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime 
 
 
 def _sentence(agent: str) -> str:
-    return Message("Node {agent} was emptied by an administrator, and the time for that was over.", agent=agent)
+    return Message("Agent {agent} was drained by an administrator, and the deadline passed.", agent=agent)

@@ -48,7 +48,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     when it has ended already, and without force while an image is being made of it."""
     if session.status not in LIVE:
         raise Conflict(
-            "The session has ended already ({status}).", status=session.get_status_display(), code="already-ended"
+            "The session has already ended ({status}).", status=session.get_status_display(), code="already-ended"
         )
     if not force:
         refuse_while_saved(session)
@@ -148,7 +148,7 @@ def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -
         by_agent[agent].append(kernel_id)
     for agent, kernels in by_agent.items():
         message = Message(
-            "Ended by force by {user}; node {agent} has not confirmed it and may still run it.",
+            "Ended by force by {user}; agent {agent} has not confirmed it and may still run it.",
             user=user.email,
             agent=agent,
         )
@@ -218,9 +218,7 @@ def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
     )
     for pk, dependency, name, reason in rows.order_by("pk")[:_MOST_AT_ONCE]:
         because = f" ({reason})" if reason else ""
-        message = Message(
-            "Session {name}, on which it depends, ended without success{because}.", name=name, because=because
-        )
+        message = Message("Session {name}, which it depends on, did not succeed{because}.", name=name, because=because)
         data = {"dependency": str(dependency), "dependency_name": name, "dependency_reason": reason}
         whys.setdefault(pk, Why(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
     return whys

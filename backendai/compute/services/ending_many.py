@@ -47,7 +47,7 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
     grow with the sessions. Raises UserError when more than ``MOST_ENDED`` are named."""
     if len(ids) > MOST_ENDED:
         text = Message(
-            "{number} sessions named, but at most {most_ended} are ended at once.",
+            "{number} sessions named, but at most {most_ended} can be ended at once.",
             number=len(ids),
             most_ended=MOST_ENDED,
         )
@@ -95,7 +95,7 @@ def _refusal(
     pk: UUID, session: ComputeSession | None, is_touched: bool, force: bool, saved: Collection[UUID]
 ) -> Refusal | None:
     if session is None:
-        return Refusal(pk, "", "not-found", Message("There is no such session."))
+        return Refusal(pk, "", "not-found", Message("Session not found."))
     if is_touched:
         return None
     if pk in saved:
@@ -105,13 +105,13 @@ def _refusal(
             "being-saved",
             "An image is being made of it, or its home is being kept. Wait for that, or use force.",
         )
-    code, message = _why_not(session, force) or ("already-ended", Message("It has ended meanwhile."))
+    code, message = _why_not(session, force) or ("already-ended", Message("It has already ended."))
     return Refusal(pk, session.name, code, message)
 
 
 def _why_not(session: ComputeSession, force: bool) -> tuple[str, str] | None:
     if session.status not in LIVE:
-        return "already-ended", Message("It has ended already ({status}).", status=session.get_status_display())
+        return "already-ended", Message("It has already ended ({status}).", status=session.get_status_display())
     if session.status == Status.TERMINATING and not force:
-        return "already-ending", Message("It is being ended already.")
+        return "already-ending", Message("It is already terminating.")
     return None

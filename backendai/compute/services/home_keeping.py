@@ -35,8 +35,8 @@ def keep_home(
     kernel = kernel_with_home(session)
     if keep := home_under_way(session):
         raise Conflict(
-            "The home of this session is being copied into the folder {folder}. Wait until "
-            "that is done, or cancel it under the bell.",
+            "The home folder of this session is being copied into the folder {folder}. Wait until that is "
+            "done, or cancel it under the bell.",
             folder=keep.folder.name,
             code="home-being-kept",
         )
@@ -58,15 +58,17 @@ def keep_home(
 
 def kernel_with_home(session: ComputeSession) -> Kernel:
     """Return the main kernel, whose home can be copied now; raises a Conflict."""
+    if session.status == Status.TERMINATING:
+        raise Conflict("The session is being ended: its home folder cannot be kept any more.", code="not-running")
     if session.status != Status.RUNNING:
-        raise Conflict("Only the home folder of a session that runs can be kept.", code="not-running")
+        raise Conflict("Only the home folder of a running session can be kept.", code="not-running")
     kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
     if kernel is None or kernel.agent is None or kernel.status != Status.RUNNING:
-        raise Conflict("Only the home folder of a session that runs can be kept.", code="not-running")
+        raise Conflict("Only the home folder of a running session can be kept.", code="not-running")
     if Capability.SIMULATED in capabilities_of(kernel.agent):
-        raise Conflict("A simulated session has no home folder.", code="no-home")
+        raise Conflict("Simulated sessions have no home folder.", code="no-home")
     if kernel.agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        raise Conflict("Agent {agent} does not answer.", agent=kernel.agent.name, code="agent-silent")
+        raise Conflict("Agent {agent} is not reachable.", agent=kernel.agent.name, code="agent-silent")
     return kernel
 
 
@@ -86,8 +88,8 @@ def refuse_while_home_is_kept(session: ComputeSession) -> None:
     """Raise Conflict while the home of the session is being copied: its end would break that off."""
     if keep := home_under_way(session):
         raise Conflict(
-            "The home of this session is being copied into the folder {folder}. Wait for it, "
-            "cancel it under the bell, or end the session by force.",
+            "The home folder of this session is being copied into the folder {folder}. Wait for it, cancel "
+            "it under the bell, or force the termination.",
             folder=keep.folder.name,
             code="home-being-kept",
             job=str(keep.folder.fill.job_id),

@@ -100,7 +100,7 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
         rows.filter(Q(extensions=0) | Q(checker=None)).delete()
         rows.update(warned_at=None, due_at=None, message="", measured={})
         withdrawn = {
-            pk: Message("The warning by idle checker {name} is taken back.", name=name) for pk, name in stood.items()
+            pk: Message("The warning by idle checker {name} is withdrawn.", name=name) for pk, name in stood.items()
         }
         note_idle(withdrawn, TAKEN_BACK, Outcome.SKIPPED, now)
         tell_owners(list(stood), now)
@@ -145,24 +145,20 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
     """
     with transaction.atomic():
         if not hold_running([session.pk]):
-            raise Conflict("The session does not run any more.", code="not-running")
+            raise Conflict("The session is no longer running.", code="not-running")
         rows = IdleWarning.objects.select_related("checker").select_for_update(of=("self",))
         warning = rows.filter(session=session, checker=checker_id, collected_at=None).first()
         if warning is None or warning.checker is None or warning.warned_at is None or warning.due_at is None:
-            raise NotFound("No warning by this idle checker stands.", code="no-idle-warning")
+            raise NotFound("This idle checker has no active warning.", code="no-idle-warning")
         checker = warning.checker
         if warning.extensions >= checker.max_extensions:
             times = checker.max_extensions
             text = Message(
-                "The end can be put off {times} times by idle checker {checker}, and has been.",
+                "Idle checker {checker} allows {times} extensions, and all are used.",
                 times=times,
                 checker=checker.name,
             )
-            text = (
-                text
-                if times
-                else Message("Idle checker {checker} does not let anybody put the end off.", checker=checker.name)
-            )
+            text = text if times else Message("Idle checker {checker} allows no extension.", checker=checker.name)
             raise Conflict(text, code="no-more-extensions", limit=times)
         until: datetime = max(warning.due_at, now) + checker.extension
         number = warning.extensions + 1

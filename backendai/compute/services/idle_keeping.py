@@ -36,7 +36,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     user may not see or that nobody warned of are passed over. Raises UserError for more than ``MOST_KEPT``."""
     if len(session_ids) > MOST_KEPT:
         text = Message(
-            "{number} sessions named, but at most {most_kept} are kept running at once.",
+            "{number} sessions named, but at most {most_kept} can be extended at once.",
             number=len(session_ids),
             most_kept=MOST_KEPT,
         )

@@ -19,7 +19,8 @@ def delete_key_pair(user: User, access_key: str) -> None:
         number = ComputeSession.objects.filter(access_key=access_key, status__in=LIVE).count()
         if number:
             raise Conflict(
-                "Sessions of this key pair that have not ended: {sessions}. End them first, or deactivate it instead.",
+                "Active sessions of this key pair: {sessions}. Terminate them first, or deactivate the key "
+                "pair instead.",
                 code="key-pair-in-use",
                 sessions=number,
             )

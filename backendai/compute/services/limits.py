@@ -272,7 +272,7 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
     number, limit = sum(row[-1] for row in rows), holder.policy.max_pending_sessions
     if limit is not None and number > limit:
         text = Message(
-            "{number} sessions of {holder} wait already, and at most {limit} may.",
+            "{number} sessions of {holder} are already pending; at most {limit} are allowed.",
             number=number - 1,
             holder=holder.label,
             limit=limit,

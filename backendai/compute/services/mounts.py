@@ -63,7 +63,7 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     for mount in found:
         if taken := _file_in_the_way(mount.target, files):
             text = Message(
-                "{target} is in the way of the file {taken} of the home folder: choose another path.",
+                "{target} conflicts with the file {taken} of the home folder: choose another path.",
                 target=mount.target,
                 taken=taken,
             )
@@ -97,7 +97,7 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
     for mount in mounts:
         if mount.folder_id not in ready and not mount.is_automatic:
             text = Message(
-                "Folder {folder_name} is not ready any more: restore it, or launch without it.",
+                "Folder {folder_name} is no longer ready: restore it, or launch without it.",
                 folder_name=mount.folder_name,
             )
             raise _refused(text, "folder-not-ready", folder=mount.folder_name)
@@ -175,9 +175,7 @@ def _unknown(owner: User, name: str) -> UserError:
         )
         return _refused(text, "folder-not-ready", folder=other.name)
     known = list(Folder.objects.offered_to(owner).order_by("name").values_list("name", flat=True)[:10])
-    text = Message(
-        "There is no folder {name} to mount; there are: {known}.", name=repr(name[:64]), known=known or Message("none")
-    )
+    text = Message("Folder {name} not found; available: {known}.", name=repr(name[:64]), known=known or Message("none"))
     return _refused(text, "unknown-folder", wanted=name[:64])
 
 
@@ -185,7 +183,7 @@ def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
     granted = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
     rights = wish.rights or granted
     if rights not in (Rights.VIEW, Rights.EDIT):
-        text = Message("{rights} are no rights: use view or edit, or leave it empty.", rights=repr(wish.rights[:16]))
+        text = Message("{rights} are not rights: use view or edit, or leave it empty.", rights=repr(wish.rights[:16]))
         raise _refused(text, "invalid-rights")
     if rights == Rights.EDIT and granted == Rights.VIEW:
         text = Message("Folder {folder} can only be mounted read-only: you may view it.", folder=folder.name)
@@ -240,7 +238,7 @@ def _overlap_text(mount: ResolvedMount, other: ResolvedMount) -> str:
             target=mount.target,
         )
     return Message(
-        "{target} and {target_2} lie inside one another: choose paths beside each other.",
+        "{target} and {target_2} overlap: choose paths beside each other.",
         target=mount.target,
         target_2=other.target,
     )

@@ -62,7 +62,7 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
         waiting = ImageCommit.objects.filter(owner=image.owner_id, title=title, status__in=NOT_OVER)
         if others.exists() or waiting.exists():
             raise Conflict(
-                "There is an image named {title} already; choose another name.",
+                "An image named {title} already exists; choose another name.",
                 title=title,
                 field="name",
                 code="name-taken",
@@ -117,7 +117,7 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
         names = [session.name for session in sessions]
         more = ", …" if others or len(sessions) == _MOST_NAMED else ""
         raise Conflict(
-            "{display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
+            "{display_name} is used by active sessions: {names}{more}. Terminate them first.",
             display_name=image.display_name,
             names=names,
             more=more,
@@ -126,8 +126,8 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
         )
     if others:
         raise Conflict(
-            "{display_name} is needed by sessions of other people that have not ended "
-            "({others}). Take it back from its projects and wait for their end.",
+            "{display_name} is used by active sessions of other users ({others}). Stop sharing it and wait "
+            "for them to end.",
             display_name=image.display_name,
             code="image-in-use",
             **details,

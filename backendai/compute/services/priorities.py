@@ -34,7 +34,7 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
         waiting = ComputeSession.objects.filter(pk=session.pk, status=Status.PENDING)
         found = waiting.select_for_update(no_key=True).values_list("priority", "owner_priority").first()
         if found is None:
-            raise Conflict("It does not wait any more: its priority means nothing now.", code="not-pending")
+            raise Conflict("The session is no longer pending, so its priority cannot change.", code="not-pending")
         before, most_before = found
         most = _most_for_owner(session, user, priority, before, most_before)
         if (before, most_before) == (priority, most):
@@ -66,8 +66,8 @@ def _most_for_owner(session: ComputeSession, user: User, priority: int, before: 
         return most if most is None and priority >= before else priority
     if most is not None and priority > most:
         raise UserError(
-            "Priority {priority} asked, but an administrator lowered that of this session to "
-            "{most}: its owner may set {most} at most.",
+            "Priority {priority} requested, but an administrator lowered that of this session to {most}: "
+            "its owner may set at most {most}.",
             priority=priority,
             most=most,
             field="priority",

@@ -28,7 +28,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
             number = sum(live.values())
             counts = [Message("{number} {status}", number=count, status=status) for status, count in live.items()]
             raise Conflict(
-                "Sessions that have not ended: {number} ({counts}). End them first.",
+                "Active sessions: {number} ({counts}). Terminate them first.",
                 number=number,
                 counts=Message.joined(counts, ", "),
                 code="sessions-live",

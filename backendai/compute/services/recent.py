@@ -73,7 +73,9 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "retry_on_agent_loss": session.retry_on_agent_loss,
         **_mounts_of(session),
     }
-    asked = {name: session.spec[name] for name in ("roles", "placement") if name in session.spec}
+    asked = {
+        name: session.spec[name] for name in ("roles", "placement", "template", "parameters") if name in session.spec
+    }
     return {"version": VERSION, **{name: value for name, value in said.items() if not _usual(name, value)}, **asked}
 
 
@@ -101,7 +103,7 @@ def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
     """Return one of the user's; NotFound for what is not there or another's."""
     found: LaunchRecord | None = LaunchRecord.objects.visible_to(user).filter(pk=record_id).first()
     if found is None:
-        raise NotFound("There is no such launch in your recent history.")
+        raise NotFound("Launch not found in your recent history.")
     return found
 
 

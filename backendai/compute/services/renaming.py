@@ -53,7 +53,7 @@ def _too_late(session: ComputeSession) -> Conflict:
     session.refresh_from_db(fields=["status"])
     if session.status in _BEING_PREPARED:
         return Conflict("The session is being prepared: rename it when it runs.", code="being-prepared")
-    return Conflict("The session has ended: its name stays what it was.", code="already-ended")
+    return Conflict("The session has ended: it can no longer be renamed.", code="already-ended")
 
 
 def _taken(session: ComputeSession, name: str) -> Conflict:

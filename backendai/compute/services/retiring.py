@@ -30,14 +30,14 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
     Raises a Conflict while it answers and runs something: nobody could say that this has ended.
     """
     if agent.status == Agent.Status.TERMINATED:
-        raise Conflict("Agent {agent} is gone for good already.", agent=agent.name, code="agent-terminated")
+        raise Conflict("Agent {agent} was already removed permanently.", agent=agent.name, code="agent-terminated")
     with transaction.atomic():
         lock_group(agent.resource_group_id)
         placed = Kernel.objects.filter(agent=agent, status__in=PLACED).order_by("pk")
         number = placed.count()
         if number and Agent.objects.answering().filter(pk=agent.pk).exists():
             raise Conflict(
-                "Agent {agent} answers and runs {running}: drain it first.",
+                "Agent {agent} is reachable and runs {running}: drain it first.",
                 agent=agent.name,
                 running=kernels_in_words(number),
                 code="agent-in-use",
@@ -59,4 +59,4 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
 
 
 def _sentence(agent: str) -> str:
-    return Message("Node {agent} was declared gone for good by an administrator; what ran there is lost.", agent=agent)
+    return Message("Agent {agent} was removed permanently by an administrator; what ran there is lost.", agent=agent)

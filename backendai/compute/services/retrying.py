@@ -85,7 +85,7 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
     guilty = [kernel for kernel in kernels if kernel.status_reason not in (SIBLING, FINISHED)] or list(kernels)
     first = min(guilty, key=lambda kernel: (kernel.ended_at or now, kernel.rank))
     tries = Message(
-        "try {retries} of {max_retries}",
+        "attempt {retries} of {max_retries}",
         retries=session.retries + 1,
         max_retries=session.resource_group.max_retries + 1,
     )

@@ -38,7 +38,7 @@ def check_files(files: Sequence[BroughtFile]) -> None:
             text = Message("{path} is written by the platform: choose another name.", path=file.path)
             raise UserError(text, field=_FIELD, code="reserved-path")
         if any(clash(file.path, other.path) for other in files[:number]):
-            raise UserError("{path} is there twice.", path=file.path, field=_FIELD, code="path-taken")
+            raise UserError("{path} is listed twice.", path=file.path, field=_FIELD, code="path-taken")
         if "\0" in file.content:
             raise UserError("{path} is not a text file.", path=file.path, field=_FIELD, code="not-text")
     check_total(sum(file.size for file in files))

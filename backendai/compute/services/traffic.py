@@ -7,15 +7,17 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import close_old_connections, connection
+from django.db.models import Q
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, SessionTraffic
-from backendai.compute.services.bulk import write_latest
+from backendai.compute.models import ComputeSession, Kernel, SessionTraffic
+from backendai.compute.services.bulk import among, write_latest
+from backendai.compute.status import Status
 
 logger = logging.getLogger(__name__)
 
@@ -95,3 +97,15 @@ def note_traffic(moments: Mapping[UUID, datetime]) -> None:
     """Write when these sessions were used last; one statement. A moment before the one that is known changes nothing,
     and sessions that are no more are passed over."""
     write_latest(SessionTraffic._meta.db_table, ComputeSession._meta.db_table, "session_id", "last_at", moments)
+
+
+def note_work(kernels: Mapping[UUID, Collection[UUID]], now: datetime) -> int:
+    """Note that these kernels, by agent, work for their sessions now; returns of how many that was written. A session
+    that was used within half a minute is left alone. Two statements; nodes are heard about what they hold."""
+    ids = {kernel_id for named in kernels.values() for kernel_id in named}
+    rested = Q(session__traffic=None) | Q(session__traffic__last_at__lte=now - WRITTEN_EVERY)
+    rows = Kernel.objects.filter(rested, pk__in=among(ids), status=Status.RUNNING).order_by()
+    found = rows.values_list("pk", "agent_id", "session_id")
+    sessions = {session_id for pk, agent_id, session_id in found if agent_id and pk in kernels.get(agent_id, ())}
+    note_traffic(dict.fromkeys(sessions, now))
+    return len(sessions)

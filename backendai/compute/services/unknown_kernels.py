@@ -100,7 +100,7 @@ def remove_unknown(actor: User, row: UnknownKernel, *, now: datetime) -> None:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
     with transaction.atomic():
         if not UnknownKernel.objects.filter(pk=row.pk, removal_at=None).update(removal_at=now):
-            raise Conflict("This kernel is being removed already.", code="removal-decided")
+            raise Conflict("This kernel is already being removed.", code="removal-decided")
         details = {"agent": row.agent.name, "session": row.manifest.get("name", "")}
         audit(actor.pk, "unknown-kernel.remove", "kernel", [row.kernel_id], **details)
 

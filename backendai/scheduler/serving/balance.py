@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from math import ceil
 from typing import Any, Generic, TypeVar
 
 FAILURES = 3  # in a row
 _EJECTED_SECONDS, _MOST_EJECTED_SECONDS = 10.0, 120.0
+BUSIER = 1.25  # than the mean, as which a replica may be for the sake of affinity
+_COLDEST = 0.1
 _FAULTS = frozenset({502, 504})
 _Id = TypeVar("_Id", bound=Hashable)
 
@@ -45,6 +49,20 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
     least = min(price for price, _ in able)
     equal = [one for price, one in able if price <= least]
     return equal[min(int(draw * len(equal)), len(equal) - 1)].id
+
+
+def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
+    """Return the replica to which requests with this key keep, as long as it is at most a quarter busier than the
+    others; then the next one in the order of the key. None when none has room."""
+    able = [one for one in candidates if one.id not in avoid]
+    most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
+    order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
+    return next((one.id for one in order if one.has_room and one.open < most), None)
+
+
+def warmth(age: float, warm_up: float) -> float:
+    """Return the weight of a replica that has answered for ``age`` seconds: from a tenth to its full share."""
+    return 1.0 if age >= warm_up else _COLDEST + (1.0 - _COLDEST) * max(age, 0.0) / warm_up
 
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:

@@ -14,6 +14,7 @@ from django.db.models import F
 
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.create import launch_session
+from backendai.compute.spec import MountWish
 from backendai.core.errors import BackendAIError
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
@@ -120,6 +121,8 @@ def _spec_of(revision: Revision) -> RevisionSpec:
         resources=revision.slots,
         cluster_size=revision.cluster_size,
         cluster_mode=revision.cluster_mode,
+        model_name=revision.model_name,
+        mounts=[MountWish(**one) for one in revision.mounts],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
 
@@ -14,17 +15,21 @@ from backendai.cluster.capabilities import why_not
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.check_wishes import MOST_AGENTS
-from backendai.compute.spec import SessionSpec
+from backendai.compute.spec import MountWish, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.session_kinds import kinds_with
 from backendai.serving.models import MOST_REPLICAS
 from backendai.serving.spec import EndpointSpec, RevisionSpec
+from backendai.storage.status import Rights
 from backendai.wire.capabilities import Capability
 
 (SESSION_TYPE,) = kinds_with("is_served")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 _PATH = re.compile(r"/[!-~]*\Z")
+_ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?\Z")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _LONGEST = timedelta(hours=6).total_seconds()
+MOST_ORIGINS = 20
 
 
 def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
@@ -39,6 +44,8 @@ def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
     if not 0 < spec.asleep_after <= 30 * 86400:
         raise UserError("Enter 1 second to 30 days.", field="asleep_after", code="invalid-time")
     check_public(spec.is_public)
+    check_access(spec.origins, spec.affinity)
+    check_shares(spec.warm_up, spec.canary)
     return check_revision(user, spec.revision, project=spec.project, resource_group=spec.resource_group)
 
 
@@ -47,6 +54,33 @@ def check_public(is_public: bool) -> None:
     if is_public and not settings.SERVING_PUBLIC:
         text = "This site allows no public endpoints: leave it private, and give callers tokens."
         raise UserError(text, field="is_public", code="public-not-allowed")
+
+
+def check_access(origins: Sequence[str], affinity: str) -> None:
+    """Refuse origins that no browser sends, and names that no header has."""
+    for origin in origins:
+        if not _ORIGIN.match(origin):
+            raise UserError(
+                "{origin} is no origin: write https://NAME, with a port where it is not the usual one.",
+                origin=repr(origin[:80]),
+                field="origins",
+                code="invalid-origin",
+            )
+    if len(origins) > MOST_ORIGINS:
+        raise UserError(
+            "List at most {most_origins} origins.", most_origins=MOST_ORIGINS, field="origins", code="too-many-origins"
+        )
+    if affinity and not _HEADER.match(affinity):
+        text = "Enter the name of a header: letters, digits and dashes, for example X-Conversation."
+        raise UserError(text, field="affinity", code="invalid-header")
+
+
+def check_shares(warm_up: float, canary: int) -> None:
+    """Refuse a warm-up or a canary share that means nothing."""
+    if not isfinite(warm_up) or not 0 <= warm_up <= 3600:
+        raise UserError("Enter 0 to 3600 seconds.", field="warm_up", code="invalid-time")
+    if not 0 <= canary <= 100:
+        raise UserError("Enter 0 to 100 per cent.", field="canary", code="invalid-share")
 
 
 def check_numbers(minimum: int, maximum: int, target: float) -> None:
@@ -77,6 +111,7 @@ def check_revision(user: User, spec: RevisionSpec, *, project: str, resource_gro
     for name, seconds in (("startup_timeout", spec.startup_timeout), ("drain_timeout", spec.drain_timeout)):
         if not 1 <= seconds <= _LONGEST:
             raise UserError("Enter 1 second to 6 hours.", field=name, code="invalid-time")
+    _check_mounts(spec.mounts)
     checked = check_spec(user, session_spec(spec, project=project, resource_group=resource_group))
     agents_that_serve(checked.group)
     return checked
@@ -106,9 +141,24 @@ def session_spec(
         preset=spec.preset,
         resource_group=resource_group,
         project=project,
-        environ={"PORT": str(spec.port), **spec.environ},
+        environ=_told(spec) | dict(spec.environ),
+        mounts=[replace(one, rights=Rights.VIEW) for one in spec.mounts],
         startup_command=spec.command,
         cluster_size=spec.cluster_size,
         cluster_mode=spec.cluster_mode,
         agents=agents,
     )
+
+
+def _told(spec: RevisionSpec) -> dict[str, str]:
+    """Return what the server of a replica finds in its variables. An agent that gives its kernels addresses of their
+    own says another host."""
+    told = {"HOST": "0.0.0.0", "PORT": str(spec.port)}  # noqa: S104  (inside of the container)
+    return told | ({"MODEL_NAME": spec.model_name} if spec.model_name else {})
+
+
+def _check_mounts(mounts: Sequence[MountWish]) -> None:
+    """Refuse folders that one replica could write while others read them."""
+    if any(one.rights not in ("", Rights.VIEW) for one in mounts):
+        text = "Replicas mount folders read-only: leave the rights out, or ask for view."
+        raise UserError(text, field="mounts", code="invalid-mount")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,14 @@ from backendai.compute.services.check import Checked
 from backendai.core.errors import Conflict, UserError
 from backendai.serving.models import AutoScalingRule, Endpoint, Revision, Wish
 from backendai.serving.moves import note
-from backendai.serving.services.checks import check_endpoint, check_numbers, check_public, check_revision
+from backendai.serving.services.checks import (
+    check_access,
+    check_endpoint,
+    check_numbers,
+    check_public,
+    check_revision,
+    check_shares,
+)
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
@@ -34,6 +42,10 @@ SETTABLE = frozenset(
         "is_repeatable",
         "max_surge",
         "max_unavailable",
+        "origins",
+        "warm_up",
+        "affinity",
+        "canary",
     }
 )
 
@@ -53,15 +65,7 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
                 owner=user,
                 project=checked.project,
                 resource_group=checked.group,
-                minimum=spec.minimum,
-                maximum=spec.maximum,
-                target=spec.target,
-                concurrency=spec.concurrency,
-                is_public=spec.is_public,
-                is_repeatable=spec.is_repeatable,
-                asleep_after=timedelta(seconds=spec.asleep_after),
-                max_surge=spec.max_surge,
-                max_unavailable=spec.max_unavailable,
+                **_settings(spec),
                 desired=spec.minimum,
                 scaled_at=now,
                 idempotency_key=key,
@@ -102,7 +106,7 @@ def roll_back(endpoint: Endpoint, user: User, number: int) -> None:
     if revision is None:
         known = ", ".join(str(one) for one in endpoint.revisions.values_list("number", flat=True)[:10])
         raise UserError(
-            "There is no revision {number}; there are: {known}.",
+            "Revision {number} not found; available: {known}.",
             number=number,
             known=known,
             field="revision",
@@ -122,6 +126,8 @@ def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
     after = {name: values.get(name, getattr(endpoint, name)) for name in SETTABLE}
     check_numbers(after["minimum"], after["maximum"], after["target"])
     check_public(bool(values.get("is_public")))
+    check_access(after["origins"], after["affinity"])
+    check_shares(after["warm_up"], after["canary"])
     if after["max_surge"] + after["max_unavailable"] < 1:
         raise UserError("Set max_surge or max_unavailable to 1 or more.", field="max_surge", code="invalid-update")
     told = {name: value for name, value in values.items() if getattr(endpoint, name) != value}
@@ -185,6 +191,7 @@ def _write_revision(
         command=spec.command,
         port=spec.port,
         environ=dict(spec.environ),
+        mounts=[asdict(one) for one in spec.mounts],
         slots=checked.slots.to_json(),
         cluster_size=spec.cluster_size,
         cluster_mode=spec.cluster_mode,
@@ -195,6 +202,17 @@ def _write_revision(
         created_by=user,
         created_at=now,
     )
+
+
+def _settings(spec: EndpointSpec) -> dict[str, Any]:
+    names = (
+        "minimum", "maximum", "target", "concurrency", "is_public", "is_repeatable", "warm_up", "affinity", "canary",
+        "max_surge", "max_unavailable",
+    )  # fmt: skip
+    return {name: getattr(spec, name) for name in names} | {
+        "origins": list(spec.origins),
+        "asleep_after": timedelta(seconds=spec.asleep_after),
+    }
 
 
 def _same(earlier: Endpoint, spec: EndpointSpec) -> Endpoint:

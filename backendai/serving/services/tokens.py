@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -26,9 +27,16 @@ def digest_of(text: str) -> str:
 
 
 def create_token(
-    endpoint: Endpoint, user: User, name: str, *, expires_at: datetime | None = None, per_minute: int = 0
+    endpoint: Endpoint,
+    user: User,
+    name: str,
+    *,
+    expires_at: datetime | None = None,
+    per_minute: int = 0,
+    opens_all: bool = False,
 ) -> tuple[EndpointToken, str]:
-    """Return the token and its text, which nobody sees again. Raises UserError."""
+    """Return the token and its text, which nobody sees again. ``opens_all``: every endpoint of the owner, which only
+    the owner may decide. Raises UserError."""
     name = clean_line(name) or "token"
     now = timezone.now()
     if expires_at is not None and expires_at <= now:
@@ -38,6 +46,9 @@ def create_token(
     if EndpointToken.objects.valid_at(now).filter(endpoint=endpoint).count() >= MOST_TOKENS:
         text = f"An endpoint has at most {MOST_TOKENS} tokens: revoke one first."
         raise UserError(text, code="too-many-tokens")
+    if opens_all and endpoint.owner_id != user.pk:
+        message = "Only the owner of the endpoints creates a token that opens all of them."
+        raise UserError(message, field="opens_all", code="not-owner")
     text = _PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = EndpointToken.objects.create(
@@ -46,10 +57,11 @@ def create_token(
             digest=digest_of(text),
             hint=text[-4:],
             per_minute=per_minute,
+            opens_all=opens_all,
             expires_at=expires_at,
             created_by=user,
         )
-        grow_versions([endpoint.pk])
+        grow_versions(_opened_by(token))
         audit(user.pk, "endpoint.token-create", "endpoint", [endpoint.pk], name=endpoint.name, token=name)
     return token, text
 
@@ -59,5 +71,11 @@ def revoke_token(token: EndpointToken, user: User) -> None:
     with transaction.atomic():
         changed = EndpointToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
         if changed:
-            grow_versions([token.endpoint_id])
+            grow_versions(_opened_by(token))
             audit(user.pk, "endpoint.token-revoke", "endpoint", [token.endpoint_id], token=token.name)
+
+
+def _opened_by(token: EndpointToken) -> list[UUID]:
+    if not token.opens_all:
+        return [token.endpoint_id]
+    return list(Endpoint.objects.live().filter(owner=token.endpoint.owner_id).values_list("pk", flat=True))

@@ -80,7 +80,7 @@ def _owner(text: str, fallback: User | None) -> tuple[User | None, Project | Non
     project = Project.objects.filter(domain__name=domain, name=project_name).first() if kind == "project" else None
     if project is None and fallback is None:
         raise UserError(
-            "Its owner {text} is not here. Name somebody who gets it with --owner.", text=repr(text), code="no-owner"
+            "Its owner {text} does not exist here. Name a new owner with --owner.", text=repr(text), code="no-owner"
         )
     return (None, project) if project else (fallback, None)
 

@@ -43,7 +43,7 @@ def check_choice(value: str, choices: type[models.TextChoices], field: str) -> s
     """Return the value; raises a UserError that lists what there is."""
     if value not in choices.values:
         text = Message(
-            "There is no {name} {value}; there are: {values}.",
+            "Unknown {name} {value}: choose one of {values}.",
             name=field,
             value=repr(str(value)[:32]),
             values=choices.values,
@@ -72,7 +72,7 @@ def managed_project(user: User, project: Project | None) -> Project | None:
         return None
     found: Project | None = Project.objects.managed_by(user).filter(pk=project.pk).select_related("domain").first()
     if found is None:
-        raise NotFound("You manage no such project.", field="project", code="unknown-project")
+        raise NotFound("Project not found, or you do not manage it.", field="project", code="unknown-project")
     if not found.is_active or not found.domain.is_active:
         raise Conflict("Project {found} is not active.", found=found.name, field="project", code="project-not-active")
     return found
@@ -89,7 +89,7 @@ def earlier_folder(user: User, key: str, digest: str) -> Folder | None:
     found: Folder | None = rows.select_related("host", "user", "project__domain").first()
     if found is not None and found.request_digest != digest:
         text = Message(
-            "This idempotency key belongs to another request, which made folder {found}.", found=repr(found.name)
+            "This idempotency key belongs to another request, which created folder {found}.", found=repr(found.name)
         )
         raise Conflict(text, code="idempotency-key-reused", folder=str(found.pk))
     return found
@@ -105,7 +105,7 @@ def refuse_while_mounted(folder: Folder) -> None:
     words = [Message("{session} of {owner}", session=name, owner=email) for _, name, email in mounts[:_MOST_NAMED]]
     more = ", …" if len(mounts) > _MOST_NAMED else ""
     raise Conflict(
-        "The folder {folder} is mounted by {words}{more}. End these sessions first.",
+        "The folder {folder} is mounted by {words}{more}. Terminate these sessions first.",
         folder=folder.name,
         words=words,
         more=more,
@@ -141,5 +141,5 @@ def wrong_status(folder: Folder, done: str) -> Conflict:
 
 def name_taken(name: str) -> Conflict:
     """Return the refusal of a name that another folder of the owner has."""
-    text = Message("There is a folder {name} of this owner already. Choose another name.", name=repr(name))
+    text = Message("This owner already has a folder {name}. Choose another name.", name=repr(name))
     return Conflict(text, field="name", code="name-taken")

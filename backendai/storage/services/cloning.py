@@ -42,7 +42,7 @@ def clone_folder(
     folder = require_rights(actor, folder, Rights.VIEW)
     if not folder.is_cloneable and not allows(str(getattr(folder, "rights")), MANAGE):  # noqa: B009  (an annotation)
         text = Message(
-            "The folder {folder} may not be cloned. Ask whoever manages it to allow that.", folder=folder.name
+            "The folder {folder} cannot be cloned. Ask a person who manages it to allow that.", folder=folder.name
         )
         raise NotAllowed(text, code="not-cloneable")
     if folder.linked_path:

@@ -27,7 +27,7 @@ def write_host(actor_id: UUID | None, host: StorageHost, values: Mapping[str, An
     old = {} if is_new else {name: plain_value(getattr(host, name)) for name in values}
     if not is_new and values.get("name", host.name) != host.name:
         raise UserError(
-            "The name of a storage host stays: agents map it to their paths.", field="name", code="name-stays"
+            "The name of a storage host cannot change: agents map it to their paths.", field="name", code="name-stays"
         )
     for name in values.keys() & set(FIELDS):
         setattr(host, name, values[name])
@@ -43,7 +43,7 @@ def write_host(actor_id: UUID | None, host: StorageHost, values: Mapping[str, An
                 action = f"storage-host.{'create' if is_new else 'change'}"
                 audit(actor_id, action, "storage-host", [host.pk], name=host.name, changes=changes)
     except IntegrityError as error:
-        text = Message("There is a storage host named {host} already.", host=repr(host.name))
+        text = Message("A storage host named {host} already exists.", host=repr(host.name))
         raise Conflict(text, field="name", code="name-taken") from error
     return host
 
@@ -56,7 +56,7 @@ def delete_host(actor_id: UUID | None, host: StorageHost) -> None:
         number = folders.exclude(status=FolderStatus.DELETED).count()
         if number:
             text = Message(
-                "There are folders on this storage host: {number}. Purge them first.",
+                "Folders on this storage host: {number}. Purge them first.",
                 number=number,
             )
             raise Conflict(text, code="storage-host-in-use", folders=number)
@@ -70,7 +70,7 @@ def _check(host: StorageHost) -> None:
         value = getattr(host, field)
         parts = urlsplit(value)
         if (value or field == "address") and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise UserError("Write it as http://host:port.", field=field, code="invalid-address")
+            raise UserError("Enter it as http://host:port.", field=field, code="invalid-address")
     try:
         host.clean_fields()
     except ValidationError as error:

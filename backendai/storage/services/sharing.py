@@ -38,10 +38,10 @@ def share_folder(folder: Folder, actor: User, email: str, rights: str, *, now: d
     rights = _granted(rights)
     user = people_to_share_with(actor, folder).filter(email=clean_email(email)).first()
     if user is None:
-        text = Message("There is nobody with this address in your domain or your projects.")
+        text = Message("No account with this address in your domain or your projects.")
         raise NotFound(text, field="email", code="unknown-person")
     if user.pk == folder.user_id:
-        raise Conflict("The folder is theirs.", field="email", code="owner")
+        raise Conflict("The folder already belongs to them.", field="email", code="owner")
     with transaction.atomic():
         defaults = {"rights": rights, "kind": GrantKind.INVITATION, "created_by": actor, "created_at": now}
         grant, is_new = FolderGrant.objects.select_for_update().get_or_create(
@@ -99,7 +99,7 @@ def set_override(folder: Folder, actor: User, user: User, rights: str, *, now: d
     if folder.project_id is None:
         raise UserError("Only a folder of a project has members.", field="user", code="not-of-project")
     if not Membership.objects.filter(project=folder.project_id, user=user).exists():
-        raise NotFound("They do not belong to the project.", field="user", code="no-member")
+        raise NotFound("They are not members of the project.", field="user", code="no-member")
     values = {"rights": rights, "kind": GrantKind.OVERRIDE, "accepted_at": None, "created_by": actor}
     with transaction.atomic():
         grant: FolderGrant
@@ -119,7 +119,7 @@ def _shareable(folder: Folder, actor: User) -> Folder:
 
 def _granted(rights: str) -> str:
     if rights == Rights.NONE:
-        raise UserError("Share it to view or to edit; to take it back, revoke it.", field="rights", code="no-rights")
+        raise UserError("Choose view or edit; to remove access, revoke the share.", field="rights", code="no-rights")
     return check_choice(rights, Rights, "rights")
 
 
@@ -128,4 +128,4 @@ def _audit(actor: User, action: str, folder: Folder, user: User, **details: str)
 
 
 def _no_invitation() -> NotFound:
-    return NotFound("There is no such invitation: it was taken back, or answered before.", code="no-invitation")
+    return NotFound("Invitation not found: it was revoked, or answered before.", code="no-invitation")

@@ -60,7 +60,7 @@ def ready_folder(user: User, folder: Folder, rights: str) -> Folder:
     folder = require_rights(user, folder, least)
     if least == Rights.EDIT and not allows(file_rights(folder, str(getattr(folder, "rights"))), least):  # noqa: B009
         raise NotAllowed(
-            "The folder {folder} is linked: nobody changes its files here.", folder=folder.name, code="linked-folder"
+            "The folder {folder} is linked: its files cannot be changed here.", folder=folder.name, code="linked-folder"
         )
     if folder.status != FolderStatus.READY:
         raise wrong_status(folder, "opened")

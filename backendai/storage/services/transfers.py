@@ -69,7 +69,7 @@ def _check_people(actor: User, from_user: User, to_user: User) -> None:
     if not may or ruled.filter(pk__in={from_user.pk, to_user.pk}).count() < len({from_user.pk, to_user.pk}):
         raise NotAllowed("Only administrators of both people may transfer folders.", code="not-allowed")
     if from_user.pk == to_user.pk:
-        raise UserError("Name somebody else: the folders are theirs already.", field="to", code="same-person")
+        raise UserError("Name another person: the folders already belong to them.", field="to", code="same-person")
     if not people_to_act_for(actor).filter(pk=to_user.pk).exists():
         raise Conflict("The account of {to_user} is not active.", to_user=to_user.email, field="to", code="not-active")
 
@@ -83,4 +83,4 @@ def _free(name: str, taken: set[str]) -> str:
         other = name[: _LONGEST - len(ending)] + ending
         if other not in taken:
             return other
-    raise Conflict("There are too many folders {name} of the new owner.", name=repr(name), code="name-taken")
+    raise Conflict("The new owner has too many folders named {name}.", name=repr(name), code="name-taken")

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import has_apps
 from backendai.compute.services.commits import obstacle_to_commit
 from backendai.compute.status import STARTING, Status
 from backendai.texts.messages import in_words
+from backendai.wire.capabilities import Capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class Action:
 def actions_of(
     session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
 ) -> list[Action]:
-    """Return app launcher, terminal, log, saving as an image, and terminate; of a session that has ended its log alone,
-    if there is one. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
+    """Return app launcher, terminal, SSH, log, saving as an image, and terminate; of a session that has ended its log
+    alone, if there is one. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
     page = reverse("web:session", args=[session.pk])
     if session.is_terminal:
         return [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
@@ -41,6 +43,8 @@ def actions_of(
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
         *_console(session),
+        *_files(session, agent),
+        _ssh(session, is_own=is_own),
         Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
         Action(
             "commit",
@@ -75,6 +79,20 @@ def _console(session: ComputeSession) -> list[Action]:
     return [Action("console", _("Console"), "player-play", address, "", why_no_console(session))]
 
 
+def why_no_files(session: ComputeSession, agent: Agent | None) -> str:
+    """Return why the home folder of a session cannot be opened now; empty when it can."""
+    if agent is not None and Capability.SIMULATED in capabilities_of(agent):
+        return _("A simulated session has no files.")
+    return _no_terminal(session)
+
+
+def _files(session: ComputeSession, agent: Agent | None) -> list[Action]:
+    if not session.kind.executes_code:
+        return []
+    address = reverse("web:home", args=[session.pk])
+    return [Action("files", _("Files"), "folder", address, "", why_no_files(session, agent))]
+
+
 def _no_terminal(session: ComputeSession) -> str:
     if session.is_running:
         return ""
@@ -83,6 +101,11 @@ def _no_terminal(session: ComputeSession) -> str:
     if session.status == Status.TERMINATING:
         return _("The session is being ended.")
     return _("The session does not run yet.")
+
+
+def _ssh(session: ComputeSession, *, is_own: bool) -> Action:
+    obstacle = _no_terminal(session) if is_own else _("Only its owner can use a session by SSH.")
+    return Action("ssh", "SSH", "link", reverse("web:session_ssh", args=[session.pk]), "ssh", obstacle)
 
 
 def _no_log(session: ComputeSession, kept_log: int | None) -> str:

@@ -50,14 +50,14 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
     found = []
     if session.ends_at and session.started_at:
         if session.batch_timeout and session.started_at + session.batch_timeout == session.ends_at:
-            found.append(End(_("Batch timeout"), session.ends_at, _("The time that its launch gave it is over then.")))
+            found.append(End(_("Batch timeout"), session.ends_at, _("The batch timeout is reached then.")))
         else:
-            about = _("The longest time that a policy allows is over then.")
+            about = _("The maximum lifetime of a policy is reached then.")
             found.append(End(_("Maximum lifetime"), session.ends_at, about))
     for agent in {kernel.agent_id: kernel.agent for kernel in kernels if kernel.status not in TERMINAL}.values():
         if agent is not None and agent.is_drained and agent.drain_ends_at:
-            about = _("An administrator empties node %(node)s.") % {"node": agent.name}
-            found.append(End(_("Its node is emptied"), agent.drain_ends_at, about))
+            about = _("An administrator is draining agent %(node)s.") % {"node": agent.name}
+            found.append(End(_("Its agent is drained"), agent.drain_ends_at, about))
     return sorted(found, key=lambda end: end.at)
 
 

@@ -162,7 +162,7 @@ def _help(check: IdleCheck) -> str:
 def _why_not(check: IdleCheck) -> str:
     texts = {
         "not-reachable": _("The agent does not answer, so activity is not known; the session does not count as idle."),
-        "traffic-unknown": _("Its use is counted from now on."),
+        "traffic-unknown": _("Usage is counted from now on."),
         "not-measured": _("Too little was measured, so the session does not count as idle."),
         "grace": _("This check has not started yet."),
     }

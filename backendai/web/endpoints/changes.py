@@ -123,5 +123,5 @@ def revoke(request: PageRequest, endpoint_id: UUID, endpoint_token_id: UUID) -> 
     """Revoke a token."""
     found = find_endpoint(request, endpoint_id)
     revoke_token(get_object_or_404(EndpointToken, endpoint=found, pk=endpoint_token_id), request.user)
-    messages.success(request, _("The token is revoked; whatever used it is refused from now on."))
+    messages.success(request, _("The token is revoked; programs that use it are refused from now on."))
     return redirect("web:endpoint", endpoint_id)

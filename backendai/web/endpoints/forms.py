@@ -28,7 +28,7 @@ class RevisionForm(forms.Form):
         label=_l("Command"),
         max_length=2**16,
         widget=forms.Textarea(attrs={"rows": 3, **_PLAIN}),
-        help_text=_l("Starts the model server. The variable PORT has its port."),
+        help_text=_l("Starts the model server. The variable PORT contains its port."),
     )
     port = forms.IntegerField(label=_l("Port"), min_value=1, max_value=65535, initial=8000)
     probe_path = forms.CharField(
@@ -36,7 +36,7 @@ class RevisionForm(forms.Form):
         required=False,
         initial="/health",
         max_length=255,
-        help_text=_l("The server answers here when it is ready. Empty: a connection is enough."),
+        help_text=_l("The server answers here when it is ready. Empty: an open port is enough."),
     )
     model_name = forms.CharField(label=_l("Model name"), required=False, max_length=128)
     cpu = forms.DecimalField(label=_l("CPU cores"), initial=2, min_value=0, max_value=10_000)
@@ -51,7 +51,7 @@ class RevisionForm(forms.Form):
         label=_l("Variables"),
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "placeholder": "NAME=value", **_PLAIN}),
-        help_text=_l("One in each line."),
+        help_text=_l("One per line."),
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -89,22 +89,22 @@ class EndpointForm(RevisionForm):
         label=_l("Name"),
         max_length=40,
         widget=forms.TextInput(_PLAIN),
-        help_text=_l("Small letters, digits and dashes. It is part of the address."),
+        help_text=_l("Lower-case letters, digits and dashes. Part of the address."),
     )
     project = forms.ModelChoiceField(Project.objects.none(), label=_l("Project"), required=False, empty_label=None)
     resource_group = forms.ChoiceField(label=_l("Resource group"), required=False)
     minimum = forms.IntegerField(
-        label=_l("Replicas at least"),
+        label=_l("Minimum replicas"),
         initial=1,
         min_value=0,
         max_value=MOST_REPLICAS,
-        help_text=_l("0: none after 15 quiet minutes; the next request starts one."),
+        help_text=_l("0: replicas stop after 15 minutes without requests; the next request starts one."),
     )
-    maximum = forms.IntegerField(label=_l("Replicas at most"), initial=1, min_value=1, max_value=MOST_REPLICAS)
+    maximum = forms.IntegerField(label=_l("Maximum replicas"), initial=1, min_value=1, max_value=MOST_REPLICAS)
     target = forms.FloatField(
-        label=_l("Requests at once for each replica"),
+        label=_l("Concurrent requests per replica"),
         initial=4,
-        help_text=_l("More replicas start when there are more."),
+        help_text=_l("With more requests, more replicas start."),
     )
 
     field_order = ["name", "project", "resource_group", *_OF_REVISION]
@@ -114,7 +114,7 @@ class EndpointForm(RevisionForm):
         self.fields["project"].queryset = Project.objects.usable_by(user).order_by("name")  # type: ignore[attr-defined]
         groups = ResourceGroup.objects.visible_to(user).filter(is_active=True).order_by("name")
         names = [(one.name, one.name) for one in groups]
-        self.fields["resource_group"].choices = [("", _l("the usual one")), *names]  # type: ignore[attr-defined]
+        self.fields["resource_group"].choices = [("", _l("default")), *names]  # type: ignore[attr-defined]
 
     def spec(self) -> EndpointSpec:
         """Return what was asked for."""
@@ -133,9 +133,9 @@ class EndpointForm(RevisionForm):
 class ScaleForm(forms.Form):
     """How many replicas."""
 
-    minimum = forms.IntegerField(label=_l("Replicas at least"), min_value=0, max_value=MOST_REPLICAS)
-    maximum = forms.IntegerField(label=_l("Replicas at most"), min_value=1, max_value=MOST_REPLICAS)
-    target = forms.FloatField(label=_l("Requests at once for each replica"))
+    minimum = forms.IntegerField(label=_l("Minimum replicas"), min_value=0, max_value=MOST_REPLICAS)
+    maximum = forms.IntegerField(label=_l("Maximum replicas"), min_value=1, max_value=MOST_REPLICAS)
+    target = forms.FloatField(label=_l("Concurrent requests per replica"))
 
 
 class TokenForm(forms.Form):
@@ -143,13 +143,19 @@ class TokenForm(forms.Form):
 
     token_name = forms.CharField(label=_l("Name"), max_length=64, widget=forms.TextInput(_PLAIN))
     days = forms.IntegerField(label=_l("Valid for days"), required=False, min_value=1, max_value=3650)
-    per_minute = forms.IntegerField(label=_l("Requests a minute"), required=False, min_value=0, max_value=10**6)
+    per_minute = forms.IntegerField(label=_l("Requests per minute"), required=False, min_value=0, max_value=10**6)
+    opens_all = forms.BooleanField(label=_l("Opens all endpoints of the owner, also later ones"), required=False)
 
     def values(self) -> dict[str, Any]:
         """Return what the service takes."""
         data = self.cleaned_data
         ends = timezone.now() + timedelta(days=data["days"]) if data["days"] else None
-        return {"name": data["token_name"], "expires_at": ends, "per_minute": data["per_minute"] or 0}
+        return {
+            "name": data["token_name"],
+            "expires_at": ends,
+            "per_minute": data["per_minute"] or 0,
+            "opens_all": data["opens_all"],
+        }
 
 
 def initial_of(revision: Revision) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from csp.constants import SELF
+from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_required
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -18,6 +20,7 @@ from backendai.serving.models import Endpoint
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.showing import points_of, shown
 from backendai.web.account_pages import blame
+from backendai.web.endpoints.comparing import compared
 from backendai.web.endpoints.forms import EndpointForm, ScaleForm, TokenForm
 from backendai.web.endpoints.plots import HEIGHT, WIDTH, plots_of
 from backendai.web.requests import PageRequest
@@ -73,19 +76,25 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     now = timezone.now()
     one = shown([found], now)[0]
     row = one.endpoint
+    records = list(found.records.all()[:_MOST_RECORDS])
     numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": row.target}
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,
-        "plots": plots_of(points_of(found, now - _HOUR, now)),
+        "plots": plots_of(points_of(found, now - _HOUR, now), records),
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
-        "records": list(found.records.all()[:_MOST_RECORDS]),
-        "revisions": list(found.revisions.select_related("image")[:20]),
+        "records": records,
+        "revisions": compared(list(found.revisions.select_related("image")[:20])),
         "tokens": list(found.tokens.all()[:100]),
         "scale_form": ScaleForm(initial=numbers),
         "token_form": TokenForm(),
     }
     is_part = request.htmx and not request.htmx.boosted and not more
     template = "_endpoint" if is_part else "endpoint"
-    return render(request, f"web/endpoints/{template}.html", context | SECTION | more, status=status)
+
+    def page(request: HttpRequest) -> HttpResponse:
+        return render(request, f"web/endpoints/{template}.html", context | SECTION | more, status=status)
+
+    # The call box sends its requests as any other caller does: to the endpoint itself.
+    return cast(HttpResponse, csp_update({"connect-src": [SELF, one.url]})(page)(request))

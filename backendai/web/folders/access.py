@@ -60,6 +60,7 @@ def folder_page(
         "used_percent": used_percent(folder),
         "origin": origin,
         "obstacle": obstacle,
+        **explored(folder),
     }
 
     def page(request: HttpRequest) -> HttpResponse:
@@ -67,6 +68,22 @@ def folder_page(
 
     policy = {"connect-src": [SELF, origin], "form-action": [SELF, origin], "img-src": [SELF, "data:", "blob:"]}
     return cast(HttpResponse, csp_update(policy)(page)(request))
+
+
+def explored(folder: Folder) -> dict[str, Any]:
+    """Return what the parts that show files name: the folder, and where its pages are."""
+    names = {
+        "here": "folder",
+        "file": "folder_file",
+        "lead": "folder_lead",
+        "enter": "folder_enter",
+        "make_directory": "folder_make_directory",
+        "rename": "folder_rename_entry",
+        "move": "folder_move",
+        "delete": "folder_delete",
+    }
+    ways = {way: reverse(f"web:{name}", args=[folder.pk]) for way, name in names.items()}
+    return {"ways": ways, "key": folder.pk, "root_name": folder.name, "status": folder.status}
 
 
 def used_percent(folder: Folder) -> int | None:

@@ -31,10 +31,10 @@ _ITEM = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Make a directory below the one that is shown."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
-    name = _name(request)
+    name = name_in(request)
 
     def make() -> str:
-        _files(request, folder).make_directory(inside(place, _checked(name)))
+        _files(request, folder).make_directory(inside(place, valid_name(name)))
         return _("The directory %(name)s is there.") % {"name": name}
 
     try_to(request, make)
@@ -47,11 +47,11 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Give an entry another name."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
-    place, name = directory_of(source), _name(request)
+    place, name = directory_of(source), name_in(request)
 
     def give() -> str:
-        _files(request, folder).move(source, inside(place, _checked(name)))
-        return _("It is called %(name)s now.") % {"name": name}
+        _files(request, folder).move(source, inside(place, valid_name(name)))
+        return _("Renamed to %(name)s.") % {"name": name}
 
     try_to(request, give)
     return back_to(folder_id, place)
@@ -67,7 +67,7 @@ def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
 
     def move_all() -> str:
         files = _files(request, folder)
-        for source in _sources(request):
+        for source in chosen_paths(request):
             files.move(source, moved_to(target, source))
         return _("Moved to %(target)s.") % {"target": target or folder.name}
 
@@ -83,7 +83,7 @@ def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
 
     def delete_all() -> str:
-        number = len(_files(request, folder).delete(_sources(request)).get("items", []))
+        number = len(_files(request, folder).delete(chosen_paths(request)).get("items", []))
         text = ngettext("%(number)s entry is in the trash.", "%(number)s entries are in the trash.", number)
         return text % {"number": number}
 
@@ -109,10 +109,10 @@ def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], s
     def work() -> str:
         if verb == "restore" and item:
             _files(request, folder).restore(item)
-            return _("It is back where it was.")
+            return _("Restored.")
         if verb == "purge" and item:
             _files(request, folder).forget(item)
-            return _("It is deleted for good.")
+            return _("Deleted for good.")
         if verb != "empty":
             raise UserError("Choose what to do: restore, purge or empty.", field="verb")
         _files(request, folder).empty_trash()
@@ -125,17 +125,20 @@ def _files(request: PageRequest, folder: Folder) -> FolderFiles:
     return open_folder(request.user, folder, to_edit=True)
 
 
-def _name(request: PageRequest) -> str:
+def name_in(request: PageRequest) -> str:
+    """Return the name that a form brings."""
     return request.POST.get("name", "").strip()
 
 
-def _checked(name: str) -> str:
+def valid_name(name: str) -> str:
+    """Return a name of an entry. Raises UserError."""
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         raise UserError("A name has at least one character and no '/'.", field="name")
     return name
 
 
-def _sources(request: PageRequest) -> list[str]:
+def chosen_paths(request: PageRequest) -> list[str]:
+    """Return the paths that a form brings. Raises UserError unless they are 1 to 1000."""
     found = [path for path in map(path_in, request.POST.getlist("path")) if path]
     if not 1 <= len(found) <= _MOST_AT_ONCE:
         raise UserError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -20,13 +21,32 @@ from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
 from backendai.storage.models import Folder
 from backendai.texts.messages import in_words
-from backendai.web.folders.access import back_to, find_folder, folder_page, may_change_files
+from backendai.web.folders.access import back_to, explored, find_folder, folder_page, may_change_files
 from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.web.folders.writers import note_changes
 from backendai.web.requests import PageRequest
 
 _SORTS = ("name", "size", "mtime")
 PAGE_SIZE = 200
+
+
+class Asked(NamedTuple):
+    """Which part of a directory, and in which order, an address asks for."""
+
+    sort: str
+    order: str
+    after: str
+
+    @classmethod
+    def of(cls, query: Mapping[str, Any]) -> Asked:
+        """Return what is asked for; what makes no sense is passed over."""
+        sort, order = str(query.get("sort", "name")), str(query.get("order", "asc"))
+        after = str(query.get("after", ""))[:1024]
+        return cls(sort if sort in _SORTS else "name", order if order in ("asc", "desc") else "asc", after)
+
+    def headings(self, path: str) -> list[dict[str, str]]:
+        """Return the columns: by which address each sorts, and how it is sorted now, as ARIA calls it."""
+        return [_heading(name, self.sort, self.order, path) for name in _SORTS]
 
 
 @require_safe
@@ -38,7 +58,7 @@ def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
     context = _directory(request, folder, path)
     if request.htmx and not request.htmx.boosted:
         name = "_rows" if request.GET.get("after") else "_entries"
-        return render(request, f"web/folders/{name}.html", context | {"folder": folder})
+        return render(request, f"web/folders/{name}.html", context | explored(folder))
     return folder_page(request, folder, "explorer", context | {"places": places_of(path)}, tab="files")
 
 
@@ -108,9 +128,8 @@ def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
 
 
 def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any]:
-    sort, order = request.GET.get("sort", "name"), request.GET.get("order", "asc")
-    sort, order = sort if sort in _SORTS else "name", order if order in ("asc", "desc") else "asc"
-    after = request.GET.get("after", "")[:1024]
+    asked = Asked.of(request.GET)
+    sort, order, after = asked
     context: dict[str, Any] = {"path": path, "sort": sort, "order": order, "parent": directory_of(path)}
     context |= {
         "entries": [],
@@ -131,7 +150,7 @@ def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any
     context |= {"entries": entries, "next": listing.get("next"), "total": listing.get("total")}
     context["is_sorted"] = listing.get("sorted", True)
     context["as_of"] = datetime.fromtimestamp(listing.get("as_of") or 0, UTC)
-    context["headings"] = [_heading(name, sort, order, path) for name in _SORTS]
+    context["headings"] = asked.headings(path)
     return context
 
 

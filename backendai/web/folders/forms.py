@@ -20,7 +20,7 @@ from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 _NAME_HELP = _l("1 to 64 letters, digits, '.', '_' or '-'. Sessions mount it under this name.")
-_LIMIT_HELP = _l("Such as 500m, 20g or 1t. Empty: no limit of its own.")
+_LIMIT_HELP = _l("For example 500m, 20g or 1t. Empty: no limit of its own.")
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
@@ -73,7 +73,7 @@ class CreateForm(_TargetForm):
         choices=Rights.choices,
         initial=Rights.EDIT,
         required=False,
-        help_text=_l("Only of a project's folder."),
+        help_text=_l("Only for a project's folder."),
     )
     field_order = ("name", "project", "member_rights", "host", "usage", "limit_bytes")
 
@@ -122,7 +122,7 @@ class SettingsForm(forms.Form):
     name = forms.CharField(label=_l("Name"), max_length=64, help_text=_NAME_HELP, widget=forms.TextInput(_PLAIN))
     limit_bytes = SizeField(label=_l("Limit"), help_text=_LIMIT_HELP)
     member_rights = forms.ChoiceField(label=_l("Members of the project"), choices=Rights.choices, required=False)
-    is_cloneable = forms.BooleanField(label=_l("Whoever may view it may clone it"), required=False)
+    is_cloneable = forms.BooleanField(label=_l("People who can view it may clone it"), required=False)
 
     def __init__(self, data: Any = None, *, folder: Folder) -> None:
         names = ("name", "limit_bytes", "member_rights", "is_cloneable")

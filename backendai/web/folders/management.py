@@ -79,7 +79,7 @@ def revoke(request: PageRequest, folder_id: UUID, guest_id: UUID) -> HttpRespons
         if grant is None:
             raise NotFound("The folder is not shared with them.", code="no-grant")
         revoke_grant(folder, request.user, grant.user, now=timezone.now())
-        return _("%(email)s has no rights of their own any more.") % {"email": grant.user.email}
+        return _("%(email)s no longer has rights of their own.") % {"email": grant.user.email}
 
     try_to(request, take_back)
     return redirect("web:folder_sharing", folder_id)

@@ -74,7 +74,7 @@ def answer_invitation(request: PageRequest, grant_id: int) -> HttpResponse:
 
     def accept() -> str:
         accept_invitation(grant, request.user, now=now)
-        return _("%(name)s is among your folders now.") % {"name": name}
+        return _("%(name)s is now among your folders.") % {"name": name}
 
     def decline() -> str:
         decline_invitation(grant, request.user, now=now)
@@ -130,7 +130,7 @@ def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpRespon
             return _("%(name)s is restored.") % {"name": folder.name}
         if verb == "retry":
             retry_folder(folder, request.user, now=now)
-            return _("%(name)s is created once more.") % {"name": folder.name}
+            return _("%(name)s is being created again.") % {"name": folder.name}
         leave_folder(folder, request.user, now=now)
         return _("You have left %(name)s.") % {"name": folder.name}
 

@@ -30,7 +30,7 @@ MINIMUM = "=minimum"  # no preset can have this name
 UNITS = (("", "bytes"), ("m", "MiB"), ("g", "GiB"), ("t", "TiB"))  # what says no unit means bytes
 _NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
 _PLAIN_SLOTS = {"cpu", "mem", "shm"}
-_NO_PROJECT = _("There is none yet to launch in: an administrator adds people to projects.")
+_NO_PROJECT = _("None is available to launch in: ask an administrator to add people to projects.")
 
 
 class AllocationFields(forms.Form):
@@ -42,7 +42,7 @@ class AllocationFields(forms.Form):
     )
     preset = forms.ChoiceField(required=False, label=_("Size"))
     cpu = forms.CharField(required=False, initial="1", label=_("CPU cores"), widget=forms.TextInput(attrs=_NUMBER))
-    mem = forms.CharField(required=False, initial="1", label=_("Memory"), help_text=_("Such as 512m or 4g."))
+    mem = forms.CharField(required=False, initial="1", label=_("Memory"), help_text=_("For example 512m or 4g."))
     mem_unit = forms.ChoiceField(required=False, choices=UNITS, initial="g", label=_("Unit of the memory"))
     shm = forms.CharField(
         required=False, label=_("Shared memory"), help_text=_("Part of the memory. Leave empty for the default.")
@@ -79,7 +79,9 @@ class AllocationFields(forms.Form):
         choices=[(one.value, in_words_lazy(one.label)) for one in ClusterMode],
         initial=ClusterMode.SINGLE_NODE,
         label=_("Cluster placement"),
-        help_text=_("On any agents, a session can be larger than a machine, but its kernels talk over the network."),
+        help_text=_(
+            "On any agents, a session can be larger than one agent, but its kernels communicate over the network."
+        ),
     )
     agents = forms.ChoiceField(
         required=False, label=_("Agent"), help_text=_("Leave empty to let the scheduler choose.")
@@ -109,7 +111,7 @@ class AllocationFields(forms.Form):
         """Refuse amounts of one's own where the site offers presets alone."""
         preset = str(self.cleaned_data["preset"])
         if not preset and not self.site.custom_allocation:
-            raise forms.ValidationError(_("Choose one of these: amounts of your own are not offered here."))
+            raise forms.ValidationError(_("Choose one of these: custom amounts are not allowed here."))
         return preset
 
     def clean(self) -> dict[str, Any] | None:

@@ -188,11 +188,11 @@ class Words:
             return ""
         if quota and quota.amount <= now:
             values = {"amount": self.remaining, "whose": self._whose(quota)}
-            return _("More than the %(amount)s that %(whose)s has left: it will wait in the queue.") % values
+            return _("More than the %(amount)s that %(whose)s has left: the session will be queued.") % values
         if self.amount.free > self.amount.on_one:
-            text = _("More than the %(amount)s that can be had on one agent now: it will wait in the queue.")
+            text = _("More than the %(amount)s available on one agent now: the session will be queued.")
         else:
-            text = _("More than the %(amount)s that %(group)s has free now: it will wait in the queue.")
+            text = _("More than the %(amount)s free in %(group)s now: the session will be queued.")
         return text % {"amount": self.remaining, "group": self.group}
 
     def _whose(self, bound: Bound) -> str:

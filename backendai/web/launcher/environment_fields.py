@@ -34,7 +34,7 @@ class EnvironmentFields(forms.Form):
         required=False,
         max_length=255,
         label=_("Image name"),
-        help_text=_("Instead of the choice above: the name or the reference of an image that is open to you."),
+        help_text=_("Instead of the choice above: the name or reference of an image that you may use."),
         widget=forms.TextInput(attrs=_MANUAL | {"placeholder": "registry.example.org/lab/python:3.12"}),
     )
     environ = VariablesField(required=False, label=_("Environment variables"))

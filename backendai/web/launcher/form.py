@@ -28,6 +28,7 @@ from backendai.web.launcher.file_fields import UPLOAD, FileFields
 from backendai.web.launcher.mount_fields import MountFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.owner_fields import OwnerFields
+from backendai.web.launcher.template_fields import TemplateFields
 from backendai.web.launcher.thread_fields import ThreadFields
 from backendai.web.launcher.type_fields import TypeFields
 
@@ -35,7 +36,15 @@ _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "m
 
 
 class LaunchForm(
-    NetworkFields, MountFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, FileFields, TypeFields
+    NetworkFields,
+    MountFields,
+    ThreadFields,
+    TemplateFields,
+    AllocationFields,
+    EnvironmentFields,
+    OwnerFields,
+    FileFields,
+    TypeFields,
 ):
     """All that a launch can say, and nothing of how it is shown."""
 
@@ -72,10 +81,10 @@ class LaunchForm(
             super().full_clean()
 
     def spec(self) -> SessionSpec:
-        """Return the request as the services take it."""
+        """Return the request as the services take it. Raises a UserError for what its template does not allow."""
         data = self.cleaned_data
         kind = KINDS[data["session_type"]]
-        return SessionSpec(
+        spec = SessionSpec(
             image=data["image"].name,
             name=data["name"].strip(),
             session_type=data["session_type"],
@@ -100,12 +109,15 @@ class LaunchForm(
             files=self.brought_files() if kind.runs_program else (),
             mounts=self.chosen_mounts(),
             start_in=self.chosen_start(),
+            roles=data["roles"],
         )
+        return self.with_template(spec, self._actor)
 
     def how_many(self) -> int:
         """Return how many sessions are asked for; a cluster is launched alone."""
         data = self.cleaned_data
-        return 1 if (data.get("cluster_size") or 1) > 1 else data.get("count") or 1
+        is_cluster = data.get("roles") or (data.get("cluster_size") or 1) > 1
+        return 1 if is_cluster else data.get("count") or 1
 
     def refuse(self, error: UserError) -> None:
         """Show a refusal at the field it names, else on top; with a link to the session that is in the way."""
@@ -128,6 +140,8 @@ class LaunchForm(
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")
+        if name.startswith(("roles.", "environ.")):
+            name = name.partition(".")[0]
         if name == "image" and self.is_image_typed():
             name = "manual_image"
         if name.startswith("resources."):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.file_fields import PARTS, FileRow, FilesField, rows_of_files
 from backendai.web.launcher.mount_fields import MountsField, sent_of, start_in, wishes_of
 from backendai.web.launcher.presets import typed_amounts
+from backendai.web.launcher.template_fields import roles_text
 from backendai.web.launcher.variables import VariablesField
 
 _LONGEST_NAME = 64
@@ -46,6 +48,7 @@ _AS_THEY_ARE = (
     "retry_on_agent_loss",
     "access_key",
     "count",
+    "template",
 )
 
 
@@ -59,6 +62,7 @@ class Refill:
     initial: dict[str, Any]
     gone: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    is_template: bool = False
 
     def leave_empty(self, form: forms.Form, sent: MultiValueDict[str, str]) -> None:
         """Take what is gone out of what would be sent: a browser would send the first choice in its place."""
@@ -104,6 +108,10 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
         values["agents"] = agents[0]
     if mounts := said.get("mounts"):
         values |= {"mounts": wishes_of(mounts), "start_in": start_in(said)}
+    if roles := said.get("roles"):
+        values["roles"] = roles_text(roles)
+    if parameters := said.get("parameters"):
+        values["parameters"] = json.dumps(parameters)
     values["preset"] = said.get("preset", CUSTOM)
     return values | _amounts(said.get("resources", {}))
 
@@ -139,15 +147,15 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
     named: dict[str, tuple[Callable[[str], QuerySet[Any]], str]] = {
         "image": (
             lambda name: Image.objects.usable_by(owner).named(name),
-            _("Image %(name)s is not there any more, or not open to you."),
+            _("Image %(name)s no longer exists, or is not open to you."),
         ),
         "resource_group": (
             lambda name: ResourceGroup.objects.visible_to(owner).filter(is_active=True, name=name),
-            _("Resource group %(name)s is not there any more, or not open to you."),
+            _("Resource group %(name)s no longer exists, or is not open to you."),
         ),
         "preset": (
             lambda name: ResourcePreset.objects.visible_to(owner).filter(name=name),
-            _("Preset %(name)s is not there any more; the amounts that it had are filled in."),
+            _("Preset %(name)s no longer exists; its amounts are filled in."),
         ),
         "project": (
             lambda name: projects_to_act_in(actor, owner).filter(pk=name),
@@ -176,7 +184,11 @@ def free_name(owner: User, name: str, count: int = 1) -> str:
 def _files(said: Mapping[str, Any], actor: User) -> list[FileRow]:
     """Return the files with their texts, as far as the session that had them is there."""
     kept = {row.path: row for row in rows_of_files(brought_by(said["files_of"], actor))} if "files_of" in said else {}
-    return [kept.get(path, FileRow(path)) for path in said.get("files", ())]
+    files = said.get("files", ())
+    return [
+        FileRow(one["path"], content=one["content"]) if isinstance(one, Mapping) else kept.get(one, FileRow(one))
+        for one in files
+    ]
 
 
 def _owner(said: Mapping[str, Any], actor: User) -> User | None:
@@ -189,14 +201,14 @@ def _owner(said: Mapping[str, Any], actor: User) -> User | None:
 def _notes(said: Mapping[str, Any]) -> Iterator[str]:
     empty = [name for name, value in said.get("environ", {}).items() if value is None]
     if empty:
-        yield _("Type these values again, which look like secrets and are not kept: %(names)s.") % {
+        yield _("Enter these values again; they look like secrets and are not stored: %(names)s.") % {
             "names": ", ".join(empty)
         }
     folders = [one["folder"] for one in said.get("mounts", ())]
     if len(set(folders)) < len(folders):
         yield _("A folder that was mounted in several parts is mounted in its first one alone.")
     if "starts_at" in said:
-        yield _("Its start time is not taken over: choose another one, or it starts as soon as it can.")
+        yield _("The start time is not kept: choose another one, or the session starts as soon as possible.")
 
 
 def _amounts(resources: Mapping[str, Any]) -> dict[str, str]:

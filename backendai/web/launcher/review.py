@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.compute.services.check import Checked
+from backendai.compute.services.check_roles import CheckedRole
 from backendai.compute.services.create import check_launch
 from backendai.compute.services.mounts import ResolvedMount
 from backendai.core.errors import UserError
@@ -132,7 +133,10 @@ class Review:
     @property
     def kernels(self) -> int:
         """How many kernels each session has."""
-        return int(self.data.get("cluster_size") or 1)
+        if self.checked:
+            return sum(role.count for role in self.checked.roles)
+        roles = self.data.get("roles") or {}
+        return sum(role.count for role in roles.values()) or int(self.data.get("cluster_size") or 1)
 
     @property
     def sessions(self) -> int:
@@ -147,8 +151,15 @@ class Review:
     @property
     def total(self) -> Slots | None:
         """What all kernels of all sessions get."""
+        if self.checked:
+            return self.checked.total * self.sessions
         amounts = self.amounts
         return None if amounts is None else amounts * self.number
+
+    @property
+    def roles(self) -> Sequence[CheckedRole]:
+        """The roles of kernels, where they differ; none while something is wrong."""
+        return self.checked.roles if self.checked and self.data.get("roles") else ()
 
 
 def review_of(form: LaunchForm, user: User) -> Review:

@@ -88,7 +88,7 @@ class TypeFields(forms.Form):
 
     def offer_order(self, user: User, actor: User) -> None:
         """Let it wait for the user's batch sessions that the actor may see."""
-        self.fields["priority"].help_text = _("0 to %(most)s, usually %(usual)s; the higher starts first.") % {
+        self.fields["priority"].help_text = _("0 to %(most)s, default %(usual)s; higher priorities start first.") % {
             "most": HIGHEST_PRIORITY,
             "usual": USUAL_PRIORITY,
         }

@@ -14,7 +14,7 @@ from backendai.texts.translation import gettext_lazy
 from backendai.web.launcher.checks import checked
 
 SPARE_ROWS = 3
-_NOT_KEPT = gettext_lazy("Values that look secret are not kept in the address: type %(name)s again.")
+_NOT_KEPT = gettext_lazy("Values that look secret are not kept in the address: enter %(name)s again.")
 _Pair = tuple[str, str]
 
 

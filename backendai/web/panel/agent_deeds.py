@@ -30,12 +30,14 @@ class SwitchForm(EditForm):
         model = Agent
         fields: ClassVar[list[str]] = ["schedulable", "max_kernels"]
         labels: ClassVar[dict[str, Any]] = {
-            "schedulable": _l("Takes new sessions"),
-            "max_kernels": _l("Most kernels at once"),
+            "schedulable": _l("Accepts new sessions"),
+            "max_kernels": _l("Maximum kernels"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "schedulable": _l("Unticked, nothing new starts there; what runs goes on. To empty it, drain it."),
-            "max_kernels": _l("Empty: as its resource group says."),
+            "schedulable": _l(
+                "If off, no new sessions start here; running sessions continue. To empty the agent, drain it."
+            ),
+            "max_kernels": _l("Empty: the limit of its resource group."),
         }
 
 
@@ -96,14 +98,14 @@ class AgentFormDeed(AgentDeed):
         """Do it when the fields are right."""
         self.form = self.make_form(self.request.POST)
         if not self.form.is_valid():
-            raise UserError(_("Look at the marked fields."))
+            raise UserError(_("Check the marked fields."))
         try:
             return self.done()
         except UserError as error:
             if field_of(self.form, error) is None:
                 raise
             show_error(self.form, error)
-            raise UserError(_("Look at the marked fields.")) from error
+            raise UserError(_("Check the marked fields.")) from error
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the question with its fields."""
@@ -117,8 +119,8 @@ class DrainForm(forms.Form):
 
     within = TimeSpanField(
         required=False,
-        label=_l("End what still runs after"),
-        help_text=_l("Such as 2h or 3d; left empty, nothing is ended. The owners see it at once."),
+        label=_l("End remaining sessions after"),
+        help_text=_l("For example 2h or 3d; empty: nothing is ended. The owners see it at once."),
     )
 
 
@@ -144,7 +146,7 @@ class DrainPage(AgentFormDeed):
         """Return what will happen."""
         return [
             _("No new session starts there until you cancel the drain."),
-            _("What runs there goes on: %(kernels)s now.") % {"kernels": self.kernels},
+            _("Running sessions continue: %(kernels)s now.") % {"kernels": self.kernels},
             _(
                 "After the deadline sessions end with agent-drained; those that are starting, and batch sessions that "
                 "asked to run again, wait for another agent."
@@ -159,8 +161,8 @@ class DrainPage(AgentFormDeed):
         number = start_drain(self.viewer, self.object, now=now, ends_at=None if within is None else now + within)
         until = _(", until %(within)s from now") % {"within": describe_duration(within)} if within else ""
         text = ngettext(
-            "%(agent)s takes no new sessions; %(number)s kernel may go on%(until)s.",
-            "%(agent)s takes no new sessions; %(number)s kernels may go on%(until)s.",
+            "%(agent)s takes no new sessions; %(number)s kernel may continue%(until)s.",
+            "%(agent)s takes no new sessions; %(number)s kernels may continue%(until)s.",
             number,
         )
         return text % {"agent": self.object, "number": number, "until": until}
@@ -170,7 +172,7 @@ class CancelDrainPage(AgentDeed):
     """Use a machine again."""
 
     title = _l("Cancel the drain")
-    submit_label = _l("Take sessions again")
+    submit_label = _l("Accept sessions again")
     is_dangerous = False
 
     def question(self) -> str:
@@ -179,7 +181,7 @@ class CancelDrainPage(AgentDeed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [self._afterwards(), _("Nothing that runs there is ended.")]
+        return [self._afterwards(), _("Running sessions are not ended.")]
 
     def act(self) -> str:
         """Cancel it."""
@@ -200,16 +202,16 @@ class MoveForm(forms.Form):
     resource_group = forms.ModelChoiceField(ResourceGroup.objects.all(), label=_l("Resource group"), empty_label=None)
     force = forms.BooleanField(
         required=False,
-        label=_l("Move it though it runs kernels"),
-        help_text=_l("They go on there, and count in the old group."),
+        label=_l("Move it although it runs kernels"),
+        help_text=_l("They keep running and count in the old group."),
     )
 
 
 class MovePage(AgentFormDeed):
     """Put a machine into another group."""
 
-    title = _l("Move")
-    submit_label = _l("Move")
+    title = _l("Move to another group")
+    submit_label = _l("Move to another group")
 
     def make_form(self, data: Any = None) -> forms.Form:
         """Return the fields."""

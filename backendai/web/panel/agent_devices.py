@@ -60,7 +60,7 @@ def _row(
         util=said.get("util_pct") if is_now else None,
         mem=100 * used / total if is_now and total and used is not None else None,
         numa=said.get("numa"),
-        state=_("faulty") if not is_well else _("on paper") if said.get("mock") else _("well"),
+        state=_("failed") if not is_well else _("simulated") if said.get("mock") else _("OK"),
         note=said.get("note") or "",
         holders=[
             (kernel, kernel.devices.get(slot, {}).get(device, ""), users.get(str(kernel.pk), {}).get("util_pct"))

@@ -28,43 +28,43 @@ class RevokePage(AgentDeed):
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Refuse %(object)s from now on?") % {"object": self.object}
+        return _("Revoke the credential of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         grace = describe_duration(self.object.resource_group.agent_lost_grace)
         return [
-            _("All its calls are refused; within a minute it counts as lost."),
+            _("Its requests are rejected; within a minute it is shown as lost."),
             _(
-                "What it runs goes on unseen (%(kernels)s). After %(grace)s those sessions end with agent-lost, and "
-                "their slots stay taken until the machine is back or is given up."
+                "Running sessions continue but are not visible (%(kernels)s). After %(grace)s they are "
+                "marked lost; their resources stay allocated until the agent returns or is removed."
             )
             % {"kernels": self.kernels, "grace": grace},
-            _("It comes back only with a join token made for it: Renew the credential."),
+            _("To let it rejoin, renew its credential."),
         ]
 
     def act(self) -> str:
         """Turn it away."""
         revoke_credential(self.viewer, self.object, now=timezone.now())
-        return _("%(object)s is refused from now on.") % {"object": self.object}
+        return _("Access of %(object)s is revoked.") % {"object": self.object}
 
 
 class RenewPage(AgentDeed):
     """Let a machine in with a new credential."""
 
     title = _l("Renew the credential")
-    submit_label = _l("Make a join token")
+    submit_label = _l("Create a join token")
     is_dangerous = False
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Make a join token for %(object)s?") % {"object": self.object}
+        return _("Create a join token for %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         told = [
-            _("It works once, within a day, and for this machine alone."),
-            _("The credential that the machine has now is refused from the moment it joins again."),
+            _("It works once, within a day, and for this agent only."),
+            _("The current credential is rejected from the moment the agent joins again."),
             _("Stop the agent that runs there before you run the command."),
         ]
         if Capability.NATIVE in capabilities_of(self.object):
@@ -90,23 +90,23 @@ class RenewPage(AgentDeed):
 class TerminatePage(AgentDeed):
     """Give a machine up for good."""
 
-    title = _l("Declare it gone")
-    submit_label = _l("It is gone for good")
+    title = _l("Remove permanently")
+    submit_label = _l("Remove permanently")
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Declare %(object)s gone for good?") % {"object": self.object}
+        return _("Remove %(object)s permanently?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
             _(
-                "What ran there ends with agent-terminated (%(kernels)s), and what it held is free. Batch sessions "
-                "that asked for it wait for another agent."
+                "Sessions there end with agent-terminated (%(kernels)s), and their resources are freed. "
+                "Batch sessions that asked for it wait for another agent."
             )
             % {"kernels": self.kernels},
-            _("If the machine is alive after all, what runs on it goes on unseen: switch it off."),
-            _("Its row stays for the history. It comes back only with a join token made for it."),
+            _("If the machine is still running, shut it down: its sessions would continue untracked."),
+            _("It stays in the history. It can rejoin only with a join token created for it."),
         ]
 
     def typed_word(self) -> str:
@@ -117,8 +117,8 @@ class TerminatePage(AgentDeed):
         """Give it up."""
         number = retire_agent(self.viewer, self.object, now=timezone.now())
         text = ngettext(
-            "%(agent)s is gone for good; that ended %(number)s session.",
-            "%(agent)s is gone for good; that ended %(number)s sessions.",
+            "%(agent)s was removed; %(number)s session ended.",
+            "%(agent)s was removed; %(number)s sessions ended.",
             number,
         )
         return text % {"agent": self.object, "number": number}

@@ -38,12 +38,12 @@ class AgentTable(PanelTable):
     name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name=_l("Agent"))
     resource_group = tables.Column(_l("Resource group"))
     status = tables.Column(_l("Status"))
-    schedulable = tables.Column(_l("Takes sessions"))
+    schedulable = tables.Column(_l("Accepts sessions"))
     use = tables.Column(_l("Allocated"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
-    load = tables.Column(_l("Load now"), accessor="live", orderable=False)
+    load = tables.Column(_l("Current load"), accessor="live", orderable=False)
     engine = tables.Column(_l("Engine"), default="–")
     kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
-    last_seen_at = tables.Column(_l("Last heard of"), default=_l("never"))
+    last_seen_at = tables.Column(_l("Last seen"), default=_l("never"))
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
         self.taken = taken or {}
@@ -134,9 +134,9 @@ class AgentList(ListPage):
     table_class = AgentTable
     filterset_class = AgentFilter
     create_address = "manage:join-token-new"
-    create_label = _l("Let a machine join")
+    create_label = _l("Add an agent")
     empty_title = _l("No agent has joined yet")
-    empty_text = _l("Make a join token, and run the command that comes with it on the machine.")
+    empty_text = _l("Create a join token, and run its command on the machine.")
 
     def get_queryset(self) -> QuerySet[Agent]:
         """Return the machines with the number of their kernels."""
@@ -197,7 +197,7 @@ def takes_sessions(agent: Agent) -> str:
     if agent.is_drained or agent.status == Agent.Status.DRAINING:
         return _("no (draining)")
     if not agent.schedulable:
-        return _("no (switched off)")
+        return _("no (paused)")
     if agent.fault:
         return _("no (cannot start)")
     return _("no (unknown kernels)") if agent.unknown_running else _("yes")

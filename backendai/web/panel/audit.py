@@ -27,7 +27,7 @@ class AuditTable(PanelTable):
     actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=())
     action = tables.Column(_l("Action"))
     target_type = tables.Column(_l("Target"))
-    target_id = tables.Column(_l("Target id"))
+    target_id = tables.Column(_l("Target ID"))
     address = tables.Column(_l("Address"), orderable=False)
     request_id = tables.Column(_l("Request"), orderable=False)
     details = tables.Column(_l("Details"), orderable=False)
@@ -67,11 +67,11 @@ class AuditFilter(PanelFilter):
     """By words, action, and time."""
 
     search_fields = ("action", "target_id", "actor__email")
-    search_hint = _l("Who, what, or an id")
+    search_hint = _l("Actor, action or ID")
 
     action = django_filters.CharFilter("action", "startswith", label=_l("Action"), max_length=64)
     actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
-    target_id = django_filters.CharFilter("target_id", label=_l("Target id"), max_length=64)
+    target_id = django_filters.CharFilter("target_id", label=_l("Target ID"), max_length=64)
     address = django_filters.CharFilter("address", label=_l("Address"), max_length=45)
     request_id = django_filters.CharFilter("request_id", label=_l("Request"), max_length=12)
     refused = django_filters.ChoiceFilter(
@@ -101,7 +101,7 @@ class AuditList(ListPage):
     table_class = AuditTable
     filterset_class = AuditFilter
     counts_rows = False
-    empty_text = _l("Everything that people change is written down here.")
+    empty_text = _l("Every change that people make is recorded here.")
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         """Return all entries."""

@@ -139,7 +139,7 @@ class ConfirmPage(PanelPage, TemplateView):
     template_name = "web/panel/confirm.html"
     model: ClassVar[type[Model]]
     list_address: ClassVar[str]
-    submit_label: str | Promise = _l("Go on")
+    submit_label: str | Promise = _l("Continue")
     is_dangerous = True
     object: Any = None
 
@@ -152,7 +152,7 @@ class ConfirmPage(PanelPage, TemplateView):
         """Do it, or say why not."""
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
         if (word := self.typed_word()) and request.POST.get("typed", "").strip() != word:
-            return self._again(_("Type %(word)s exactly as it is written here.") % {"word": word})
+            return self._again(_("Type %(word)s exactly as shown.") % {"word": word})
         try:
             done = self.act()
         except UserError as error:
@@ -230,8 +230,8 @@ def notes_on_slots(slots: Collection[str]) -> list[str]:
     if not (unknown := unheard_of(slots)):
         return []
     text = ngettext(
-        "No machine has offered %(slots)s so far. Look how it is written, unless such a machine is yet to join.",
-        "No machine has offered %(slots)s so far. Look how they are written, unless such machines are yet to join.",
+        "No agent has offered %(slots)s so far. Check the spelling, unless such an agent has yet to join.",
+        "No agent has offered %(slots)s so far. Check the spelling, unless such agents have yet to join.",
         len(unknown),
     )
     return [text % {"slots": ", ".join(unknown)}]

@@ -93,7 +93,9 @@ class ProjectFiles(FilesPage):
 
     section = "projects"
     back = "manage:project"
-    lead = _l("Every session of the project finds them in its home, unless its owner has a file of the same path.")
+    lead = _l(
+        "Copied into the home folder of every session of the project, unless the owner has a file at the same path."
+    )
 
     def owner(self) -> Project:
         """Return the project."""
@@ -109,7 +111,8 @@ class DomainFiles(FilesPage):
     section = "domains"
     back = "manage:domain"
     lead = _l(
-        "Every session of the domain finds them in its home, unless its owner or its project has a file of that path."
+        "Copied into the home folder of every session of the domain, unless the owner or the project has a "
+        "file at the same path."
     )
 
     def owner(self) -> Domain:

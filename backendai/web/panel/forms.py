@@ -87,7 +87,7 @@ def refuse_unseen(form: forms.BaseForm, version: str, stored: Mapping[str, Any])
         if name in stored and field.has_changed(stored[name], form[name].data)
     ]
     detail = f" ({'; '.join(other)})" if other else ""
-    text = _("Somebody changed this while the form was open%(detail)s. Save again to write what you see here.")
+    text = _("This was changed by someone else while you were editing%(detail)s. Save again to overwrite.")
     form.add_error(None, text % {"detail": detail})
 
 

@@ -39,13 +39,13 @@ class GroupTable(PanelTable):
     """One row per group."""
 
     name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name=_l("Resource group"))
-    is_active = tables.BooleanColumn(verbose_name=_l("Takes sessions"), yesno=(_l("yes"), _l("no")))
+    is_active = tables.BooleanColumn(verbose_name=_l("Accepts sessions"), yesno=(_l("yes"), _l("no")))
     is_default = tables.BooleanColumn(verbose_name=_l("Default"), yesno=(_l("yes"), _l("no")))
     is_public = tables.Column(_l("Open to"))
     sequence = tables.Column(_l("Sequence"))
     selection = tables.Column(_l("Selection"))
     agents_alive = tables.Column(_l("Agents alive"), attrs={"td": {"class": "number"}})
-    pending_timeout = tables.Column(_l("Longest wait"))
+    pending_timeout = tables.Column(_l("Maximum queue time"))
 
     class Meta(PanelTable.Meta):
         model = ResourceGroup
@@ -56,7 +56,7 @@ class GroupTable(PanelTable):
 
     def render_is_public(self, value: bool) -> str:
         """Return to whom it is open."""
-        return _("everybody") if value else _("those it names")
+        return _("everyone") if value else _("those it names")
 
     def render_agents_alive(self, value: int, record: Any) -> str:
         """Return how many of its machines answer."""
@@ -87,7 +87,7 @@ class GroupList(ListPage):
 
     section = "groups"
     title = _l("Resource groups")
-    lead = _l("sets of machines with one queue each")
+    lead = _l("sets of agents with one queue each")
     table_class = GroupTable
     filterset_class = GroupFilter
     create_address = "manage:group-new"
@@ -107,41 +107,41 @@ class PanelGroupForm(GroupForm, EditForm):
     groups = (
         (_l("Open to"), ("is_public", "domains", "projects", "key_pairs")),
         (
-            _l("Defaults of sessions"),
+            _l("Session defaults"),
             ("default_priority", "default_batch_timeout", "default_shm", "default_environ"),
         ),
-        (_l("Who starts next"), ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
+        (_l("Queueing"), ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
         (
-            _l("On which agent"),
+            _l("Agent selection"),
             ("selection", "slot_order", "max_kernels_per_agent", "device_allocation", "allow_fragmentation"),
         ),
-        (_l("Limits of waiting"), ("pending_timeout", "give_up_after", "on_give_up")),
+        (_l("Queue limits"), ("pending_timeout", "give_up_after", "on_give_up")),
         (
-            _l("Phases of a start and an end"),
+            _l("Start and termination timeouts"),
             ("pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace"),
         ),
         (_l("Idle sessions"), ("idle_checkers",)),
         (_l("Apps of sessions"), ("app_domain",)),
-        (_l("Options of strategies"), ("strategy_options",)),
+        (_l("Strategy options"), ("strategy_options",)),
     )
 
     default_priority = forms.IntegerField(
         required=False, min_value=0, max_value=100, label=_l("Priority"), help_text=_l("0 to 100. Empty: 10.")
     )
     default_batch_timeout = TimeSpanField(
-        required=False, label=_l("End batch sessions after"), help_text=_l("Such as 12h. Empty: no limit.")
+        required=False, label=_l("End batch sessions after"), help_text=_l("For example 12h. Empty: no limit.")
     )
     default_shm = forms.CharField(
         required=False,
         label=_l("Shared memory"),
-        help_text=_l("Such as 256m; half of the memory at most. Empty: as usual."),
+        help_text=_l("For example 256m; at most half of the memory. Empty: default."),
     )
     default_environ = forms.CharField(
         required=False,
         label=_l("Environment variables"),
         help_text=_l(
-            "One NAME=value in each line; those that a launch sets itself go before. Not for secrets: whoever "
-            "launches here sees them."
+            "One NAME=value per line. Values set at launch take precedence. Do not store secrets here: "
+            "every user of the group can see them."
         ),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
@@ -150,7 +150,7 @@ class PanelGroupForm(GroupForm, EditForm):
         IdleChecker.objects.none(),
         required=False,
         label=_l("Idle checkers of this group"),
-        help_text=_l("Of one kind they hold instead of those of the whole site. Empty: what holds everywhere."),
+        help_text=_l("Overrides the site-wide checkers of the same kind. Empty: use the site-wide checkers."),
     )
 
     class Meta(GroupForm.Meta):
@@ -229,7 +229,7 @@ class GroupPage(FormPage):
 
     section = "groups"
     title = _l("New resource group")
-    lead = _l("A change takes effect within two seconds; what runs goes on.")
+    lead = _l("Changes take effect within two seconds; running sessions are not affected.")
     model = ResourceGroup
     form_class = PanelGroupForm
     audit_name = "resource-group"
@@ -249,7 +249,7 @@ class GroupPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return _("Resource group %(saved)s is saved; the next pass follows it.") % {"saved": saved}
+        return _("Resource group %(saved)s is saved; the next scheduler pass uses it.") % {"saved": saved}
 
 
 class GroupDelete(DeleteUnlessUsed):
@@ -267,7 +267,7 @@ class GroupDelete(DeleteUnlessUsed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("Its join tokens go with it.")]
+        return [_("Its join tokens are deleted too.")]
 
     def counted(self) -> dict[type[Model], int]:
         """Return how many agents, sessions and presets belong to it."""

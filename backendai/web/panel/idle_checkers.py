@@ -24,7 +24,7 @@ class CheckerTable(PanelTable):
     name = tables.LinkColumn("manage:idle-checker", args=[tables.A("pk")])
     kind = tables.Column(_l("Kind"))
     limit = tables.Column(_l("After"), attrs={"td": {"class": "number"}})
-    warning = tables.Column(_l("Warned for"), attrs={"td": {"class": "number"}})
+    warning = tables.Column(_l("Warning period"), attrs={"td": {"class": "number"}})
     places = tables.Column(_l("Scope"), accessor="pk", orderable=False)
     warned = tables.Column(_l("Warned now"), attrs={"td": {"class": "number"}})
     is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
@@ -67,8 +67,8 @@ class CheckerList(ListPage):
     section = "idle-checkers"
     title = _l("Idle checkers")
     lead = _l("sessions that nobody uses are warned, then ended")
-    empty_title = _l("No session is ever ended for being idle")
-    empty_text = _l("An idle checker says after how long one is, and how long its owner is warned before.")
+    empty_title = _l("No session is ended for being idle")
+    empty_text = _l("An idle checker defines when a session is idle, and how long before the end its owner is warned.")
     table_class = CheckerTable
     filterset_class = CheckerFilter
     create_address = "manage:idle-checker-new"
@@ -86,7 +86,7 @@ class CheckerPage(FormPage):
 
     section = "idle-checkers"
     title = _l("New idle checker")
-    lead = _l("A change holds within 15 seconds. What was warned by the former rule is warned anew.")
+    lead = _l("Changes apply within 15 seconds. Existing warnings are reissued under the new rule.")
     model = IdleChecker
     form_class = CheckerForm
     audit_name = "idle-checker"
@@ -115,7 +115,7 @@ class CheckerDelete(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("Its warnings are taken back; what it has ended stays ended, with the reason.")]
+        return [_("Its warnings are withdrawn; sessions that it ended stay ended, with the reason.")]
 
     def act(self) -> str:
         """Do it through its verb."""

@@ -51,29 +51,32 @@ class PercentagesField(forms.CharField):
 class CheckerForm(EditForm):
     """An idle checker, and where it holds."""
 
-    limit = TimeSpanField(label=_l("After"), help_text=_l("Such as 1h or 30m: how long it may go on before it counts."))
+    limit = TimeSpanField(label=_l("After"), help_text=_l("For example 1h or 30m: how long before it counts."))
     grace = TimeSpanField(
-        label=_l("Grace"), help_text=_l("No session is ended by this checker sooner after its start. 0: none.")
+        label=_l("Grace period"),
+        help_text=_l("Sessions younger than this are never ended by this checker. 0: no minimum."),
     )
     thresholds = PercentagesField(
         required=False,
-        label=_l("Unused below"),
+        label=_l("Idle below"),
         widget=forms.TextInput(attrs={"size": 40, "placeholder": "cuda.device=5, cpu=1"}),
         help_text=_l(
-            "Slots with per cent of what a session has, averaged over the time above. For low utilization at least "
-            "one; for no traffic empty, or what a session must also stay below, so that one that computes goes on."
+            "Utilization thresholds in percent, averaged over the time above. Required for low "
+            "utilization. For no traffic: optional; sessions above a threshold are not ended."
         ),
     )
     warning = TimeSpanField(
-        label=_l("Warn before the end for"),
-        help_text=_l("The owner is told so long before; at most half of the time above, but for low utilization."),
+        label=_l("Warning period"),
+        help_text=_l(
+            "How long before the end the owner is warned. At most half of the time above (except low utilization)."
+        ),
     )
-    extension = TimeSpanField(label=_l("One click gives"), help_text=_l("How much longer a warned session may run."))
+    extension = TimeSpanField(label=_l("Extension length"), help_text=_l("How much longer a warned session may run."))
     session_types = forms.MultipleChoiceField(
-        label=_l("Looks at sessions of type"),
+        label=_l("Session types"),
         choices=[(name, word_of(name)) for name in kinds_with("is_checked")],
         widget=forms.CheckboxSelectMultiple,
-        help_text=_l("A batch program works while nobody looks: think before you tick batch for no traffic."),
+        help_text=_l("Batch sessions usually have no traffic; include them only if you really want them ended."),
     )
     is_site_wide = forms.BooleanField(
         required=False,
@@ -92,8 +95,8 @@ class CheckerForm(EditForm):
     )
 
     groups = (
-        (_l("When a session counts as idle"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
-        (_l("Warning, and more time"), ("warning", "extension", "max_extensions")),
+        (_l("Idle condition"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
+        (_l("Warning and extensions"), ("warning", "extension", "max_extensions")),
         (_l("Where it applies"), ("is_site_wide", "in_groups", "in_projects", "except_groups", "except_projects")),
     )
 
@@ -106,8 +109,8 @@ class CheckerForm(EditForm):
         labels: ClassVar[dict[str, Any]] = {
             "is_active": _l("Active"),
             "kind": _l("Kind"),
-            "match": _l("Unused when"),
-            "max_extensions": _l("How many clicks"),
+            "match": _l("Idle when"),
+            "max_extensions": _l("Maximum extensions"),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ class _AgentChoice(forms.ModelMultipleChoiceField):
 
     def label_from_instance(self, agent: Any) -> str:
         """Return what stands beside the box."""
-        has_it = _("has it") if agent.pk in self.there else _("does not have it")
+        has_it = _("present") if agent.pk in self.there else _("not present")
         return f"{agent.name} · {agent.resource_group.name} · {has_it}"
 
 
@@ -44,7 +44,7 @@ class PullForm(forms.Form):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         label=gettext_lazy("All agents of these resource groups"),
-        help_text=gettext_lazy("Those that answer, have a container engine and the image's architecture."),
+        help_text=gettext_lazy("Reachable agents with a container engine and the image's architecture."),
     )
     agents = _AgentChoice(
         Agent.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=gettext_lazy("These agents")
@@ -87,7 +87,7 @@ class ImageAgentsPage(PanelPage, TemplateView):
             except UserError as error:
                 show_error(form, error)
             else:
-                messages.success(request, _("The agents are told to fetch it; the bell shows how far they are."))
+                messages.success(request, _("The agents are pulling it; the bell shows the progress."))
                 return redirect("manage:image-agents", pk=self.image.pk)
         return self.render_to_response(self.get_context_data(form=form), status=422)
 

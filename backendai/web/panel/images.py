@@ -63,7 +63,7 @@ class ImageFilter(PanelFilter):
     """By words, state, and where they are."""
 
     search_fields = ("name", "title", "reference", "aliases__name")
-    search_hint = _l("Name, other name or reference")
+    search_hint = _l("Name, alias or reference")
 
     architecture = django_filters.AllValuesFilter(
         field_name="architecture", label=_l("Architecture"), empty_label=_l("any")
@@ -93,9 +93,9 @@ class ImageForm(EditForm):
     """An image as an administrator sees it."""
 
     groups = (
-        (_l("Where it comes from"), ("reference", "digest", "architecture")),
-        (_l("Other names"), ("alias_names",)),
-        (_l("How much a kernel gets"), ("minimum", "maximum")),
+        (_l("Source"), ("reference", "digest", "architecture")),
+        (_l("Aliases"), ("alias_names",)),
+        (_l("Resources per kernel"), ("minimum", "maximum")),
         (_l("What it serves"), ("services",)),
         (_l("Who may use it"), ("domains",)),
     )
@@ -104,13 +104,11 @@ class ImageForm(EditForm):
 
     alias_names = forms.CharField(
         required=False,
-        label=_l("Other names"),
-        help_text=_l("Separated by spaces; no image and no other one bears them."),
+        label=_l("Aliases"),
+        help_text=_l("Separated by spaces. Must not match another image's name or alias."),
     )
-    minimum = AmountsField(label=_l("Smallest"), help_text=_l("What a kernel needs at least, such as cpu=1, mem=512m."))
-    maximum = AmountsField(
-        label=_l("Largest"), help_text=_l("What a kernel may have at most. What is not named: no limit.")
-    )
+    minimum = AmountsField(label=_l("Minimum"), help_text=_l("Minimum per kernel, such as cpu=1, mem=512m."))
+    maximum = AmountsField(label=_l("Maximum"), help_text=_l("Maximum per kernel. Not listed: no limit."))
 
     class Meta:
         model = Image
@@ -210,12 +208,14 @@ def _uses_of(image: Image) -> list[str]:
     running = live.count() - waiting
     notes = []
     if running:
-        text = ngettext("%(number)s session uses it and goes on.", "%(number)s sessions use it and go on.", running)
+        text = ngettext(
+            "%(number)s session uses it and continues.", "%(number)s sessions use it and continue.", running
+        )
         notes.append(text % {"number": running})
     if waiting:
         text = ngettext(
-            "%(number)s session waits for it and still starts.",
-            "%(number)s sessions wait for it and still start.",
+            "%(number)s session waits for it and will still start.",
+            "%(number)s sessions wait for it and will still start.",
             waiting,
         )
         notes.append(text % {"number": waiting})
@@ -246,11 +246,11 @@ class ImageForget(DeleteUnlessUsed):
         """Return what will happen."""
         if self.object.is_customized:
             return [
-                _("It was made of a session: its owner cannot start sessions from it any more."),
-                _("Its agents remove it; while sessions that were started from it have not ended, it stays."),
+                _("It was created from a session: its owner can no longer start sessions from it."),
+                _("Its agents remove it as soon as all sessions that use it have ended."),
             ]
         return [
-            _("Nobody can start sessions from it any more; agents and registries keep it."),
+            _("No session can be started from it any more; agents and registries keep it."),
         ]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -277,5 +277,5 @@ def images_from_agents(request: PageRequest) -> HttpResponse:
     if found:
         messages.success(request, _("New in the catalogue, and disabled: %(names)s.") % {"names": names})
     else:
-        messages.success(request, _("The agents have no image made for this platform that is not in the catalogue."))
+        messages.success(request, _("No agent has an image of this platform that is missing from the catalogue."))
     return redirect("manage:images")

@@ -27,12 +27,12 @@ from backendai.web.templatetags.portal import ago
 class JobTable(PanelTable):
     """One row per job."""
 
-    created_at = tables.Column(_l("Begun"))
+    created_at = tables.Column(_l("Started"))
     subject = tables.Column(_l("Job"))
-    owner = tables.Column(_l("Asked for by"), accessor="owner__email", default=_l("the platform"))
+    owner = tables.Column(_l("Requested by"), accessor="owner__email", default=_l("the platform"))
     status = tables.Column(_l("Status"))
     progress = tables.Column(_l("Done"), empty_values=(), attrs={"td": {"class": "number"}})
-    message = tables.Column(_l("What it says"), orderable=False)
+    message = tables.Column(_l("Message"), orderable=False)
     cancel = tables.Column("", empty_values=(), exclude_from_export=True, orderable=False)
 
     class Meta(PanelTable.Meta):
@@ -65,7 +65,7 @@ class JobTable(PanelTable):
         """Return the way to its end, while it runs, or to another try."""
         if record.can_be_retried:
             return format_html(
-                '<a class="no-break" href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Try again…")
+                '<a class="no-break" href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Retry…")
             )
         if not record.is_running or record.is_cancelling:
             return ""
@@ -76,7 +76,7 @@ class JobFilter(PanelFilter):
     """By kind and status."""
 
     search_fields = ("subject", "message", "owner__email")
-    search_hint = _l("What it is about, or whose it is")
+    search_hint = _l("Subject or owner")
 
     class Meta:
         model = BackgroundJob
@@ -91,7 +91,7 @@ class JobList(ListPage):
     lead = _l("builds, scans and other long work")
     table_class = JobTable
     filterset_class = JobFilter
-    empty_text = _l("Long work appears here with its progress; it is forgotten 30 days after its end.")
+    empty_text = _l("Long-running work appears here with its progress and is kept for 30 days after its end.")
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return all jobs."""
@@ -116,36 +116,36 @@ class JobCancel(ConfirmPage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("It stops at its next step; what is done so far stays.")]
+        return [_("It stops at its next step; finished steps are kept.")]
 
     def act(self) -> str:
         """Ask for its end."""
         cancel_job(self.viewer, self.object.pk, now=timezone.now())
-        return _("It was asked to stop.")
+        return _("Cancellation was requested.")
 
 
 class JobAgain(ConfirmPage):
     """Asks before an image is built again, or a registry is asked once more to take out the tag of a deleted image."""
 
     section = "jobs"
-    title = _l("Try a job again")
+    title = _l("Retry a job")
     model = BackgroundJob
     list_address = "manage:jobs"
-    submit_label = _l("Try it again")
+    submit_label = _l("Retry job")
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("%(object)s: try it again?") % {"object": title_of(self.object)}
+        return _("%(object)s: retry it?") % {"object": title_of(self.object)}
 
     def consequences(self) -> list[str]:
         """Return what stood in the way, and what will happen."""
         said = [in_words(sentence) for sentence in (self.object.message, self.object.fix) if sentence]
         if self.object.kind == BUILD_JOB:
             return [*said, _("A new build begins within seconds; finished steps are kept.")]
-        return [*said, _("A new job asks the registry; when it can, the tag of the deleted image is gone for good.")]
+        return [*said, _("Tries again to delete the image's tag from the registry. This cannot be undone.")]
 
     def act(self) -> str:
         """Begin through its verb."""
         retry = retry_build if self.object.kind == BUILD_JOB else try_removal_again
         retry(self.viewer, self.object, now=timezone.now())
-        return _("It is being tried again.")
+        return _("It is being retried.")

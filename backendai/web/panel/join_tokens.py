@@ -28,14 +28,14 @@ from backendai.web.templatetags.portal import ago, exact
 class JoinTokenTable(PanelTable):
     """One row per token."""
 
-    hint = tables.Column(_l("Begins with"), default="–")
+    hint = tables.Column(_l("Prefix"), default="–")
     resource_group = tables.Column(_l("For agents of"))
-    agent = tables.Column(_l("For this agent alone"), default="–")
-    name_prefix = tables.Column(_l("Names begin with"), default="–")
+    agent = tables.Column(_l("Only for this agent"), default="–")
+    name_prefix = tables.Column(_l("Name prefix"), default="–")
     is_reusable = tables.BooleanColumn(verbose_name=_l("Reusable"), yesno=(_l("yes"), _l("no")))
     state = tables.Column(_l("State"), empty_values=(), orderable=False)
     expires_at = tables.Column(_l("Expires"), default=_l("never"))
-    created_at = tables.Column(_l("Made"))
+    created_at = tables.Column(_l("Created"))
     created_by = tables.Column(_l("By"), default="–")
     revoke = tables.LinkColumn(
         "manage:join-token-revoke",
@@ -77,7 +77,7 @@ class JoinTokenFilter(PanelFilter):
     """By group and name."""
 
     search_fields = ("hint", "name_prefix", "agent__name", "resource_group__name")
-    search_hint = _l("Beginning, group or agent")
+    search_hint = _l("Prefix, group or agent")
 
     class Meta:
         model = JoinToken
@@ -89,7 +89,7 @@ class JoinTokenList(ListPage):
 
     section = "join-tokens"
     title = _l("Join tokens")
-    lead = _l("with one of these a new machine introduces itself")
+    lead = _l("new agents register with one of these")
     table_class = JoinTokenTable
     filterset_class = JoinTokenFilter
     create_address = "manage:join-token-new"
@@ -109,22 +109,20 @@ class JoinTokenForm(EditForm):
         required=False,
         label=_l("Valid for"),
         initial=timedelta(days=1),
-        help_text=_l("Such as 1h or 7d; left empty, until it is used or revoked."),
+        help_text=_l("For example 1h or 7d; empty: valid until used or revoked."),
     )
 
     class Meta:
         model = JoinToken
         fields: ClassVar[list[str]] = ["resource_group", "name_prefix", "is_reusable"]
         labels: ClassVar[dict[str, Any]] = {
-            "resource_group": _l("Resource group of the machine"),
-            "name_prefix": _l("Only for names that begin with"),
-            "is_reusable": _l("Many machines may use it"),
+            "resource_group": _l("Resource group of the agent"),
+            "name_prefix": _l("Agent name prefix"),
+            "is_reusable": _l("Reusable"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "name_prefix": _l("Such as gpu-. Left empty, any name that is not taken."),
-            "is_reusable": _l(
-                "Unticked, it works once. With a beginning of names, known machines may come back with it."
-            ),
+            "name_prefix": _l("For example gpu-. Empty: any free name."),
+            "is_reusable": _l("If off, the token works once. With a name prefix, known agents may rejoin with it."),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -138,13 +136,13 @@ class JoinTokenPage(FormPage):
     """Makes a token and shows it, this once."""
 
     section = "join-tokens"
-    title = _l("Let a machine join")
+    title = _l("Add an agent")
     lead = _l("The token is shown once, with the command to run on the machine.")
     model = JoinToken
     form_class = JoinTokenForm
     audit_name = "join-token"
     list_address = "manage:join-tokens"
-    submit_label = _l("Make the token")
+    submit_label = _l("Create token")
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Make it; it is not stored, so the page is not a redirect."""
@@ -186,7 +184,7 @@ class JoinTokenRevoke(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("No further machine joins with it."), _("Machines that joined with it stay.")]
+        return [_("No further agent can join with it."), _("Agents that joined with it stay.")]
 
     def act(self) -> str:
         """Take it back."""

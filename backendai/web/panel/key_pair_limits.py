@@ -25,8 +25,8 @@ class KeyPairLimitForm(EditForm):
         fields: ClassVar[list[str]] = ["policy", "rate_limit"]
         labels: ClassVar[dict[str, Any]] = {"policy": _l("Policy"), "rate_limit": _l("Signed requests in 15 minutes")}
         help_texts: ClassVar[dict[str, Any]] = {
-            "policy": _l("Empty: no limits of its own; those of its owner, project and domain hold all the same."),
-            "rate_limit": _l("0: as many as they like."),
+            "policy": _l("Empty: no limits of its own; those of its owner, project and domain still apply."),
+            "rate_limit": _l("0: no limit."),
         }
 
 
@@ -34,7 +34,7 @@ class KeyPairLimits(FormPage):
     """The limits of one key pair."""
 
     section = "users"
-    lead = _l("Sessions that are launched with it count for it. A changed limit ends nothing that runs.")
+    lead = _l("Sessions launched with this key pair count against it. Changing a limit does not end running sessions.")
     rule = staticmethod(rules_people)
     model = KeyPair
     form_class = KeyPairLimitForm

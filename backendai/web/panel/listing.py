@@ -133,7 +133,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
     strict = False
     counts_rows: ClassVar[bool] = True
     lead: str | Promise = ""
-    empty_title = _l("Nothing is here yet")
+    empty_title = _l("Nothing here yet")
     empty_text: str | Promise = ""
     create_address = ""
     create_label = _l("New")

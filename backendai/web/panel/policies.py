@@ -37,12 +37,12 @@ class PolicyTable(PanelTable):
     """One row per policy; ∞ stands where there is no limit."""
 
     name = tables.LinkColumn("manage:policy", args=[tables.A("pk")])
-    slots = tables.Column(_l("Held at once"), orderable=False, empty_values=())
+    slots = tables.Column(_l("Concurrent use limit"), orderable=False, empty_values=())
     max_sessions = tables.Column(_l("Sessions"), default=INFINITY, attrs={"td": {"class": "number"}})
     max_pending_sessions = tables.Column(_l("Waiting"), default=INFINITY, attrs={"td": {"class": "number"}})
     max_priority = tables.Column(_l("Priority"), default=INFINITY, attrs={"td": {"class": "number"}})
-    max_session_lifetime = tables.Column(_l("Longest run"), default=INFINITY)
-    holders = tables.Column(_l("Holds for"), orderable=False, empty_values=())
+    max_session_lifetime = tables.Column(_l("Maximum lifetime"), default=INFINITY)
+    holders = tables.Column(_l("Assigned to"), orderable=False, empty_values=())
 
     class Meta(PanelTable.Meta):
         model = ResourcePolicy
@@ -90,12 +90,12 @@ class PolicyEditForm(EditForm, PolicyForm):
     """A policy; nobody overwrites unseen what somebody else has changed."""
 
     groups = (
-        (_l("Held at once"), ("slots", "unnamed_slots", "max_sessions")),
-        (_l("Waiting at once"), ("max_pending_sessions", "max_pending_slots")),
+        (_l("Concurrent use limit"), ("slots", "unnamed_slots", "max_sessions")),
+        (_l("Pending limit"), ("max_pending_sessions", "max_pending_slots")),
         (_l("One session"), ("max_priority", "max_kernels_per_session", "max_session_lifetime")),
         (_l("One user"), ("max_concurrent_logins", "max_customized_images")),
         (_l("Folders"), ("max_folders", "max_folder_bytes")),
-        (_l("New ones"), ("default_for",)),
+        (_l("Default for new"), ("default_for",)),
     )
 
     class Meta(PolicyForm.Meta):
@@ -107,13 +107,13 @@ class PolicyList(ListPage):
 
     section = "policies"
     title = _l("Resource policies")
-    lead = _l("what somebody may hold at once; where several hold, the tightest counts")
+    lead = _l("resource limits; if several apply, the strictest counts")
     table_class = PolicyTable
     filterset_class = PolicyFilter
     create_address = "manage:policy-new"
     create_label = _l("New policy")
-    empty_title = _l("Nobody is limited yet")
-    empty_text = _l("Make a policy, and give it to users, projects, domains or key pairs on their own pages.")
+    empty_title = _l("No limits yet")
+    empty_text = _l("Create a policy and assign it to users, projects, domains or key pairs on their pages.")
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
         """Return the policies with how many have each."""
@@ -126,7 +126,7 @@ class PolicyPage(FormPage):
     template_name = "web/panel/policy.html"
     section = "policies"
     title = _l("New policy")
-    lead = _l("A changed limit takes effect within two seconds; nothing that runs is ended.")
+    lead = _l("Changed limits take effect within two seconds; running sessions are not ended.")
     model = ResourcePolicy
     form_class = PolicyEditForm
     audit_name = "resource-policy"
@@ -173,7 +173,7 @@ class PolicyDelete(DeleteUnlessUsed):
         held = ((getattr(counted, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items())
         uses = [Use(number, in_words(word if number == 1 else f"{word}s"), page) for number, word in held if number]
         kinds = [in_words(PolicyDefault.Holder(default.holder).label) for default in counted.default_for.all()]
-        return uses + [Use(None, _("new %(names)s get it") % {"names": kind}, page) for kind in kinds]
+        return uses + [Use(None, _("default for new %(names)s") % {"names": kind}, page) for kind in kinds]
 
     def act(self) -> str:
         """Delete it; raises a Conflict that counts who has it."""

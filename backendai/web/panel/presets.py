@@ -47,9 +47,9 @@ class PresetTable(PanelTable):
     name = tables.LinkColumn("manage:preset", args=[tables.A("pk")])
     resource_group = tables.Column(_l("Resource group"), default=_l("all groups"))
     slots = tables.Column(_l("Amounts"), orderable=False)
-    shm_bytes = tables.Column(_l("Shared memory"), default=_l("usual"))
+    shm_bytes = tables.Column(_l("Shared memory"), default=_l("default"))
     fits = tables.Column(_l("Fits on"), empty_values=(), orderable=False)
-    rank = tables.Column(_l("Place"), attrs={"td": {"class": "number"}})
+    rank = tables.Column(_l("Order"), attrs={"td": {"class": "number"}})
 
     class Meta(PanelTable.Meta):
         model = ResourcePreset
@@ -99,10 +99,10 @@ class PresetForm(EditForm):
     )
     shm_bytes = SizeField(
         label=_l("Shared memory"),
-        help_text=_l("Such as 256m or 2g: a part of the memory, and less than it. Empty: as usual."),
+        help_text=_l("For example 256m or 2g; less than the memory. Empty: default."),
     )
     rank = forms.IntegerField(
-        label=_l("Place"), initial=0, min_value=0, help_text=_l("The lower comes first; equals go by name.")
+        label=_l("Order"), initial=0, min_value=0, help_text=_l("Lower numbers come first; ties are sorted by name.")
     )
 
     class Meta:
@@ -110,7 +110,7 @@ class PresetForm(EditForm):
         fields: ClassVar[list[str]] = ["name", "resource_group", "slots", "shm_bytes", "rank"]
         help_texts: ClassVar[dict[str, Any]] = {
             "resource_group": _l(
-                "Empty: for all groups. In a group its own comes before one of the same name for all."
+                "Empty: for all groups. A preset of the group takes precedence over one of the same name for all."
             ),
         }
 
@@ -120,7 +120,7 @@ class PresetList(ListPage):
 
     section = "presets"
     title = _l("Presets")
-    lead = _l("named amounts that people pick instead of numbers")
+    lead = _l("named amounts that users choose instead of numbers")
     table_class = PresetTable
     filterset_class = PresetFilter
     create_address = "manage:preset-new"

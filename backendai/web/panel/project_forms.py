@@ -31,8 +31,8 @@ class ProjectForm(EditForm):
         model = Project
         fields: ClassVar[list[str]] = ["name", "domain", "is_active", "policy", "share_weight"]
         help_texts: ClassVar[dict[str, Any]] = {
-            "is_active": _l("Unticked, nobody starts anything in it; what runs goes on."),
-            "policy": _l("Empty: no limits of its own; those of the domain hold all the same."),
+            "is_active": _l("If off, nothing new starts in it; running sessions continue."),
+            "policy": _l("Empty: no limits of its own; those of the domain still apply."),
         }
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
@@ -115,7 +115,7 @@ class ProjectDelete(DeleteUnlessUsed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("Its memberships and open invitations go with it; the people stay.")]
+        return [_("Its memberships and open invitations are deleted; the people stay.")]
 
     def act(self) -> str:
         """Delete it, as the verb does it."""

@@ -147,18 +147,18 @@ class ProjectPage(PanelPage, TemplateView):
         if deed == "add":
             self.form = MemberForm(self.request.POST)
             if not self.form.is_valid():
-                raise UserError(_("Look at the marked fields."))
+                raise UserError(_("Check the marked fields."))
             added = add_member(actor, project, self.form.cleaned_data["email"], role=self.form.cleaned_data["role"])
-            return _("%(user)s belongs to the project now.") % {"user": added.user}
+            return _("%(user)s is now a member of the project.") % {"user": added.user}
         members = User.objects.filter(memberships__project=project)
         user = members.filter(email=self.request.POST.get("member", "")[:254]).first()
         if user is None:
-            raise UserError(_("They do not belong to this project any more."))
+            raise UserError(_("They are no longer members of this project."))
         if deed == "remove":
             remove_member(actor, project, user)
-            return _("%(user)s does not belong to the project any more. What they run goes on.") % {"user": user}
+            return _("%(user)s is no longer a member of the project. Running sessions continue.") % {"user": user}
         role = set_member_role(actor, project, user, self.request.POST.get("role", "")).get_role_display()
-        return _("%(user)s is a %(role)s now.") % {"user": user, "role": role}
+        return _("%(user)s is now a %(role)s.") % {"user": user, "role": role}
 
     def _project(self) -> Project:
         rows = Project.objects.managed_by(self.viewer).select_related("domain", "policy")

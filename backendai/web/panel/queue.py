@@ -52,14 +52,14 @@ class QueueTable(PanelTable):
         "", accessor="pk", orderable=False, exclude_from_export=True, attrs={"td": {"class": "cell-choose"}}
     )
     place = tables.Column(
-        gettext_lazy("Place"), accessor="queue_position", default="–", attrs={"td": {"class": "number"}}
+        gettext_lazy("Order"), accessor="queue_position", default="–", attrs={"td": {"class": "number"}}
     )
     name = tables.Column(gettext_lazy("Session"), attrs={"td": {"class": "queue-name"}})
     owner = tables.Column(gettext_lazy("Owner"), accessor="owner__email", attrs={"td": {"class": "queue-name"}})
     resource_group = tables.Column(gettext_lazy("Group"), attrs={"td": {"class": "queue-group"}})
-    asks = tables.Column(gettext_lazy("Asks for"), accessor="slots", orderable=False)
+    asks = tables.Column(gettext_lazy("Requests"), accessor="slots", orderable=False)
     reason = tables.Column(
-        gettext_lazy("Why it waits"),
+        gettext_lazy("Reason"),
         accessor="reason_text",
         orderable=False,
         empty_values=(),
@@ -110,7 +110,7 @@ class QueueTable(PanelTable):
 
     def render_reason(self, record: ComputeSession) -> str:
         """Return why it waits; what can never start is marked."""
-        text = with_times(in_words(record.reason_text) or _("No pass has looked at it yet."))
+        text = with_times(in_words(record.reason_text) or _("No scheduler pass has considered it yet."))
         if not record.status_data.get("never"):
             return text
         return format_html('<span class="status tone-bad">{}</span> {}', _("Cannot start"), text)
@@ -184,12 +184,12 @@ class QueueList(ListPage):
     rule = staticmethod(administrator)
     section = "queue"
     title = gettext_lazy("Pending sessions")
-    lead = gettext_lazy("in the order of their turns, group by group; priorities go from 0 to 100")
+    lead = gettext_lazy("in scheduling order, group by group; priorities go from 0 to 100")
     template_name = "web/panel/queue.html"
     table_class = QueueTable
     filterset_class = QueueFilter
-    empty_title = gettext_lazy("Nothing waits")
-    empty_text = gettext_lazy("Sessions that cannot start at once stand here, with the reason.")
+    empty_title = gettext_lazy("No pending sessions")
+    empty_text = gettext_lazy("Sessions that cannot start at once appear here, with the reason.")
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the pending sessions that this administrator may see."""
@@ -223,7 +223,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
     except UserError as error:
         messages.error(request, f"{session.name}: {error.message}")
     else:
-        said = _("%(name)s has priority %(priority)s now.") % {"name": session.name, "priority": priority}
+        said = _("%(name)s now has priority %(priority)s.") % {"name": session.name, "priority": priority}
         messages.success(request, said)
     return _back_to_queue(request.POST.get("back", ""))
 

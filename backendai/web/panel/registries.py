@@ -46,7 +46,7 @@ class RegistryTable(PanelTable):
     kind = tables.Column(_l("Kind"))
     is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
     image_count = tables.Column(_l("Images"), attrs={"td": {"class": "number"}})
-    scanned_at = tables.Column(_l("Looked through"), default=_l("never"))
+    scanned_at = tables.Column(_l("Last scan"), default=_l("never"))
     state = tables.Column(_l("Last scan"), empty_values=(), orderable=False)
 
     class Meta(PanelTable.Meta):
@@ -96,9 +96,9 @@ class RegistryForm(EditForm):
 
     groups = (
         (_l("Account"), ("username", "new_password", "forget_password")),
-        (_l("What is looked through"), ("projects", "repositories", "enables_new")),
-        (_l("What goes there"), ("takes_pushes", "push_username", "new_push_password", "forget_push_password")),
-        (_l("Reaching it"), ("other_hosts", "verify_tls")),
+        (_l("Scan scope"), ("projects", "repositories", "enables_new")),
+        (_l("Push target"), ("takes_pushes", "push_username", "new_push_password", "forget_push_password")),
+        (_l("Connection"), ("other_hosts", "verify_tls")),
         (_l("Who may use its images"), ("is_global", "domains")),
     )
 
@@ -108,9 +108,9 @@ class RegistryForm(EditForm):
         strip=False,
         max_length=1024,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_l("Left empty, the present one stays."),
+        help_text=_l("Empty: the stored one is kept."),
     )
-    forget_password = forms.BooleanField(required=False, label=_l("Forget the present password"))
+    forget_password = forms.BooleanField(required=False, label=_l("Clear the stored password"))
 
     new_push_password = forms.CharField(
         required=False,
@@ -118,9 +118,9 @@ class RegistryForm(EditForm):
         strip=False,
         max_length=1024,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_l("Left empty, the present one stays."),
+        help_text=_l("Empty: the stored one is kept."),
     )
-    forget_push_password = forms.BooleanField(required=False, label=_l("Forget the present password for pushing"))
+    forget_push_password = forms.BooleanField(required=False, label=_l("Clear the stored password for pushing"))
 
     class Meta:
         model = Registry
@@ -130,11 +130,11 @@ class RegistryForm(EditForm):
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {
             "url": _l("Address"),
-            "is_enabled": _l("It may be looked through"),
-            "enables_new": _l("New images can be used at once"),
-            "takes_pushes": _l("Images that people make of their sessions go there"),
+            "is_enabled": _l("Allow scanning"),
+            "enables_new": _l("Enable new images automatically"),
+            "takes_pushes": _l("Push customized images here"),
             "push_username": _l("Account for pushing"),
-            "other_hosts": _l("Further hosts"),
+            "other_hosts": _l("Additional hosts"),
             "verify_tls": _l("Check its certificate"),
             "is_global": _l("Open to all domains"),
         }
@@ -163,7 +163,7 @@ class RegistryList(ListPage):
     filterset_class = RegistryFilter
     create_address = "manage:registry-new"
     create_label = _l("New registry")
-    empty_text = _l("Add the registry of your lab, look through it, and enable the images that people may use.")
+    empty_text = _l("Add your lab's registry, scan it, and enable the images that people may use.")
 
     def get_queryset(self) -> QuerySet[Registry]:
         """Return the registries with the number of their images."""
@@ -189,7 +189,7 @@ class RegistryPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return _("Registry %(saved)s is saved. Look through it to see what it has.") % {"saved": saved}
+        return _("Registry %(saved)s is saved. Scan it to see its images.") % {"saved": saved}
 
     def success_url(self, saved: Any) -> str:
         """Stay with the registry, where it can be looked through."""
@@ -207,7 +207,7 @@ class RegistryDelete(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("Its images stay in the catalogue, and its password is forgotten.")]
+        return [_("Its images stay in the catalogue, and its password is deleted.")]
 
     def act(self) -> str:
         """Delete it through its verb."""
@@ -229,7 +229,7 @@ def registry_scan(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, in_words(error.message))
     else:
         where = reverse("web:notifications")
-        text = _('{} is being looked through; the bell shows <a href="{}">how far it is</a>.')
+        text = _('{} is being scanned; the bell shows <a href="{}">the progress</a>.')
         messages.success(request, format_html(text, registry.name, where))
     came_from_maintenance = request.POST.get("from") == "maintenance"
     return redirect("manage:maintenance") if came_from_maintenance else redirect("manage:registry", pk=pk)

@@ -135,7 +135,7 @@ class AnnouncementFilter(PanelFilter):
     """By words."""
 
     search_fields = ("text",)
-    search_hint = _l("Words")
+    search_hint = _l("Text")
 
     class Meta:
         model = Announcement
@@ -147,12 +147,12 @@ class AnnouncementList(ListPage):
 
     section = "announcements"
     title = _l("Announcements")
-    lead = _l("what everybody reads at the top of every page")
+    lead = _l("shown at the top of every page")
     table_class = AnnouncementTable
     filterset_class = AnnouncementFilter
     create_address = "manage:announcement-new"
     create_label = _l("New announcement")
-    empty_text = _l("Say here when a maintenance begins, or what is new.")
+    empty_text = _l("Announce maintenance or news here.")
 
     def get_queryset(self) -> QuerySet[Announcement]:
         """Return all of them."""

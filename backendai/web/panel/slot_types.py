@@ -57,7 +57,7 @@ class SlotTypeList(ListPage):
 
     section = "slot-types"
     title = _l("Slot types")
-    lead = _l("the kinds of resources; a new one of an agent waits here until you enable it")
+    lead = _l("the kinds of resources; a new one reported by an agent waits here until you enable it")
     table_class = SlotTypeTable
     filterset_class = SlotTypeFilter
 
@@ -71,7 +71,7 @@ class SlotTypeForm(EditForm):
 
     step = forms.CharField(
         label=_l("Smallest step"),
-        help_text=_l("In the slot's unit: 0.01, 0.5, 1. Launches that ask for another amount fail."),
+        help_text=_l("In the slot's unit: 0.01, 0.5, 1. Launches that request other amounts fail."),
     )
 
     class Meta:
@@ -83,7 +83,7 @@ class SlotTypeForm(EditForm):
             "is_enabled": _l("Offered"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "is_enabled": _l("Unticked, nobody can ask for it; what has it keeps it."),
+            "is_enabled": _l("If off, it cannot be requested; existing allocations are kept."),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -104,7 +104,7 @@ class SlotTypeForm(EditForm):
         step = said.get("step")
         if step is not None and (step < 1 or (said.get("kind") != SlotType.Kind.COUNT and step % MILLI)):
             self.add_error(
-                "step", _("Bytes and whole devices are counted in whole numbers.") if step else _("More than 0.")
+                "step", _("Bytes and whole devices are counted in whole numbers.") if step else _("Enter more than 0.")
             )
         return said
 

@@ -47,14 +47,14 @@ class StorageHostTable(PanelTable):
     def render_state(self, record: StorageHost) -> str:
         """Return whether the file server works; of one that does not, why."""
         if record.answered_at is None:
-            return format_html('<span class="status tone-wait">{}</span>', _("not heard of yet"))
+            return format_html('<span class="status tone-wait">{}</span>', _("not seen yet"))
         tone, word = ("bad", _("fault")) if record.fault else ("good", _("works"))
         look = format_html('<span class="status tone-{}">{}</span>', tone, word)
         return format_html('{}<div class="sub">{} {}</div>', look, record.fault, ago(record.answered_at))
 
     def value_state(self, record: StorageHost) -> str:
         """Return the same as text."""
-        return record.fault or ("works" if record.answered_at else "not heard of yet")
+        return record.fault or ("works" if record.answered_at else "not seen yet")
 
     def render_free_bytes(self, record: StorageHost) -> str:
         """Return how much is free of how much."""
@@ -89,7 +89,7 @@ class StorageHostForm(EditForm):
             "address": _l("Address of its file server"),
             "public_address": _l("Its address for scripts"),
             "is_enabled": _l("New folders can be created here"),
-            "is_default": _l("New folders lie here unless another host is chosen"),
+            "is_default": _l("New folders are stored here unless another host is chosen"),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -107,7 +107,7 @@ class StorageHostList(ListPage):
 
     section = "storage-hosts"
     title = _l("Storage hosts")
-    lead = _l("where folders lie")
+    lead = _l("where folders are stored")
     table_class = StorageHostTable
     filterset_class = StorageHostFilter
     create_address = "manage:storage-host-new"
@@ -158,7 +158,7 @@ class StorageHostDelete(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("Its files stay on the disk. Folders that are not deleted keep it from going.")]
+        return [_("Its files stay on the disk. It cannot be deleted while it has folders.")]
 
     def act(self) -> str:
         """Delete it through its verb."""

@@ -137,7 +137,7 @@ class AdoptPage(UnknownKernelDecision):
         number = UnknownKernel.objects.filter(session_id=self.object.session_id).count()
         kernels = ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
         return [
-            _("The session of %(owner)s goes on with %(kernels)s, on the agents where they run.")
+            _("The session of %(owner)s continues with %(kernels)s, on the agents where they run.")
             % {"owner": self.object.owner, "kernels": kernels},
             _("Its environment variables and its history are not in this database and stay lost."),
         ]

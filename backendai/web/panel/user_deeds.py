@@ -80,15 +80,15 @@ class DeactivatePage(UserDeed):
         """Return what will happen."""
         live = sum(live_sessions_of(self.object).values())
         return [
-            _("Every login and access token of theirs ends, and what they opened closes within seconds."),
-            _("Their sessions go on (%(live)s now); an administrator ends them.") % {"live": live},
-            _("Activating them again brings no login and no token back."),
+            _("All their sign-ins and access tokens end, and open connections close within seconds."),
+            _("Their sessions keep running (%(live)s now) until an administrator terminates them.") % {"live": live},
+            _("Activating the account again restores no sign-in and no token."),
         ]
 
     def act(self) -> str:
         """Do it."""
         let_in(self.viewer, self.object, False, now=timezone.now())
-        return _("%(object)s is not let in any more.") % {"object": self.object}
+        return _("%(object)s is deactivated.") % {"object": self.object}
 
 
 class ActivatePage(UserDeed):
@@ -101,16 +101,16 @@ class ActivatePage(UserDeed):
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Let %(object)s in again?") % {"object": self.object}
+        return _("Activate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("They sign in as before; access tokens must be made anew.")]
+        return [_("They can sign in as before; access tokens must be recreated.")]
 
     def act(self) -> str:
         """Do it."""
         let_in(self.viewer, self.object, True, now=timezone.now())
-        return _("%(object)s is let in again.") % {"object": self.object}
+        return _("%(object)s is active again.") % {"object": self.object}
 
 
 class ResetForm(forms.Form):
@@ -123,7 +123,7 @@ class ResetForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text=_l("At least 10 characters, and not a common one."),
     )
-    end_tokens = forms.BooleanField(required=False, label=_l("End their access tokens too"))
+    end_tokens = forms.BooleanField(required=False, label=_l("Revoke their access tokens too"))
 
 
 class PasswordPage(UserDeed):
@@ -143,21 +143,21 @@ class PasswordPage(UserDeed):
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            _("Every login of theirs ends."),
-            _("You tell them the new password; they change it on their account page."),
+            _("All their sign-ins end."),
+            _("Tell them the new password; they can change it on their account page."),
         ]
 
     def act(self) -> str:
         """Set it."""
         self.form = ResetForm(self.request.POST)
         if not self.form.is_valid():
-            raise UserError(_("Look at the marked fields."))
+            raise UserError(_("Check the marked fields."))
         said = self.form.cleaned_data
         try:
             set_password(self.viewer, self.object, said["password"], now=timezone.now(), end_tokens=said["end_tokens"])
         except UserError as error:
             show_error(self.form, error)
-            raise UserError(_("Look at the marked fields.")) from error
+            raise UserError(_("Check the marked fields.")) from error
         return _("%(object)s has a new password.") % {"object": self.object}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -174,13 +174,13 @@ class ResetFactorsPage(UserDeed):
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Take all second factors from %(object)s?") % {"object": self.object}
+        return _("Remove all second factors of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            _("Codes, passkeys and recovery codes are gone; until new ones are set up, the password alone signs in."),
-            _("Every login of theirs ends. Be sure who asks you for this."),
+            _("All second factors are removed. Until new ones are set up, the password alone is enough."),
+            _("All their sign-ins end. Verify the identity of the person who asked for this."),
         ]
 
     def act(self) -> str:
@@ -207,10 +207,10 @@ class PurgePage(UserDeed):
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            _("Name, address, keys, tokens, logins and memberships are deleted and cannot be brought back."),
+            _("Name, address, keys, tokens, sign-ins and memberships are deleted and cannot be restored."),
             _(
-                "Sessions that have ended, figures of use and the audit trail stay; they name nobody, except that the "
-                "audit trail keeps what it said."
+                "Ended sessions, usage figures and the audit log stay. They no longer name the person, "
+                "except in what the audit log recorded before."
             ),
         ]
 

@@ -40,7 +40,7 @@ class UserForm(EditForm):
         fields: ClassVar[list[str]] = ["email", "full_name", "role", "domain", "policy", "share_weight"]
         labels: ClassVar[dict[str, Any]] = {"email": _l("E-mail address"), "full_name": _l("Name")}
         help_texts: ClassVar[dict[str, Any]] = {
-            "role": _l("Another role ends every login and token of theirs."),
+            "role": _l("Another role ends all their sign-ins and tokens."),
             "policy": _l("Leave empty for no personal limit. Key pair, project and domain limits still apply."),
         }
 
@@ -74,7 +74,7 @@ class NewUserForm(UserForm):
     projects = forms.ModelMultipleChoiceField(
         Project.objects.none(),
         required=False,
-        help_text=_l("Sessions belong to a project: without one nothing starts."),
+        help_text=_l("Sessions belong to a project: without one, none can start."),
     )
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:

@@ -38,7 +38,7 @@ _OF_A_ROW = (
     "slots", "total_slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at",
     "queue_position", "retries", "created_at", "started_at", "ended_at", "owner__email", "project__name",
     "resource_group__name", "resource_group__max_retries", "image__name", "image__title", "image__labels",
-    "image__services",
+    "image__process_reference", "image__services",
 )  # fmt: skip
 
 

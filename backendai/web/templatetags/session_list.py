@@ -75,7 +75,7 @@ def _actions(session: ComputeSession) -> Iterator[_Button]:
         yield _one(session, reverse("web:terminate", args=[session.pk]), "power", title, title, "terminate")
     else:
         again = f"{reverse('web:launch')}?like={session.pk}"
-        yield _one(session, again, "refresh", _("Start again"), _("Start again"))
+        yield _one(session, again, "refresh", _("Launch again"), _("Launch again"))
 
 
 def _one(session: ComputeSession, address: str, name: str, title: str, said: str, box: str = "") -> _Button:

@@ -49,7 +49,7 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     except UserError as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, _("The token is revoked; whatever used it is refused from now on."))
+        messages.success(request, _("The token is revoked; programs that use it are refused from now on."))
     return redirect("web:tokens")
 
 

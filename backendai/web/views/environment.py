@@ -41,7 +41,8 @@ def ssh_keys(request: PageRequest) -> HttpResponse:
     form = SshKeyForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            add_ssh_key(request.user, form.cleaned_data["public_key"], name=form.cleaned_data["name"])
+            told = form.cleaned_data
+            add_ssh_key(request.user, told["public_key"], name=told["name"], proof=told["proof"])
             return redirect("web:ssh_keys")
         except UserError as error:
             blame(form, error)

@@ -34,6 +34,7 @@ from backendai.web.launcher.address import is_foreign, said_in, usual_text, with
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.file_fields import rows_of_files
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.from_template import FROM, template_refill
 from backendai.web.launcher.ground import begin_with_what_fits
 from backendai.web.launcher.opened import OPENED, is_launch_key, opened_by
 from backendai.web.launcher.owner import asked_owner, kept_for_another
@@ -105,7 +106,7 @@ def _form(
 
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
     """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
-    is_whole = (request.method == "POST" and not _looks_up(request)) or "recent" in request.GET
+    is_whole = (request.method == "POST" and not _looks_up(request)) or {"recent", FROM} & set(request.GET)
     is_refused = request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK
     review = review_of(form, request.user) if form.is_bound else None
     return {
@@ -138,7 +139,7 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
             terminate_session(replaced, request.user)
         elif replaced and not replaced.is_terminal:
             raise UserError(
-                "{replaced} does not wait any more: it has started.", replaced=replaced.name, field="replaces"
+                "{replaced} is no longer pending: it has started.", replaced=replaced.name, field="replaces"
             )
     return [one.session for one in launched]
 
@@ -183,9 +184,11 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
 
 
 def _refill(request: PageRequest) -> Refill | None:
-    """Return what the recent launch that ``?recent=`` names fills the form with, if it is one's own."""
+    """Return what the recent launch of ``?recent=``, which is one's own, or a template fills the form with."""
     if request.method == "POST":
         return None
+    if FROM in request.GET:
+        return template_refill(request.GET, request.user)
     try:
         return refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
     except (ValueError, NotFound):

@@ -66,7 +66,7 @@ def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             rename_own_image(request.user, image, form.cleaned_data["name"])
-            messages.success(request, _("The image has its new name."))
+            messages.success(request, _("The image is renamed."))
             return redirect("web:own_images")
         except UserError as error:
             blame(form, error)
@@ -116,7 +116,7 @@ def image_take_back(request: PageRequest, own_image_id: UUID, project_id: UUID) 
     try:
         project = take_back_image(request.user, image, project_id)
         told = {"name": image.display_name, "project": project.name}
-        messages.success(request, _("%(name)s is not shared with %(project)s any more.") % told)
+        messages.success(request, _("%(name)s is no longer shared with %(project)s.") % told)
     except UserError as error:
         messages.error(request, error.message)
     return redirect("web:own_image_share", own_image_id)

@@ -54,7 +54,7 @@ def _do(request: PageRequest, record: LaunchRecord, deed: str) -> None:
     elif deed == "delete":
         forget_launch(request.user, record)
     else:
-        raise UserError("There is no deed {deed}.", deed=repr(deed[:20]), field="deed", code="unknown-deed")
+        raise UserError("Unknown action {action}.", action=repr(deed[:20]), field="deed", code="unknown-deed")
 
 
 def _shown(request: PageRequest, more: dict[str, Any]) -> HttpResponse:

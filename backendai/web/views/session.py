@@ -18,8 +18,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.home_keeping import home_under_way
 from backendai.compute.services.public_apps import is_public
 from backendai.core.errors import UserError
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.detail.context import detail_context, ending_context, waiting_for
 from backendai.web.detail.usage import usage_of
@@ -33,7 +35,7 @@ _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
 def with_inline_styles(view: _View) -> _View:
-    """Allow style elements in the page: the terminal writes its own, and so do frames of the console."""
+    """Allow style elements in the page: the terminal writes its own."""
     return cast(_View, csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
@@ -110,12 +112,12 @@ def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
         ended = terminate_session(found, request.user, force=request.POST.get("force") == "on")
     except UserError as error:
         if asks_for_part(request):
-            return _ask(request, found, error.message)
-        messages.error(request, error.message)
+            return _ask(request, found, in_words(error.message))
+        messages.error(request, in_words(error.message))
     else:
         if asks_for_part(request):
             return HttpResponse(status=204)
-        text = _("%(name)s was cancelled before it ran.") if ended.cancelled else _("%(name)s is being ended.")
+        text = _("%(name)s was cancelled before it ran.") if ended.cancelled else _("%(name)s is being terminated.")
         messages.success(request, text % {"name": found.name})
     return redirect("web:session", session_id=session_id)
 
@@ -124,6 +126,7 @@ def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> Http
     part = asks_for_part(request)
     before = waiting_for(found, request.user)
     context = ending_context(found, request.user) | {"before": before, "in_dialog": part, "mistake": mistake}
+    context["home_kept"] = home_under_way(found)
     return render(request, "web/_terminate_form.html" if part else "web/terminate.html", context)
 
 

@@ -95,7 +95,7 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
         else:
             if asks_for_part(request):
                 return HttpResponse(status=204)
-            messages.success(request, _("The session has its new name."))
+            messages.success(request, _("The session is renamed."))
             return redirect("web:session", session_id=session_id)
     return box(request, found, "web/_session_rename.html", {"form": form, "other": other})
 

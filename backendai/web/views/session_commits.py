@@ -52,7 +52,7 @@ def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
         else:
             if asks_for_part(request):
                 return HttpResponse(status=204)
-            messages.success(request, _("The session is being saved; the bell shows how far it is."))
+            messages.success(request, _("The session is being saved; the bell shows the progress."))
             return redirect("web:session", session_id=session_id)
     context = {
         "form": form,

@@ -68,7 +68,7 @@ def _say(request: PageRequest, done: EndedMany) -> None:
     # By force, those are ended too that were on their way out.
     cancelled, ending = len(done.ended.cancelled), len(done.ended.terminating | done.ended.forced)
     if ending:
-        text = ngettext("%(number)s session is being ended.", "%(number)s sessions are being ended.", ending)
+        text = ngettext("%(number)s session is being terminated.", "%(number)s sessions are being terminated.", ending)
         messages.success(request, text % {"number": ending})
     if cancelled:
         text = ngettext(

@@ -34,7 +34,7 @@ class KeepForm(forms.Form):
 
     name = forms.CharField(label=_l("Name of the folder"), max_length=64, widget=forms.TextInput(_PLAIN))
     host = forms.ModelChoiceField(StorageHost.objects.none(), label=_l("Storage host"), empty_label=None)
-    limit_bytes = SizeField(label=_l("Limit"), help_text=_l("Such as 500m, 20g or 1t. Empty: no limit of its own."))
+    limit_bytes = SizeField(label=_l("Limit"), help_text=_l("For example 500m, 20g or 1t. Empty: no limit of its own."))
     ends_session = forms.BooleanField(label=_l("Terminate the session after the copy"), required=False)
 
     def __init__(self, data: object = None, *, session: ComputeSession) -> None:
@@ -60,7 +60,7 @@ def keep(request: PageRequest, session_id: UUID) -> HttpResponse:
         else:
             if asks_for_part(request):
                 return HttpResponse(status=204)
-            said = _("The home folder is being copied into %(name)s; the bell shows how far it is.")
+            said = _("The home folder is being copied into %(name)s; the bell shows the progress.")
             messages.success(request, said % {"name": folder.name})
             return redirect("web:session", session_id=session_id)
     context = {"form": form, "under_way": home_under_way(found), "obstacle": _obstacle(found)}

@@ -75,9 +75,9 @@ def _say(request: PageRequest, kept: Kept) -> None:
         text = ngettext("%(number)s session keeps running.", "%(number)s sessions keep running.", number)
         messages.success(request, text % {"number": number})
     for name in kept.refused[:_MOST_NAMED]:
-        messages.error(request, _("%(name)s: its end cannot be put off any more.") % {"name": name})
+        messages.error(request, _("%(name)s: no more extensions.") % {"name": name})
     if (more := len(kept.refused) - _MOST_NAMED) > 0:
-        text = ngettext("%(number)s more cannot be put off.", "%(number)s more cannot be put off.", more)
+        text = ngettext("%(number)s more cannot be extended.", "%(number)s more cannot be extended.", more)
         messages.error(request, text % {"number": more})
     if not kept.until and not kept.refused:
-        messages.info(request, _("No idle warning stands for these sessions: nothing was changed."))
+        messages.info(request, _("These sessions have no active idle warning: nothing was changed."))

@@ -103,7 +103,9 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         if wait is None:
             found = form.cleaned_data
             ask_for_account(found["email"], found["password"], full_name=found["full_name"])
-            messages.success(request, _("Thank you. You can sign in as soon as an administrator has let you in."))
+            messages.success(
+                request, _("Thank you. You can sign in as soon as an administrator has approved your account.")
+            )
             return redirect("web:login")
         form.add_error(
             None, _("Too many attempts. Try again in %(seconds)s seconds.") % {"seconds": f"{wait.total_seconds():.0f}"}

@@ -127,7 +127,7 @@ def test_who_may_only_view_changes_nothing(
 
 
 def test_the_trash_of_the_folder_is_restored_and_emptied(data: Folder, files: FakeFileServer, alice: Client) -> None:
-    assert "Nothing was deleted" in text(alice.get(page(data, "folder_bin")))
+    assert "No deleted files" in text(alice.get(page(data, "folder_bin")))
     before = len(files.asked)
     alice.post(page(data, "folder_change_bin"), {"verb": "restore", "item": "1-a"})
     alice.post(page(data, "folder_change_bin"), {"verb": "purge", "item": "1-a"})

@@ -50,7 +50,7 @@ def test_an_address_of_nobody_is_said_at_its_field(data: Folder, alice: Client) 
     invite = {"kind": "invite", "email": "charlie@example.com", "rights": "view"}
     answer = alice.post(page(data, "sharing"), invite)
     assert answer.status_code == 422
-    assert "nobody with this address" in str(answer.context["form"].errors["email"])
+    assert "No account with this address" in str(answer.context["form"].errors["email"])
     assert alice.post(page(data, "sharing"), invite | {"email": "no"}).status_code == 422
 
 

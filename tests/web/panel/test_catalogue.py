@@ -98,14 +98,14 @@ def test_what_is_wrong_with_a_preset_is_said_once_at_its_field(dana: Client) -> 
     sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1"}
     for where, words in (({"resource_group": group.pk}, "resource group default"), ({}, "all groups")):
         made = dana.post(new, sent | where, follow=True).content.decode()
-        assert "No machine has offered" not in made
+        assert "No agent has offered" not in made
         twice = dana.post(new, sent | where)
-        assert twice.context["form"].errors == {"name": [f"There is a preset 'gpu' for {words} already."]}
+        assert twice.context["form"].errors == {"name": [f"A preset 'gpu' for {words} already exists."]}
     long = dana.post(new, sent | {"name": "x" * 70, "slots": "cpu=much"})
     assert {name: len(texts) for name, texts in long.context["form"].errors.items()} == {"name": 1, "slots": 1}
     assert "70" in long.context["form"].errors["name"][0]
     typo = dana.post(new, sent | {"name": "typo", "slots": "cpu=2, gpus=1"}, follow=True).content.decode()
-    assert "No machine has offered gpus so far" in typo
+    assert "No agent has offered gpus so far" in typo
 
 
 def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
@@ -117,11 +117,11 @@ def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
     path = f"{IMAGES}{image.pk}/agents/"
     assert path in dana.get(f"{IMAGES}{image.pk}/").content.decode()
     page = dana.get(path).content.decode()
-    assert "here · default · has it" in page and "there · default · does not have it" in page
-    assert "native ·" not in page and "The newest pull" not in page
+    assert "here · default · present" in page and "there · default · not present" in page
+    assert "native ·" not in page and "Last pull" not in page
     assert dana.post(path).status_code == 422, "nothing was chosen"
     assert dana.post(path, {"agents": [here.pk, there.pk]}).status_code == 302
-    assert "goes on already" in dana.post(path, {"agents": [here.pk]}).content.decode()
+    assert "is already running" in dana.post(path, {"agents": [here.pk]}).content.decode()
     for pull in ImagePull.objects.select_related("agent"):
         word = NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.RUNNING, message="5 of 10 MiB", progress=0.5)
         pull_heard(pull.agent, word, now=timezone.now())
@@ -210,7 +210,7 @@ def test_jobs_of_everybody_are_listed_and_cancelled(
     jobs.finish_job(over.pk, message="It broke.", fix="Mend it.", now=timezone.now(), failed=True)
     with django_assert_num_queries(4):
         page = dana.get(JOBS).content.decode()
-    assert "Looking through registry lab" in page and "alice@example.com" in page and "It broke. Mend it." in page
+    assert "Scanning registry lab" in page and "alice@example.com" in page and "It broke. Mend it." in page
     assert page.count("Cancel…") == 1
     assert dana.post(f"{JOBS}{job.pk}/cancel/").status_code == 302
     assert "being cancelled" in dana.get(JOBS).content.decode()
@@ -231,8 +231,8 @@ def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Ca
     assert (Registry.objects.get().push_password, Registry.objects.get().password) == ("may write", "s3cret")
     assert "may write" not in dana.get(path).content.decode()
     answer = dana.post(f"{path}scan/", follow=True)
-    assert "is being looked through" in answer.content.decode()
-    assert "goes on already" in dana.post(f"{path}scan/", follow=True).content.decode()
+    assert "is being scanned" in answer.content.decode()
+    assert "is already running" in dana.post(f"{path}scan/", follow=True).content.decode()
     assert dana.post(path, shown(dana, path) | {"forget_password": "on"}).status_code == 302
     assert Registry.objects.get().password == ""
     assert dana.post(f"{path}delete/").status_code == 302
@@ -247,8 +247,8 @@ def test_an_image_that_is_disabled_says_who_still_uses_it(cast: Cast, dana: Clie
     body |= {"minimum": "cpu=0.1, mem=64m", "maximum": ""}
     said = text_of(dana.post(path, body, follow=True))
     assert not Image.objects.get().is_enabled
-    assert "1 session uses it and goes on." in said
-    assert "2 sessions wait for it and still start." in said
+    assert "1 session uses it and continues." in said
+    assert "2 sessions wait for it and will still start." in said
 
 
 def test_the_list_of_registries_says_how_the_last_scan_ended(cast: Cast, dana: Client) -> None:

@@ -54,7 +54,7 @@ def test_a_domain_a_project_and_a_group_in_use_can_only_be_deactivated(cast: Cas
         assert answer.status_code == 302
         row.refresh_from_db()
         assert not row.is_active
-        assert "inactive already" in page_of(dana, kind, row)
+        assert "already inactive" in page_of(dana, kind, row)
         assert offers(page_of(dana, kind, row)) == []
     assert (
         AuditEntry.objects.filter(action__in=["domain.change", "project.change", "resource-group.change"]).count() == 3

@@ -33,7 +33,7 @@ def dana(cast: Cast, browse: Callable[[User], Client]) -> Client:
 
 def test_a_checker_is_made_found_changed_and_deleted(dana: Client, cast: Cast) -> None:
     gpu = make_group("gpu")
-    assert "No session is ever ended for being idle" in dana.get(CHECKERS).content.decode()
+    assert "No session is ended for being idle" in dana.get(CHECKERS).content.decode()
     places = {"in_groups": [gpu.pk], "except_projects": [cast.elsewhere.pk]}
     assert dana.post(f"{CHECKERS}new/", QUIET | places | {"thresholds": "cpu=10"}).status_code == 302
     checker = IdleChecker.objects.get()

@@ -112,11 +112,11 @@ def test_devices_are_shown_with_their_sessions_and_those_that_fail_as_well(cast:
         name: " ".join(row.split()) for name in ("GPU-a", "GPU-b", "GPU-new", "GPU-gone") for row in rows if name in row
     }
     assert told["GPU-a"].startswith(
-        "H200 GPU-a · memory node 1 cuda.shares training 0.25 keeps it 37 % busy 88 % 25 % well"
+        "H200 GPU-a · memory node 1 cuda.shares training 0.25 keeps it 37 % busy 88 % 25 % OK"
     )
-    assert told["GPU-b"].startswith("H200 GPU-b · memory node 1 cuda.shares – – 25 % on paper")
-    assert told["GPU-new"].startswith("– GPU-new cuda.shares – – – well")
-    assert told["GPU-gone"].startswith("H200 GPU-gone · memory node 1 cuda.shares – – 25 % faulty it has &lt;gone&gt;")
+    assert told["GPU-b"].startswith("H200 GPU-b · memory node 1 cuda.shares – – 25 % simulated")
+    assert told["GPU-new"].startswith("– GPU-new cuda.shares – – – OK")
+    assert told["GPU-gone"].startswith("H200 GPU-gone · memory node 1 cuda.shares – – 25 % failed it has &lt;gone&gt;")
     Agent.objects.update(status=Agent.Status.LOST)
     assert "88 %" not in text_of(dana.get(page(agent))), "what a silent machine said once is not how it is"
 
@@ -167,7 +167,7 @@ def test_a_machine_is_switched_moved_and_given_up_by_its_name(cast: Cast, dana: 
     assert dana.post(page(agent, "agent-move"), {"resource_group": far.pk, "force": "on"}).status_code == 302
     end = page(agent, "agent-terminate")
     assert "Type node-1 exactly" in text_of(dana.post(end, {"typed": "node-2"}))
-    assert "answers and runs 1 kernel" in text_of(dana.post(end, {"typed": "node-1"}))
+    assert "is reachable and runs 1 kernel" in text_of(dana.post(end, {"typed": "node-1"}))
     Agent.objects.update(status=Agent.Status.LOST)
     assert dana.post(end, {"typed": "node-1"}).status_code == 302
     actions = AuditEntry.objects.filter(target_type="agent").order_by("id").values_list("action", flat=True)
@@ -245,7 +245,7 @@ def test_a_group_is_made_with_everything_it_can_have(cast: Cast, dana: Client) -
 def test_a_half_life_that_cannot_be_is_told_in_days(dana: Client) -> None:
     new = reverse("manage:group-new")
     refused = dana.post(new, sent(dana.get(new).context["form"], name="gpu", usage_half_life="-3h"))
-    assert refused.context["form"].errors["usage_half_life"][0].startswith("It is -0.125 days; use is counted")
+    assert refused.context["form"].errors["usage_half_life"][0].startswith("It is -0.125 days; usage is counted")
 
 
 def test_a_group_in_use_says_what_stands_in_the_way(cast: Cast, dana: Client) -> None:
@@ -274,7 +274,7 @@ def test_the_list_says_whether_sessions_start_there_whatever_was_done_to_the_mac
 
     wanted = {
         "fine": "yes",
-        "off": "no (switched off)",
+        "off": "no (paused)",
         "lost": "no (lost)",
         "draining": "no (draining)",
         "refused": "no (refused)",
@@ -283,7 +283,7 @@ def test_the_list_says_whether_sessions_start_there_whatever_was_done_to_the_mac
     Agent.objects.filter(pk=refused.pk).update(status=Agent.Status.LOST)
     assert answers() == wanted
     assert "refused (credential revoked)" in text_of(dana.get(reverse("manage:agents")))
-    assert "Takes sessions no (refused)" in text_of(dana.get(page(refused)))
+    assert "Accepts sessions no (refused)" in text_of(dana.get(page(refused)))
 
 
 def test_a_cancelled_drain_promises_nothing_of_a_refused_machine(cast: Cast, dana: Client) -> None:

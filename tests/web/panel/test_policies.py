@@ -42,7 +42,7 @@ def test_a_policy_is_made_shown_changed_and_deleted_in_the_browser_alone(dana: C
     policy = ResourcePolicy.objects.get()
     assert (policy.slots["cpu"], policy.max_session_lifetime) == ("8", timedelta(hours=2.5))
     listing = text_of(dana.get(reverse("manage:policies")))
-    assert "No machine has offered" not in listing
+    assert "No agent has offered" not in listing
     assert "cpu 8, cuda.device 0, mem 64 GiB, nothing else" in listing
     assert "2h 30m" in listing
     assert "nobody; new users" in listing
@@ -56,11 +56,11 @@ def test_a_policy_is_made_shown_changed_and_deleted_in_the_browser_alone(dana: C
     assert entry.details["changes"] == {"max_sessions": [3, None], "default_for": [["user"], []]}
     assert not PolicyDefault.objects.exists()
     misspelt = reverse("manage:policy-new"), {"name": "typo", "unnamed_slots": "unlimited", "slots": "cuda.devise=1"}
-    assert "No machine has offered cuda.devise so far" in text_of(dana.post(*misspelt, follow=True))
+    assert "No agent has offered cuda.devise so far" in text_of(dana.post(*misspelt, follow=True))
     ResourcePolicy.objects.get(name="typo").delete()
     stale = dana.post(path, FORM | kept)
     assert stale.status_code == 422
-    assert "Somebody changed this while the form was open" in text_of(stale)
+    assert "This was changed by someone else while you were editing" in text_of(stale)
     assert dana.post(reverse("manage:policy-delete", args=[policy.pk])).status_code == 302
     assert not ResourcePolicy.objects.exists()
 
@@ -74,7 +74,7 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
     assert f'<a href="{reverse("manage:policy", args=[policy.pk])}">2 users</a>' in text_of(dana.get(path))
     refused = dana.post(path)
     assert refused.status_code == 422
-    assert "still holds for 2 users; give them another one first" in text_of(refused)
+    assert "is still assigned to 2 users; assign another one first" in text_of(refused)
     assert ResourcePolicy.objects.exists()
     used = dana.get(reverse("manage:policies"), {"in_use": "true"}).context["table"].data
     assert [row.name for row in used] == ["students"]

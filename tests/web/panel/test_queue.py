@@ -54,7 +54,7 @@ def test_it_shows_who_is_next_in_each_group_and_why_each_waits(cast: Cast, brows
     assert f'name="session" value="{waiting["first"].pk}" form="chosen"' in page
     assert "<html" not in dana.get(ADDRESS, **HTMX).content.decode()
     rows = list(csv.DictReader(io.StringIO(b"".join(dana.get(ADDRESS, {"export": "csv"})).decode("utf-8-sig"))))
-    assert [(row["Place"], row["Session"], row["Priority"]) for row in rows][:2] == [
+    assert [(row["Order"], row["Session"], row["Priority"]) for row in rows][:2] == [
         ("1", "first", "10"),
         ("2", "second", "10"),
     ]

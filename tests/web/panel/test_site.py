@@ -126,7 +126,7 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     assert 'class="card room"' in dana.get("/").content.decode()
     typed = alice.post(launch, {"image": "python", "session_type": "interactive", "cpu": "1", "mem": "1g",
         "project": cast.project.pk, "resource_group": "default", "preset": ""})  # fmt: skip
-    assert "not offered here" in typed.context["form"].errors["preset"][0]
+    assert "not allowed here" in typed.context["form"].errors["preset"][0]
     with pytest.raises(UserError, match="at most 2 here") as refused:
         make_session(cast.alice, resources={"cpu": 3, "mem": "1g"})
     assert (refused.value.code, refused.value.field) == ("above-container-cap", "resources.cpu")
@@ -236,7 +236,7 @@ def test_the_books_are_verified_and_violations_named(cast: Cast, dana: Client) -
     make_running_session(cast.alice)
     address = reverse("manage:maintenance")
     assert "violation" not in text_of(dana.get(address))
-    assert "Everything that was looked at holds" in text_of(dana.post(address))
+    assert "No problems found" in text_of(dana.post(address))
     Allocation.objects.filter(slot="cpu").update(amount=64_000)
     text = text_of(dana.post(address))
     assert "2 violations" in text
@@ -259,7 +259,7 @@ def test_registries_are_looked_through_from_the_maintenance_page(
     assert BackgroundJob.objects.get(kind="registry.scan").subject == "lab"
     with django_assert_max_num_queries(12):
         text = text_of(dana.get(address))
-    assert "Waits for a worker." in text and "Cancel…" in text
+    assert "Waiting for a worker." in text and "Cancel…" in text
 
 
 @pytest.mark.usefixtures("nothing_answers")
@@ -270,7 +270,7 @@ def test_information_tells_the_build_and_how_much_is_kept(cast: Cast, dana: Clie
     page = text_of(dana.get(reverse("manage:information")))
     build.build_text.cache_clear()
     assert f"Portal {VERSION} · 0123456789ab · 2026-01-31" in page
-    assert "Waiting sessions 1" in page
+    assert "Pending sessions 1" in page
     assert "Compute sessions 1" in page
 
 

@@ -2,6 +2,7 @@
 
 import signal
 from argparse import ArgumentParser
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -30,11 +31,19 @@ class Command(BaseCommand):
             "to native processes",
         )
 
+        parser.add_argument(
+            "--environments",
+            type=Path,
+            metavar="FOLDER",
+            help="make the Python environment of native sessions there instead of images",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         log = settings.DATA_DIR / "logs" / "build-images.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = settings.BASE_DIR / "bin" / "build-images"
-        builder = Builder(command, log, may_run_natively=options["may_run_natively"])
+        environments = options["environments"]
+        command = settings.BASE_DIR / "bin" / ("build-native" if environments else "build-images")
+        builder = Builder(command, log, options["may_run_natively"], environments)
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
         try:

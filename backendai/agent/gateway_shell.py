@@ -1,0 +1,66 @@
+"""The gateway's side of SSH: a connection to the kernel's guest, whose bytes nobody here reads.
+
+It is asked for with ``Upgrade: guest``. After the answer 101 the connection is the guest's: a line of JSON that names
+the operation, then whatever belongs to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.guest_links import GuestLinks
+from backendai.agent.roster import Roster
+from backendai.wire.splice import splice, take_over, take_over_streams
+from backendai.wire.tickets import Ticket, TicketRefused
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "execution-impossible": 501, "started-before-update": 409}
+Admit = Callable[[web.Request], Ticket]
+
+
+class ShellRoutes:
+    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+
+    def __init__(self, links: GuestLinks, roster: Roster, admit: Admit) -> None:
+        self._links, self._roster, self._admit = links, roster, admit
+        self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the route."""
+        router.add_get("/kernels/{id}/guest", self._connect)
+
+    def close(self) -> None:
+        """Cut every connection; guests and what they keep go on."""
+        for task in list(self._open):
+            task.cancel()
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != "guest":
+            raise web.HTTPBadRequest(text="a guest is asked for with Upgrade: guest")
+        try:
+            ticket = self._admit(request)
+            self._links.forget(self._roster.ids())
+            reader, writer = await self._links.open(ticket.kernel_id)
+        except (TicketRefused, BackendError) as error:
+            status = _STATUS.get(error.code, 503)
+            if status == 503:
+                logger.warning("no way into a kernel: %s", error.message)
+            return web.json_response({"code": error.code, "detail": error.message}, status=status)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            answer = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "guest"})
+            await answer.prepare(request)
+            await splice(take_over(request.protocol, is_client=False), take_over_streams(reader, writer))
+        finally:
+            writer.transport.abort()
+        return answer

@@ -1,0 +1,114 @@
+"""Connections from the kernel's inside to its own ports: for servers that listen on the loopback, or on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.guest.checking import Refused
+
+_MARK = "BACKENDAI_KERNEL_ID"
+_LISTENING = "0A"
+_DIAL_SECONDS = 5.0
+_PIECE = 64 * 1024
+_LOOPBACKS = ("127.0.0.1", "::1")
+
+
+async def dial(
+    order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, shares_network: bool
+) -> None:
+    """Join the connection with the ``socket`` of the order, if there is one, else with its ``port``: of the ``host``,
+    if one is named (another kernel of the session), else of this kernel.
+
+    The asker is told ``{}`` and sends an empty line; from then on the bytes are those of the port. On a shared network
+    only a port of a process of this kernel is opened. Raises Refused."""
+    port = int(order["port"])
+    host = str(order.get("host") or "")
+    near = await _connected(str(order.get("socket") or ""), port, shares_network, [host] if host else [])
+    try:
+        writer.write(b"{}\n")
+        await reader.readline()
+        await asyncio.gather(_pass(reader, near[1]), _pass(near[0], writer))
+    finally:
+        near[1].transport.abort()
+
+
+async def _connected(
+    path: str, port: int, shares_network: bool, hosts: list[str]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if path:
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            return await asyncio.wait_for(asyncio.open_unix_connection(path), _DIAL_SECONDS)
+    for address in hosts or (_own_addresses(port) if shares_network else _LOOPBACKS):
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_SECONDS)
+    raise Refused("app-not-listening", f"Nothing is listening on port {port}.")
+
+
+async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Pass on what comes until its end, which is passed on too."""
+    try:
+        while True:
+            data = await source.read(_PIECE)
+            if not data:
+                break
+            target.write(data)
+            await target.drain()
+        if target.can_write_eof():
+            target.write_eof()
+    except OSError:
+        target.transport.abort()
+
+
+def _own_addresses(port: int) -> list[str]:
+    """Return the addresses at which processes of this kernel listen on the port. What listens on all addresses of the
+    machine has its loopback too: nobody else can bind that."""
+    listening = _listeners(port)
+    own = listening and _own_sockets(set(listening))
+    return [_reached(listening[inode]) for inode in own or ()]
+
+
+def _listeners(port: int) -> dict[str, str]:
+    """Return the inodes of all sockets that listen on the port, with their addresses."""
+    found: dict[str, str] = {}
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+                words = line.split()
+                address, _, number = words[1].partition(":")
+                if words[3] == _LISTENING and int(number, 16) == port:
+                    found[words[9]] = _address_of(address)
+    return found
+
+
+def _own_sockets(wanted: set[str]) -> list[str]:
+    """Return those of the sockets that a process of this kernel has open: it bears the kernel's mark."""
+    mark = f"{_MARK}={os.environ.get(_MARK, '')}".encode()
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark not in (process / "environ").read_bytes().split(b"\0"):
+                continue
+            for file in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    kind, _, inode = os.readlink(file).partition(":")  # noqa: PTH115 - Python 3.8
+                    if kind == "socket" and inode.strip("[]") in wanted:
+                        found.add(inode.strip("[]"))
+    return sorted(found)
+
+
+def _address_of(text: str) -> str:
+    """Return an address of the kernel's tables: words of 4 bytes in the order of the machine."""
+    words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
+    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+    return socket.inet_ntop(family, b"".join(words))
+
+
+def _reached(address: str) -> str:
+    told = ipaddress.ip_address(address)
+    return _LOOPBACKS[told.version == 6] if told.is_unspecified else address

@@ -1,0 +1,201 @@
+"""What lies in the home folder, page by page, and what is done to it: with the rights of the session's user.
+
+Paths are texts relative to the home folder; one that is not UTF-8 is ``//raw:`` and its bytes as base64url. Everything
+raises FileRefused, and OSError as the file system refuses.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import heapq
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.guest.files import FileRefused, etag_of, home, place_of
+from backendai.agent.guest.mounted import mounts_below
+
+MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
+MOST_NAMES = 200_000
+_PAGE, _MOST_PER_PAGE = 200, 1000
+_MOST_PATHS = 1000
+_MOST_FOUND = 500
+_SEARCH_SECONDS = 10.0
+
+
+def entries(order: dict[str, Any]) -> dict[str, Any]:
+    """Return one page of a directory, directories first."""
+    place = place_of(str(order.get("path") or ""))
+    by, is_descending = str(order.get("sort") or "name"), order.get("order") == "desc"
+    limit = min(max(int(order.get("limit") or _PAGE), 1), _MOST_PER_PAGE)
+    names, is_whole = _names(place)
+    is_sorted = is_whole and (by == "name" or len(names) <= MOST_SORTED)
+    # Directories come first in either direction.
+    keys = [(is_file is not is_descending, name) for is_file, name in names]
+    if is_sorted and by != "name":
+        keys = list(_with_facts(place, keys, by))
+    chosen, following = _cut(keys, limit, is_descending, str(order.get("after") or ""))
+    found = [entry for key in chosen if (entry := describe(place / os.fsdecode(key[-1]))) is not None]
+    return {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+
+
+def entry(order: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry at a path; the home folder itself has no name. Raises FileRefused."""
+    place = place_of(str(order.get("path") or ""))
+    found = describe(place)
+    if found is None:
+        raise FileRefused("no-such-file", "There is no such file.")
+    return {**found, "name": ""} if place == home() else found
+
+
+def make_directory(order: dict[str, Any]) -> dict[str, Any]:
+    """Make a directory and return it. Raises FileRefused."""
+    place = place_of(str(order["path"]))
+    place.mkdir()
+    return describe(place) or {}
+
+
+def move(order: dict[str, Any]) -> dict[str, Any]:
+    """Give a file or directory another path and return it; replaces nothing unless told to. Raises FileRefused."""
+    source, target = _named(str(order["source"])), _named(str(order["target"]))
+    _refuse_mounts(source)
+    os.lstat(source)
+    if source.resolve() in (target.parent.resolve(), *target.parent.resolve().parents):
+        raise FileRefused("inside-itself", "A directory cannot be moved into itself: choose another one.")
+    if os.path.lexists(target) and not order.get("overwrite") and not _is_same(source, target):
+        raise FileRefused("exists", "There is a file or directory of this name: choose another name.")
+    source.rename(target)
+    return describe(target) or {}
+
+
+def remove(order: dict[str, Any]) -> dict[str, Any]:
+    """Delete files, and directories with what they hold, for good; returns how many. Raises FileRefused."""
+    paths = order["paths"]
+    if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
+        raise FileRefused("bad-path", f"Name 1 to {_MOST_PATHS} files or directories.")
+    places = [_named(str(path)) for path in paths]
+    for place in places:
+        _refuse_mounts(place)
+    for place in places:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    return {"deleted": len(places)}
+
+
+def search(order: dict[str, Any]) -> dict[str, Any]:
+    """Return entries below a path whose name holds ``q``, in any case; stops after 10 s or 500. Raises FileRefused."""
+    top, wanted = place_of(str(order.get("path") or "")), str(order["q"]).casefold()
+    until = time.monotonic() + _SEARCH_SECONDS
+    found: list[dict[str, Any]] = []
+    for where, directories, files in os.walk(top):
+        for name in [*directories, *files]:
+            if time.monotonic() > until or len(found) >= _MOST_FOUND:
+                return {"entries": found, "complete": False}
+            if wanted in name.casefold() and (one := describe(Path(where, name))) is not None:
+                found.append({**one, **_shown_path(Path(where, name))})
+    return {"entries": found, "complete": True}
+
+
+def describe(place: Path) -> dict[str, Any] | None:
+    """Return one entry; None when it is gone."""
+    try:
+        found = place.lstat()
+        kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+        kind = kinds.get(stat.S_IFMT(found.st_mode), "other")
+        told = {**_shown(os.fsencode(place.name), "name", "raw"), "kind": kind, "size": found.st_size}
+        told.update(mtime=found.st_mtime_ns / 1e9, etag=etag_of(found))
+        if kind == "link":
+            target = os.readlink(place)  # noqa: PTH115  Python 3.8 has no Path.readlink
+            told["target"] = os.fsencode(target).decode(errors="replace")
+    except OSError:
+        return None
+    return told
+
+
+def _shown_path(place: Path) -> dict[str, str]:
+    return _shown(os.fsencode(place.relative_to(home())), "path", "raw_path")
+
+
+def _shown(name: bytes, key: str, raw_key: str) -> dict[str, str]:
+    """Return how JSON names some bytes: as text, and exactly when that is not UTF-8."""
+    try:
+        return {key: name.decode()}
+    except UnicodeDecodeError:
+        return {key: name.decode(errors="replace"), raw_key: _encode(name)}
+
+
+def _encode(name: bytes) -> str:
+    return base64.urlsafe_b64encode(name).decode().rstrip("=")
+
+
+def _named(path: str) -> Path:
+    place = place_of(path)
+    if place == home():
+        raise FileRefused("bad-path", "The home folder itself stays: name a file or directory in it.")
+    return place
+
+
+def _refuse_mounts(place: Path) -> None:
+    if found := mounts_below(place):
+        name = os.path.relpath(found[0], home())
+        text = f"The folder mounted at {name} lies there: delete or move its files in the folder itself."
+        raise FileRefused("mounted", text)
+
+
+def _is_same(source: Path, target: Path) -> bool:
+    """Return whether two names are one file, as on a file system that knows no case."""
+    return os.path.samestat(os.lstat(source), os.lstat(target)) and not source.is_symlink()
+
+
+def _names(place: Path) -> tuple[list[tuple[bool, bytes]], bool]:
+    """Return whether each entry is no directory, and its name; and whether these are all."""
+    found: list[tuple[bool, bytes]] = []
+    with os.scandir(os.fsencode(place)) as listed:
+        for one in listed:
+            if len(found) >= MOST_NAMES:
+                return found, False
+            found.append((not one.is_dir(follow_symlinks=False), one.name))
+    return found, True
+
+
+def _with_facts(place: Path, keys: list[tuple[Any, ...]], by: str) -> Iterator[tuple[Any, ...]]:
+    for is_file, name in keys:
+        with contextlib.suppress(OSError):
+            found = os.lstat(place / os.fsdecode(name))
+            yield is_file, found.st_size if by == "size" else found.st_mtime_ns, name
+
+
+def _cut(keys: list[Any], limit: int, is_descending: bool, cursor: str) -> tuple[list[Any], str | None]:
+    """Return the keys of this page and the cursor of the next. Raises FileRefused."""
+    if cursor:
+        after = _read_cursor(cursor)
+        if keys and len(after) != len(keys[0]):
+            raise FileRefused("bad-cursor", "This cursor belongs to a list in another order: begin anew.")
+        keys = [key for key in keys if (key < after if is_descending else key > after)]
+    chosen = (heapq.nlargest if is_descending else heapq.nsmallest)(limit + 1, keys)
+    if len(chosen) <= limit:
+        return chosen, None
+    *facts, name = chosen[limit - 1]
+    return chosen[:limit], _encode(json.dumps([*facts, _encode(name)]).encode())
+
+
+def _read_cursor(text: str) -> tuple[Any, ...]:
+    try:
+        *facts, name = json.loads(_decode(text))
+        if not facts or not all(isinstance(fact, (bool, int)) for fact in facts):
+            raise TypeError
+        return (*facts, _decode(name))
+    except (ValueError, TypeError) as error:
+        raise FileRefused("bad-cursor", "This is not a cursor of a list: begin anew.") from error
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

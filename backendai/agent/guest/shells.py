@@ -1,0 +1,259 @@
+"""Programs for somebody elsewhere: a command or a login shell, on a pseudo-terminal or on three streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import pwd
+import shutil
+import signal
+import struct
+import termios
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.guest import frames
+from backendai.agent.guest.checking import Refused
+
+_PIECE = 64 * 1024
+_LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
+_LONGEST_SIDE = 10_000
+_SHELL_NAMES = ("bash", "sh", "ash")
+_SIGNALS = frozenset(
+    {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
+)
+
+
+async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Run a program to its end, and tell its exit. When the other side leaves, its process group is hung up. Raises
+    Refused."""
+    program = await _start(order)
+    writer.write(b"{}\n")
+    sending = asyncio.Lock()
+    pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
+    hearing = asyncio.ensure_future(_hear(program, reader))
+    ending = asyncio.ensure_future(_end(program, pumps))
+    try:
+        await asyncio.wait([hearing, ending], return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            async with sending:
+                writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
+                await writer.drain()
+    finally:
+        for task in (*pumps, hearing, ending):
+            task.cancel()
+        await asyncio.gather(*pumps, hearing, ending, return_exceptions=True)
+        program.close()
+
+
+class File:
+    """A descriptor of a pipe or terminal that does not block."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+        os.set_blocking(file, False)
+
+    def fileno(self) -> int:
+        """Return the descriptor. Raises OSError when it is closed."""
+        if self._file is None:
+            raise OSError("closed")
+        return self._file
+
+    async def read(self) -> bytes:
+        """Return what there is, or nothing at the end."""
+        while True:
+            try:
+                return os.read(self.fileno(), _PIECE)
+            except BlockingIOError:
+                await self._ready(for_input=True)
+            except OSError:  # EIO: nobody has the terminal open any more
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; a reader that left is no error."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self.fileno(), rest) :]
+            except BlockingIOError:
+                await self._ready(for_input=False)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Close it; may be called twice."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    async def _ready(self, *, for_input: bool) -> None:
+        loop, file = asyncio.get_running_loop(), self.fileno()
+        waiting: asyncio.Future[None] = loop.create_future()
+        watch, leave = (loop.add_reader, loop.remove_reader) if for_input else (loop.add_writer, loop.remove_writer)
+        watch(file, _resolve, waiting)
+        try:
+            await waiting
+        finally:
+            leave(file)
+
+
+class Started:
+    """A program with its streams. ``outputs`` are files with the kinds of their frames."""
+
+    def __init__(self, process: asyncio.subprocess.Process, files: list[File], terminal: bool) -> None:
+        self.process, self.is_terminal, self._files = process, terminal, files
+        self.input: File = files[0]
+        self.outputs = [(one, frames.STDOUT) for one in files[0 if terminal else 1 :][:1]]
+        self.outputs += [(one, frames.STDERR) for one in files[2:]]
+
+    def signal(self, name: str) -> None:
+        """Signal the group in front of the terminal, or the program's own."""
+        if name not in _SIGNALS:
+            return
+        with contextlib.suppress(OSError):
+            group = os.tcgetpgrp(self.input.fileno()) if self.is_terminal else self.process.pid
+            os.killpg(group, getattr(signal, f"SIG{name}"))
+
+    def resize(self, told: dict[str, Any]) -> None:
+        """Give the terminal another size."""
+        if self.is_terminal:
+            _set_size(self.input.fileno(), told)
+
+    def close(self) -> None:
+        """Hang up whatever of it still runs."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGHUP)
+        if not self.is_terminal:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGCONT)
+        for file in self._files:
+            file.close()
+
+
+def _resolve(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+async def _start(order: dict[str, Any]) -> Started:
+    command = order.get("command")
+    shell = login_shell()
+    name = Path(shell).name
+    # A name that begins with a dash makes it a login shell.
+    argv = [f"-{name}"] if command is None else [name, "-c", str(command)]
+    terminal = order.get("pty")
+    options = {"executable": shell, "env": environment(order, shell), "cwd": _home(), "start_new_session": True}
+    try:
+        return await (_on_streams(argv, options) if terminal is None else _on_terminal(argv, options, dict(terminal)))
+    except (OSError, ValueError) as error:
+        raise Refused("not-started", f"The program cannot be started: {error}") from error
+
+
+async def _on_streams(argv: list[str], options: dict[str, Any]) -> Started:
+    ends = [os.pipe() for _ in range(3)]
+    ours = [ends[0][1], ends[1][0], ends[2][0]]
+    theirs = [ends[0][0], ends[1][1], ends[2][1]]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=theirs[0], stdout=theirs[1], stderr=theirs[2], **options
+        )
+    except BaseException:
+        for file in ours:
+            os.close(file)
+        raise
+    finally:
+        for file in theirs:
+            os.close(file)
+    return Started(process, [File(file) for file in ours], terminal=False)
+
+
+async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str, Any]) -> Started:
+    master, slave = pty.openpty()
+    try:
+        _set_size(master, told)
+        options["env"]["SSH_TTY"] = os.ttyname(slave)
+
+        def own() -> None:
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=slave, stdout=slave, stderr=slave, preexec_fn=own, **options
+        )
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    return Started(process, [File(master)], terminal=True)
+
+
+async def _pump(source: File, kind: int, writer: asyncio.StreamWriter, sending: asyncio.Lock) -> None:
+    while data := await source.read():
+        async with sending:
+            writer.write(frames.frame(kind, data))
+            await writer.drain()
+
+
+async def _hear(program: Started, reader: asyncio.StreamReader) -> None:
+    """Pass on what the other side says, until it leaves."""
+    with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError):
+        while True:
+            kind, content = await frames.read(reader)
+            if kind == frames.INPUT and content:
+                await program.input.write(content)
+            elif kind == frames.INPUT and not program.is_terminal:
+                program.input.close()
+            elif kind == frames.INPUT:
+                await program.input.write(b"\x04")
+            elif kind == frames.RESIZE:
+                program.resize(dict(json.loads(content)))
+            elif kind == frames.SIGNAL:
+                program.signal(content.decode("ascii", "replace"))
+
+
+async def _end(program: Started, pumps: list[asyncio.Task[None]]) -> dict[str, Any]:
+    """Wait for the program and its output; returns the exit code, or the signal that ended it."""
+    code = await program.process.wait()
+    await asyncio.wait(pumps, timeout=_LAST_SECONDS if program.is_terminal else None)
+    if code >= 0:
+        return {"code": code}
+    with contextlib.suppress(ValueError):
+        return {"signal": signal.Signals(-code).name[3:]}
+    return {"code": 128 - code}
+
+
+def login_shell() -> str:
+    """Return the path of the user's shell, or of the first there is. Raises Refused."""
+    with contextlib.suppress(KeyError):
+        told = pwd.getpwuid(os.getuid()).pw_shell
+        if told and Path(told).name not in ("nologin", "false") and os.access(told, os.X_OK):
+            return told
+    found = next(filter(None, map(shutil.which, _SHELL_NAMES)), None)
+    if found is None:
+        raise Refused("no-shell", "The image of this session has no shell.")
+    return found
+
+
+def environment(order: dict[str, Any], shell: str) -> dict[str, str]:
+    """Return the kernel's own variables, with those that the order adds."""
+    own = dict(os.environ)
+    with contextlib.suppress(KeyError):
+        own.setdefault("USER", pwd.getpwuid(os.getuid()).pw_name)
+    own.setdefault("LOGNAME", own.get("USER", ""))
+    own.setdefault("HOME", _home())
+    told = {str(name): str(value) for name, value in dict(order.get("env") or {}).items()}
+    return {**own, "SHELL": shell, **{name: value for name, value in told.items() if "\0" not in name + value}}
+
+
+def _home() -> str:
+    home = os.environ.get("HOME") or "/"
+    return home if Path(home).is_dir() else "/"
+
+
+def _set_size(file: int, told: dict[str, Any]) -> None:
+    sides = [min(max(int(told.get(name) or 0), 0), _LONGEST_SIDE) for name in ("rows", "cols", "width", "height")]
+    fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", *sides))

@@ -1,0 +1,71 @@
+"""Connections that become something else after one line: a program, a server of files, a port or socket in here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any, cast
+
+from backendai.agent.guest import shells
+from backendai.agent.guest.checking import Refused
+from backendai.agent.guest.dialing import dial
+
+_FILE_SERVERS = (
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/openssh/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+    "/usr/libexec/sftp-server",
+)
+NAMES = ("exec", "sftp", "dial")
+
+
+async def serve(
+    order: dict[str, Any],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    *,
+    is_simulated: bool,
+    shares_network: bool,
+) -> None:
+    """Serve one stream to its end. Raises Refused."""
+    if is_simulated:
+        raise Refused("no-programs", "This session is simulated: no programs run in it.")
+    if order["op"] == "exec":
+        await shells.run(order, reader, writer)
+    elif order["op"] == "sftp":
+        await _serve_files(order, writer)
+    else:
+        await dial(order, reader, writer, shares_network=shares_network)
+
+
+async def _serve_files(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    """Give the connection itself to a server of files: nothing is copied here. The other side speaks only after the
+    answer, so that none of its bytes have been read."""
+    argv = _file_server()
+    cast(asyncio.Transport, writer.transport).pause_reading()
+    writer.write(b"{}\n")
+    await writer.drain()
+    file = os.dup(writer.get_extra_info("socket").fileno())
+    try:
+        os.set_blocking(file, True)
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=file,
+            stdout=file,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=shells.environment(order, "/bin/sh"),
+            cwd=os.environ.get("HOME") or "/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Refused("not-started", f"The server of files cannot be started: {error}") from error
+    finally:
+        os.close(file)
+    await process.wait()
+
+
+def _file_server() -> list[str]:
+    """Return the image's own server of files, else ours."""
+    own = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None)
+    return [own] if own else [sys.executable, "-I", "-S", sys.argv[0], "sftp"]

@@ -1,0 +1,58 @@
+"""Request bodies that pass through as they come: neither memory nor disk of the web process holds one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from django.core.handlers.asgi import ASGIHandler
+
+
+class StreamedBody:
+    """What stands in the place of a request's body file and of the server's messages. ``pieces`` may be read once."""
+
+    def __init__(self, receive: Any) -> None:
+        self._receive = receive
+        self._ended = asyncio.Event()
+        self._is_gone = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes. Raises ConnectionResetError when the sender leaves before its end."""
+        while not self._ended.is_set():
+            message: Any = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._is_gone = True
+                self._ended.set()
+                raise ConnectionResetError("the sender left before the end of the body")
+            if not message.get("more_body", False):
+                self._ended.set()
+            if piece := message.get("body", b""):
+                yield piece
+
+    async def __call__(self) -> Any:
+        """Return what the server says after the body: the one who asked has left."""
+        await self._ended.wait()
+        return {"type": "http.disconnect"} if self._is_gone else await self._receive()
+
+    def read(self, *_: Any) -> bytes:
+        """Refuse: whoever reads bodies whole would hold up everybody. A missing CSRF field is then looked for in the
+        header."""
+        raise OSError("this body is read in pieces")
+
+    readline = read
+
+    def close(self) -> None:
+        """Let go of it; the server throws away what is left."""
+
+
+class StreamingHandler(ASGIHandler):
+    """Django's handler for asynchronous views that read ``StreamedBody``."""
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request, and stop when the one who asked leaves."""
+        await super().handle(scope, StreamedBody(receive), send)
+
+    async def read_body(self, receive: Any) -> Any:
+        """Return the body without waiting for it."""
+        return receive

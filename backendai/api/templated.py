@@ -1,0 +1,27 @@
+"""A launch request as it comes, with what its template brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rest_framework.request import Request
+
+from backendai.api.authentication import asker
+from backendai.api.launch_bodies import LaunchRequest
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import UserError
+from backendai.templates.services.launching import caller_part, from_template, version_named
+
+
+def spec_asked_for(request: Request) -> SessionSpec:
+    """Return the validated launch request; one that names a template is put over it. Two queries for a template."""
+    said = request.data
+    if isinstance(said, Mapping) and said.get("template"):
+        parameters = said.get("parameters") or {}
+        if not isinstance(parameters, Mapping):
+            raise UserError("Write names with their values.", field="parameters", code="invalid")
+        version = version_named(asker(request), str(said["template"]), project=str(said.get("project") or ""))
+        said = from_template(version, parameters, caller_part(said)).document
+    body = LaunchRequest(data=said)
+    body.is_valid(raise_exception=True)
+    return body.spec()

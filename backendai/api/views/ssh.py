@@ -1,0 +1,72 @@
+"""How sessions are reached by SSH."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody
+from backendai.compute.models import ComputeSession
+from backendai.core.errors import Conflict
+from backendai.gateways.ssh_access import SshSite, config_of, key_of, lines_for, site_for
+
+
+class SshConfig(GenericAPIView[Any]):
+    """All one's sessions as blocks of ``~/.ssh/config``."""
+
+    serializer_class = SshConfigBody
+    token_scopes = (Scope.SESSIONS,)
+
+    def get(self, request: Request) -> Response:
+        """Return the blocks, and the line of ``known_hosts``."""
+        site = _site(request)
+        told = {"config": config_of(asker(request), site), "known_hosts": site.known_hosts}
+        return Response(SshConfigBody(told).data)
+
+
+class SessionSsh(GenericAPIView[Any]):
+    """How one session is reached by SSH."""
+
+    serializer_class = SshWayBody
+    token_scopes = (Scope.SESSIONS,)
+
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return address, fingerprint of the host key, and ready commands."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        site = _site(request)
+        told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
+        told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name)}
+        return Response(SshWayBody(told).data)
+
+
+class SessionSshKeyView(GenericAPIView[Any]):
+    """The key that opens one session and nothing else."""
+
+    serializer_class = SshPrivateKeyBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Return the private key; with ``renew`` a new one. Only the owner gets it."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        wish = SshKeyWish(data=request.data)
+        wish.is_valid(raise_exception=True)
+        private, fingerprint = key_of(asker(request), session, renew=wish.validated_data["renew"])
+        return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
+
+
+def _site(request: Request) -> SshSite:
+    site = site_for(request.get_host())
+    if site is None:
+        raise Conflict("SSH is switched off on this platform.", code="no-ssh")
+    return site

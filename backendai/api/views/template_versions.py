@@ -1,0 +1,126 @@
+"""Versions of templates: look, publish, make current, and see what a launch would say."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.template_bodies import (
+    ActivateRequest,
+    RenderedBody,
+    RenderRequest,
+    TemplateDetailBody,
+    VersionBody,
+    VersionDetailBody,
+    WrittenRequest,
+    rendered_body,
+)
+from backendai.api.views.templates import templates_of, written_text
+from backendai.api.yaml_answers import YAMLRenderer
+from backendai.templates.models import TemplateVersion
+from backendai.templates.services.launching import from_template, with_group
+from backendai.templates.services.publishing import activate_version, publish_version
+
+
+class ByNumber(NewestFirst):
+    """The same pages, the newest version first."""
+
+    ordering = "-number"
+
+
+class TemplateVersions(ListAPIView[TemplateVersion]):
+    """The versions of a template, and publishing another."""
+
+    queryset = TemplateVersion.objects.none()
+    serializer_class = VersionBody
+    pagination_class = ByNumber
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    def get_queryset(self) -> QuerySet[TemplateVersion]:
+        """Return the versions of a template that one may see."""
+        if getattr(self, "swagger_fake_view", False):
+            return TemplateVersion.objects.none()
+        template = get_object_or_404(templates_of(self.request), pk=self.kwargs["template_id"])
+        return template.versions.select_related("author")
+
+    @extend_schema(request=WrittenRequest, responses={201: VersionDetailBody})
+    def post(self, request: Request, template_id: UUID) -> Response:
+        """Publish a version. Launches go on taking the current one until this one is activated."""
+        template = get_object_or_404(templates_of(request), pk=template_id)
+        body = WrittenRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        said = dict(body.validated_data)
+        version = publish_version(asker(request), template, written_text(said), note=said["note"], now=timezone.now())
+        return Response(VersionDetailBody(version).data, status=status.HTTP_201_CREATED)
+
+
+class TemplateVersionDetail(GenericAPIView[TemplateVersion]):
+    """One version."""
+
+    queryset = TemplateVersion.objects.none()
+    serializer_class = VersionDetailBody
+    filter_backends: list[Any] = []
+    renderer_classes = [JSONRenderer, YAMLRenderer]
+
+    def get(self, request: Request, template_id: UUID, number: int) -> Response:
+        """Return it; as YAML the document alone, as it was written."""
+        template = get_object_or_404(templates_of(request), pk=template_id)
+        version = get_object_or_404(template.versions.select_related("author"), number=number)
+        if request.accepted_renderer.format == "yaml":
+            return Response(version.text)
+        return Response(VersionDetailBody(version).data)
+
+
+class TemplateActivate(GenericAPIView[Any]):
+    """Which version launches take."""
+
+    serializer_class = TemplateDetailBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=ActivateRequest, responses=TemplateDetailBody)
+    def post(self, request: Request, template_id: UUID) -> Response:
+        """Make a version the current one; what runs stays as it is."""
+        template = get_object_or_404(templates_of(request), pk=template_id)
+        body = ActivateRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        activate_version(asker(request), template, body.validated_data["version"], now=timezone.now())
+        return Response(TemplateDetailBody(get_object_or_404(templates_of(request), pk=template_id)).data)
+
+
+class TemplateRender(GenericAPIView[Any]):
+    """What a launch from a template would say."""
+
+    serializer_class = RenderedBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.READ,)  # it changes nothing
+    filter_backends: list[Any] = []
+
+    @extend_schema(request=RenderRequest, responses=RenderedBody)
+    def post(self, request: Request, template_id: UUID) -> Response:
+        """Return the launch request with the source of each field, also of what the resource group adds."""
+        template = get_object_or_404(templates_of(request), pk=template_id)
+        body = RenderRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        said = body.validated_data
+        numbers = {"number": said["version"]} if "version" in said else {"pk": template.current_id}
+        version = get_object_or_404(template.versions.all(), **numbers)
+        version.template = template
+        made = from_template(version, said["parameters"], said["request"], secrets=False)
+        return Response(rendered_body(str(version), with_group(asker(request), made)))

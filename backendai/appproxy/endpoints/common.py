@@ -1,0 +1,124 @@
+"""The address that all endpoints share, in OpenAI's form: the model in the body of a request says which endpoint
+answers it, and the token says which models there are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiohttp import web
+from django.conf import settings
+
+from backendai.appproxy.endpoints.refusals import Refused
+from backendai.appproxy.endpoints.replicas import Pool
+from backendai.appproxy.relay import BODY_SECONDS
+from backendai.cluster.app_domains import COMMON_LABEL
+from backendai.serving.book import BookEndpoint
+
+LARGEST_BODY = 2**20
+_MODELS = "/v1/models"
+_MOST_NAMED = 20
+
+
+def is_common(host: str) -> bool:
+    """Return whether this is the host name of the address that all endpoints share."""
+    return host == f"{COMMON_LABEL}.{settings.APPS_DOMAIN}"
+
+
+def opened_by(pools: Iterable[Pool], digest: str, now: float) -> list[Pool]:
+    """Return the endpoints that this token opens, and the public ones. Raises Refused when there is none."""
+    everything = list(pools)
+    opened = [one for one in everything if digest and _opens(one.endpoint, digest, now)]
+    public = [one for one in everything if one.endpoint.is_public]
+    if not opened and (digest or not public):
+        message = "A valid token of an endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
+        raise Refused(401, "token-refused", message)
+    return sorted({*opened, *public}, key=lambda one: one.endpoint.label)
+
+
+def origins_of(pools: Iterable[Pool]) -> set[str]:
+    """Return the origins that any of these endpoints lists."""
+    return {origin for one in pools for origin in one.endpoint.origins}
+
+
+def model_of(endpoint: BookEndpoint) -> str:
+    """Return the name under which the endpoint is listed: that of its model, else its own."""
+    return endpoint.model_name or endpoint.name
+
+
+def models_answer(request: web.BaseRequest, pools: Sequence[Pool]) -> web.Response | None:
+    """Return the list of models, or one of them, to a request for these. Raises Refused for an unknown one."""
+    path = request.path.rstrip("/")
+    if request.method not in ("GET", "HEAD"):
+        return None
+    names = {model_of(one.endpoint): one for one in reversed(pools)}
+    if path == _MODELS:
+        entries = [_entry(name) for name in sorted(names)]
+        return web.json_response({"object": "list", "data": entries})
+    if path.startswith(f"{_MODELS}/"):
+        model = path.removeprefix(f"{_MODELS}/")
+        pool_for(pools, model)
+        return web.json_response(_entry(model))
+    raise Refused(404, "unknown-address", f"This address answers GET {_MODELS} and POST to paths under /v1.")
+
+
+async def model_asked_for(request: web.BaseRequest) -> tuple[str, bytes]:
+    """Return the model that the JSON body names, and the body. Raises Refused."""
+    own = "Send it to the endpoint's own address."
+    if request.method != "POST" or not request.path.startswith("/v1/"):
+        raise Refused(404, "unknown-address", f"This address answers GET {_MODELS} and POST to paths under /v1.")
+    if (request.content_length or 0) > LARGEST_BODY:
+        raise Refused(413, "body-too-large", f"A body has at most {LARGEST_BODY} bytes at this address. {own}")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _read(request)
+        said: Any = json.loads(body)
+    except TimeoutError:
+        raise Refused(408, "too-slow", "The body did not arrive in time.") from None
+    except (ValueError, RecursionError):
+        raise Refused(400, "invalid-json", f"The body is no JSON: the model cannot be read from it. {own}") from None
+    model = said.get("model") if isinstance(said, dict) else None
+    if not isinstance(model, str) or not model:
+        raise Refused(400, "model-missing", "Name the model in 'model'; GET /v1/models lists those that you may use.")
+    return model, body
+
+
+def pool_for(pools: Sequence[Pool], model: str) -> Pool:
+    """Return the endpoint of this model, by the model's name, the endpoint's, or its host label. Raises Refused."""
+    found = [one for one in pools if one.endpoint.label == model]
+    found = found or [one for one in pools if model_of(one.endpoint) == model]
+    found = found or [one for one in pools if one.endpoint.name == model]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        labels = ", ".join(one.endpoint.label for one in found[:_MOST_NAMED])
+        message = f"{len(found)} endpoints serve a model named {_short(model)}: name one of {labels}."
+        raise Refused(400, "model-ambiguous", message)
+    names = ", ".join(sorted({_short(model_of(one.endpoint)) for one in pools})[:_MOST_NAMED])
+    raise Refused(
+        404, "model-not-found", f"There is no model named {_short(model)} for this token; there are: {names}."
+    )
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > LARGEST_BODY:
+            text = f"A body has at most {LARGEST_BODY} bytes at this address. Send it to the endpoint's own address."
+            raise Refused(413, "body-too-large", text)
+    return bytes(body)
+
+
+def _opens(endpoint: BookEndpoint, digest: str, now: float) -> bool:
+    return any(one.digest == digest and not (one.expires_at and one.expires_at <= now) for one in endpoint.tokens)
+
+
+def _entry(model: str) -> dict[str, object]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": settings.APPS_DOMAIN}
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 80 else f"{name[:79]}…")

@@ -1,0 +1,63 @@
+"""The home folder of a running session: looked at and changed by its guest agent, so by a process of the session."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from backendai.core.errors import Conflict, UserError
+from backendai.gateways.asking import NodeUnreachable
+from backendai.gateways.guests import GuestTarget, answer_of, ask
+
+CHANGE_SECONDS = 60.0  # a directory with very many files takes long to delete
+_LARGEST_CHUNK = 2**20
+
+
+async def ask_home(target: GuestTarget, op: str, /, *, seconds: float = CHANGE_SECONDS, **order: Any) -> dict[str, Any]:
+    """Return what the guest agent answers: ``list``, ``stat``, ``mkdir``, ``rename``, ``remove``, ``find``. Raises
+    UserError as the guest refuses, NodeUnreachable."""
+    try:
+        return await ask(target, {"op": op, **order}, seconds=seconds)
+    except UserError as error:
+        raise _if_old(error) from error
+
+
+@contextlib.asynccontextmanager
+async def zip_of(target: GuestTarget, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Give the bytes of a ZIP archive of files and directories of the home. Raises as ``ask_home``."""
+    try:
+        async with answer_of(target, {"op": "zip", "paths": list(paths)}) as (_about, content):
+            yield _unframed(content)
+    except UserError as error:
+        raise _if_old(error) from error
+
+
+async def _unframed(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the bytes of chunks (4 bytes of length, then the chunk; a length of 0 ends it). Raises NodeUnreachable when
+    the last one is missing."""
+    held = b""
+    async for piece in content:
+        held += piece
+        while len(held) >= 4:
+            length = int.from_bytes(held[:4], "big")
+            if length == 0:
+                return
+            if length > _LARGEST_CHUNK:
+                raise NodeUnreachable("the archive of a home folder cannot be read")
+            if len(held) < 4 + length:
+                break
+            yield held[4 : 4 + length]
+            held = held[4 + length :]
+    raise NodeUnreachable("the archive of a home folder broke off")
+
+
+def _if_old(error: UserError) -> UserError:
+    """Return the refusal; of a guest that does not know the question, as it is of an older version, what to do."""
+    if error.code != "bad-request":
+        return error
+    return Conflict(
+        "The guest agent of this session is of an older version. It ends when nothing runs for ten minutes: then try "
+        "again.",
+        code="guest-too-old",
+    )

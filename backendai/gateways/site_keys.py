@@ -1,0 +1,50 @@
+"""Keys of SSH that the platform has itself: made anew from one secret whenever they are needed, and stored nowhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from uuid import UUID
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+
+
+def host_key() -> Ed25519PrivateKey:
+    """Return the key by which SSH clients know this site. Raises ValueError for a setting that is no Ed25519 key."""
+    if not settings.SSH_HOST_KEY:
+        return _derived("ssh host key")
+    key = serialization.load_ssh_private_key(settings.SSH_HOST_KEY.encode(), password=None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("BACKENDAI_SSH_HOST_KEY is no Ed25519 key")
+    return key
+
+
+def session_key(session_id: UUID, version: int) -> Ed25519PrivateKey:
+    """Return the key of a session, the same for the same version."""
+    return _derived(f"ssh session {session_id} {version}")
+
+
+def private_text(key: Ed25519PrivateKey) -> str:
+    """Return a private key as a file of OpenSSH."""
+    kind = serialization.PrivateFormat.OpenSSH
+    return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption()).decode()
+
+
+def public_text(key: Ed25519PrivateKey) -> str:
+    """Return the public key as a line of ``authorized_keys``, without a comment."""
+    public = key.public_key()
+    return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def fingerprint_of(public_key: str) -> str:
+    """Return the fingerprint of a public key as ``ssh-keygen -l`` writes it."""
+    digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def _derived(name: str) -> Ed25519PrivateKey:
+    derivation = HKDF(hashes.SHA256(), 32, salt=settings.DEPLOYMENT.encode(), info=f"backendai {name}".encode())
+    return Ed25519PrivateKey.from_private_bytes(derivation.derive(settings.TICKET_KEY.encode()))

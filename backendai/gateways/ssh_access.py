@@ -1,0 +1,93 @@
+"""How a session is reached by SSH: addresses, lines to copy, and the session's own key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.models import ComputeSession, SessionSshKey
+from backendai.core.errors import Conflict, NotFound
+from backendai.gateways.site_keys import fingerprint_of, host_key, private_text, public_text, session_key
+
+
+@dataclass(frozen=True, slots=True)
+class SshSite:
+    """Where the gate is, as people write it, and by what they know it."""
+
+    host: str
+    port: int
+    fingerprint: str
+    public_key: str
+
+    @property
+    def known_hosts(self) -> str:
+        """The line for ``~/.ssh/known_hosts``."""
+        name = self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+        return f"{name} {self.public_key}"
+
+    def address(self, name: str) -> str:
+        """Return the words after ``ssh`` that lead to a session."""
+        return f"{name}@{self.host}" if self.port == 22 else f"-p {self.port} {name}@{self.host}"
+
+    def config(self, names: list[str]) -> str:
+        """Return a block of ``~/.ssh/config`` for each of these sessions."""
+        blocks = [f"Host {name}\n    HostName {self.host}\n    Port {self.port}\n    User {name}\n" for name in names]
+        return "\n".join(blocks)
+
+
+def site_for(portal_host: str) -> SshSite | None:
+    """Return where the gate is for somebody who reaches the portal under this name; None: there is none."""
+    if not settings.SSH_PROCESSES:
+        return None
+    public = public_text(host_key())
+    name = settings.SSH_PUBLIC_HOST or portal_host.rpartition(":")[0] or portal_host
+    return SshSite(name.strip("[]"), settings.SSH_PUBLIC_PORT, fingerprint_of(public), public)
+
+
+def lines_for(site: SshSite, name: str) -> dict[str, str]:
+    """Return the ready commands for a session, by what they do."""
+    port = "" if site.port == 22 else f" -P {site.port}"
+    far, tunnel = f"{name}@{site.host}", site.address(name)
+    remote = "ssh" if site.port == 22 else f"'ssh -p {site.port}'"
+    return {
+        "shell": f"ssh {tunnel}",
+        "sftp": f"sftp{port} {far}",
+        "scp": f"scp{port} FILE {far}:",
+        "rsync": f"rsync -e {remote} -a FOLDER/ {far}:FOLDER/",
+        "forward": f"ssh -L 8000:localhost:8000 {tunnel}",
+        "vscode": f"vscode://vscode-remote/ssh-remote+{far}:{site.port}/home/work",
+    }
+
+
+def config_of(user: User, site: SshSite) -> str:
+    """Return the ``ssh_config`` of all one's sessions that have not ended. One query."""
+    live = ComputeSession.objects.visible_to(user).filter(owner=user).live()
+    return site.config(list(live.order_by("name").values_list("name", flat=True)))
+
+
+def key_of(user: User, session: ComputeSession, *, renew: bool = False) -> tuple[str, str]:
+    """Return the private key of one's session and its fingerprint; with ``renew`` a new one, and the old one opens
+    nothing any more. Audited. Raises NotFound for other people's, Conflict for one that has ended."""
+    if session.owner_id != user.pk:
+        raise NotFound("Only the owner of a session has its SSH key.")
+    if session.is_terminal:
+        raise Conflict("The session has ended: its SSH key opens nothing any more.", code="session-ended")
+    with transaction.atomic():
+        ComputeSession.objects.select_for_update().filter(pk=session.pk).first()
+        row = SessionSshKey.objects.filter(session=session).first()
+        version = (row.version if row else 1) + (1 if renew and row else 0)
+        private = session_key(session.pk, version)
+        fingerprint = fingerprint_of(public_text(private))
+        values = {"version": version, "fingerprint": fingerprint, "created_at": timezone.now()}
+        if row is None or row.fingerprint != fingerprint:
+            # A new row: connections that were opened with the old key hold its id, and are cut.
+            SessionSshKey.objects.filter(session=session).delete()
+            SessionSshKey.objects.create(session=session, **values)
+        action = "ssh-key.renew" if renew else "ssh-key.download"
+        audit(user.pk, action, "session", [session.pk], fingerprint=fingerprint)
+    return private_text(private), fingerprint

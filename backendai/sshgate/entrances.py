@@ -1,0 +1,144 @@
+"""Who comes with which key, and what is behind the name that they ask for. Asks the database, so it blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from backendai.accounts.models import SshKey, User
+from backendai.accounts.standing import Standing
+from backendai.activity.services import audit
+from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
+from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.status import Status
+from backendai.gateways.reach import reach
+from backendai.gateways.targets import NOBODY, Denied
+
+RECHECK_SECONDS = 2.0  # keys, accounts and sessions that go must cut connections within five
+_LONGEST_NAME = 200
+_MOST_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A key that was shown (``is_of_session``: one that opens a session alone), its owner, and the kernel behind the
+    name. ``kernel_id`` None: there is none, and ``apology`` says so."""
+
+    key_id: UUID
+    user_id: UUID
+    is_of_session: bool = False
+    kernel_id: UUID | None = None
+    generation: int = 0
+    apology: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellTarget:
+    """A kernel that its owner may use now, the gateway of its agent, and the names of the kernels of its session."""
+
+    kernel_id: UUID
+    generation: int
+    session_id: UUID
+    session_name: str
+    hostname: str
+    gateway_url: str
+    owner: str
+    neighbours: frozenset[str] = frozenset()
+    standing: Standing = NOBODY
+    recheck_seconds: float = field(default=RECHECK_SECONDS)
+
+    def is_over(self, now: datetime) -> bool:
+        """Return that it has no end of its own."""
+        return False
+
+
+def entrance_for(fingerprint: str, name: str, now: datetime) -> Entrance | None:
+    """Return what a key opens under a name; None when nobody has the key, or several people have."""
+    keys = list(SshKey.objects.select_related("user").filter(fingerprint=fingerprint)[:2])
+    session_name, _, hostname = name[:_LONGEST_NAME].partition("+")
+    if not keys:
+        return _by_session_key(fingerprint, hostname)
+    key = keys[0]
+    if len(keys) != 1 or not key.user.is_active:
+        return None
+    sessions = ComputeSession.objects.visible_to(key.user).filter(owner=key.user).live()
+    session = sessions.filter(**_named(session_name)).first()
+    if session is None:
+        return Entrance(key.pk, key.user_id, apology=_no_session(session_name, sessions.order_by("-created_at")))
+    return _to_kernel(Entrance(key.pk, key.user_id), session, hostname)
+
+
+def _by_session_key(fingerprint: str, hostname: str) -> Entrance | None:
+    """Return what the own key of a session opens: that session, whatever name is asked for."""
+    key = SessionSshKey.objects.select_related("session__owner").filter(fingerprint=fingerprint).first()
+    if key is None or not key.session.owner.is_active or key.session.is_terminal:
+        return None
+    return _to_kernel(Entrance(key.pk, key.session.owner_id, is_of_session=True), key.session, hostname)
+
+
+def _to_kernel(entrance: Entrance, session: ComputeSession, hostname: str) -> Entrance:
+    kernels = list(session.kernels.all())
+    kernel = next((one for one in kernels if one.hostname == (hostname or kernels[0].hostname)), None)
+    if kernel is None:
+        names = ", ".join(one.hostname for one in kernels[:_MOST_LISTED])
+        return replace(entrance, apology=f"Session {session.name} has no such kernel. It has: {names}.")
+    if not Status.RUNNING == session.status == kernel.status:
+        return replace(entrance, apology=_not_running(session))
+    return replace(entrance, kernel_id=kernel.pk, generation=kernel.generation)
+
+
+def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
+    """Return the kernel of an entrance, after looking again at key, account and session. Raises Denied."""
+    if entrance.kernel_id is None:
+        raise Denied("no-session", entrance.apology)
+    user = _holder(entrance)
+    if user is None:
+        raise Denied("signed-out", "This SSH key does not open your sessions any more.")
+    kernel = reach(user, "shell", kernel_id=entrance.kernel_id, generation=entrance.generation)
+    return ShellTarget(
+        kernel.pk,
+        kernel.generation,
+        kernel.session_id,
+        kernel.session.name,
+        kernel.hostname,
+        kernel.agent.gateway_url if kernel.agent else "",
+        user.email,
+        frozenset(Kernel.objects.filter(session=kernel.session_id).values_list("hostname", flat=True)),
+    )
+
+
+def note(entrance: Entrance, session_id: UUID, action: str, address: str, **more: object) -> None:
+    """Write the audit entry of a connection: by which key, from where; never what was done."""
+    keys = SessionSshKey.objects if entrance.is_of_session else SshKey.objects
+    fingerprint = keys.filter(pk=entrance.key_id).values_list("fingerprint", flat=True).first() or ""
+    audit(entrance.user_id, action, "session", [session_id], fingerprint=fingerprint, address=address, **more)
+
+
+def _holder(entrance: Entrance) -> User | None:
+    people = User.objects.filter(pk=entrance.user_id, is_active=True)
+    if entrance.is_of_session:
+        found: User | None = people.filter(compute_sessions__ssh_key=entrance.key_id).first()
+    else:
+        found = people.filter(ssh_keys=entrance.key_id).first()
+    return found
+
+
+def _named(name: str) -> dict[str, object]:
+    try:
+        return {"pk": UUID(name)}
+    except ValueError:
+        return {"name": name.replace("\0", "")}
+
+
+def _no_session(name: str, sessions: SessionQuerySet) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in name[:64])
+    own = [f"  {one.name} ({one.get_status_display()})" for one in sessions[:_MOST_LISTED]]
+    if not own:
+        return f"You have no session {shown!r}, and no other one: launch one in the portal."
+    return "\n".join([f"You have no session {shown!r}. Your sessions are:", *own])
+
+
+def _not_running(session: ComputeSession) -> str:
+    reason = str(session.status_message or "").strip()
+    return f"Session {session.name} is {session.get_status_display()}. {reason}".strip()

@@ -1,0 +1,105 @@
+"""One connection of one person: what it may open, how much it has open, and that it is cut when it may no more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from backendai.compute.services.traffic import meter
+from backendai.gateways.guard import Guard, Unknown
+from backendai.gateways.targets import Denied
+from backendai.sshgate.entrances import Entrance, ShellTarget, entrance_for, note, open_at
+from backendai.sshgate.link import GuestRefused, Link, open_link
+
+logger = logging.getLogger(__name__)
+
+MOST_CHANNELS = 64
+_WORTH_BYTES, _WORTH_SECONDS = 4096, 60.0  # of a forward: editors send a few bytes now and then
+
+
+class ShellGuard(Guard[Entrance, ShellTarget]):
+    """Looks after everything that is open by SSH."""
+
+    def __init__(self) -> None:
+        super().__init__(open_at)
+
+    async def entrance(self, fingerprint: str, name: str) -> Entrance | None:
+        """Return what a key opens under a name. Raises Unknown."""
+        return await self.ask(lambda: entrance_for(fingerprint, name, timezone.now()))
+
+
+class Visit:
+    """An authenticated connection. ``cut`` ends it at once."""
+
+    def __init__(self, guard: ShellGuard, entrance: Entrance, address: str) -> None:
+        self._guard, self.entrance, self._address = guard, entrance, address
+        self.channels = 0
+        self._target: ShellTarget | None = None
+        self._received = self._sent = 0
+
+    async def target(self) -> ShellTarget:
+        """Return the kernel, if it may be used now. Raises Denied, Unknown."""
+        self._target = await self._guard.target(self.entrance)
+        return self._target
+
+    async def open(self, question: Mapping[str, Any]) -> Link:
+        """Return a connection to the guest. Raises GuestRefused with what the person is told, NoTunnel."""
+        try:
+            return await open_link(await self.target(), question)
+        except Denied as error:
+            raise GuestRefused(error.code, str(error.message)) from None
+        except Unknown:
+            raise GuestRefused("try-again", "The portal cannot be asked now: try again.") from None
+
+    async def watch(self, closed: asyncio.Future[None]) -> None:
+        """Return when the connection is closed; raises CancelledError as soon as it may not go on. Connection and end
+        are audited."""
+        if self.entrance.kernel_id is None:
+            await closed
+            return
+        try:
+            target = await self.target()
+        except (Denied, Unknown):
+            await closed
+            return
+        since = time.monotonic()
+        await self._note(target, "ssh.connect", kernel=target.hostname)
+        try:
+            with self._guard.watching(self.entrance):
+                await closed
+        finally:
+            seconds = round(time.monotonic() - since)
+            told = {"seconds": seconds, "received": self._received, "sent": self._sent}
+            await asyncio.shield(self._note(target, "ssh.disconnect", kernel=target.hostname, **told))
+
+    def used(self, *, received: int = 0, sent: int = 0, counts: bool = True) -> None:
+        """Count bytes; ``counts``: they are use of the session."""
+        self._received += received
+        self._sent += sent
+        if counts and self._target is not None:
+            meter.touch(self._target.session_id)
+
+    async def _note(self, target: ShellTarget, action: str, **more: object) -> None:
+        with contextlib.suppress(Unknown):
+            await self._guard.ask(lambda: note(self.entrance, target.session_id, action, self._address, **more))
+
+
+class Use:
+    """Whether a forward is used: more came from its client within a minute than an idle editor sends."""
+
+    def __init__(self) -> None:
+        self._bytes, self._since = 0, time.monotonic()
+
+    def counts(self, size: int) -> bool:
+        """Return whether these bytes make it used."""
+        now = time.monotonic()
+        if now - self._since > _WORTH_SECONDS:
+            self._bytes, self._since = 0, now
+        self._bytes += size
+        return self._bytes > _WORTH_BYTES

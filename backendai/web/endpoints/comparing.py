@@ -1,0 +1,61 @@
+"""What each revision of an endpoint changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backendai.serving.models import Revision
+from backendai.texts.translation import gettext as _
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A line of the comparison: what, as it was, and as it is."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A revision with what it changed since the one before; ``changes`` None: that one is not known."""
+
+    revision: Revision
+    changes: tuple[Change, ...] | None
+
+
+def compared(newest_first: Sequence[Revision]) -> list[Compared]:
+    """Return each revision with its changes. Values of variables stay untold: they may be secrets."""
+    before = {one.number: one for one in newest_first}
+    return [
+        Compared(one, _changes(before[one.number - 1], one) if one.number - 1 in before else None)
+        for one in newest_first
+    ]
+
+
+def _changes(old: Revision, new: Revision) -> tuple[Change, ...]:
+    first, second = _told(old), _told(new)
+    lines = [Change(name, first[name], second[name]) for name in second if first[name] != second[name]]
+    secret = sorted(
+        name for name in old.environ.keys() | new.environ.keys() if old.environ.get(name) != new.environ.get(name)
+    )
+    return (*lines, *(Change(name, _there(old.environ, name), _there(new.environ, name)) for name in secret))
+
+
+def _told(one: Revision) -> dict[str, str]:
+    return {
+        _("Image"): one.image.name,
+        _("Command"): one.command,
+        _("Port"): str(one.port),
+        _("Health path"): one.probe_path or "–",
+        _("Model name"): one.model_name or "–",
+        _("Amounts"): ", ".join(f"{slot} {amount}" for slot, amount in sorted(one.slots.items())),
+        _("Folders"): ", ".join(str(mount.get("folder", "")) for mount in one.mounts) or "–",
+    }
+
+
+def _there(environ: Mapping[str, Any], name: str) -> str:
+    return _("set") if name in environ else "–"

@@ -1,0 +1,141 @@
+"""Creating templates, publishing versions, and what else changes them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.recent import parameters_of, recent_launch
+from backendai.core.errors import NotFound, UserError
+from backendai.core.written_documents import written
+from backendai.templates.models import Template
+from backendai.templates.saving import document_to_save
+from backendai.templates.services.publishing import (
+    activate_version,
+    change_template,
+    create_template,
+    delete_template,
+    publish_version,
+)
+from backendai.texts.messages import in_words
+from backendai.texts.translation import gettext as _
+from backendai.web.account_pages import blame
+from backendai.web.gallery.forms import LookForm, TemplateForm, VersionForm
+from backendai.web.gallery.pages import SECTION, find_template, template_page
+from backendai.web.requests import PageRequest
+
+_BEGINNING = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def create(request: PageRequest) -> HttpResponse:
+    """Ask for a new template, filled from a session, a recent launch or another template; on POST create it."""
+    form = TemplateForm(request.POST or None, user=request.user, initial=_initial(request))
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = create_template(request.user, form.wish(), form.cleaned_data["text"], now=timezone.now())
+        except UserError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, _("Created template %(name)s.") % {"name": made.label})
+            return redirect("web:template", made.pk)
+    context = {"form": form} | SECTION
+    return render(request, "web/gallery/new.html", context, status=422 if form.is_bound else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
+    """Ask for another version; on POST publish it, and make it current if that was ticked."""
+    found = find_template(request, template_id, to_change=True)
+    form = VersionForm(request.POST or None, initial={"text": found.current.text if found.current else ""})
+    if request.method == "POST" and form.is_valid():
+        said, now = form.cleaned_data, timezone.now()
+        try:
+            version = publish_version(request.user, found, said["text"], note=said["note"], now=now)
+        except UserError as error:
+            form.add_error("note" if error.field == "note" else "text", in_words(error.message))
+        else:
+            told = _("Published version %(number)s. Activate it to use it for new launches.")
+            messages.success(request, told % {"number": version.number})
+            return redirect("web:template", found.pk)
+    context = {"form": form, "template": found} | SECTION
+    return render(request, "web/gallery/publish.html", context, status=422 if form.is_bound else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def change(request: PageRequest, template_id: UUID) -> HttpResponse:
+    """Ask for title, description, icon and why it is deprecated; on POST change them."""
+    found = find_template(request, template_id, to_change=True)
+    now_said = {name: getattr(found, name) for name in ("title", "description", "icon", "deprecated")}
+    form = LookForm(request.POST or None, initial=now_said)
+    if request.method == "POST" and form.is_valid():
+        try:
+            change_template(request.user, found, form.cleaned_data, now=timezone.now())
+        except UserError as error:
+            blame(form, error)
+        else:
+            return redirect("web:template", found.pk)
+    context = {"form": form, "template": found} | SECTION
+    return render(request, "web/gallery/change.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@login_required
+def activate(request: PageRequest, template_id: UUID) -> HttpResponse:
+    """Make a version the current one."""
+    found = find_template(request, template_id, to_change=True)
+    number = request.POST.get("version", "")
+    try:
+        activate_version(
+            request.user, found, int(number) if number.isascii() and number.isdigit() else 0, now=timezone.now()
+        )
+    except UserError as error:
+        return template_page(request, found, status=422, refusal=in_words(error.message))
+    return redirect("web:template", found.pk)
+
+
+@require_POST
+@login_required
+def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
+    """Delete the template when that was confirmed; sessions go on."""
+    found = find_template(request, template_id, to_change=True)
+    if request.POST.get("confirm") != "delete":
+        return redirect("web:template", found.pk)
+    name = found.label
+    delete_template(request.user, found)
+    messages.success(request, _("Deleted template %(name)s.") % {"name": name})
+    return redirect("web:templates")
+
+
+def _initial(request: PageRequest) -> dict[str, Any]:
+    """Return the document to begin with; what is not one's own, or not there, is passed over."""
+    try:
+        if text := request.GET.get("session"):
+            own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
+            if (session := own.filter(pk=UUID(text)).first()) is not None:
+                return {"text": document_to_save(parameters_of(session)), "name": session.name}
+        if text := request.GET.get("recent"):
+            record = recent_launch(request.user, UUID(text))
+            return {"text": document_to_save(record.said), "name": record.name}
+        if text := request.GET.get("template"):
+            rows = Template.objects.visible_to(request.user).select_related("current")
+            if (one := rows.filter(pk=UUID(text)).first()) is not None and one.current:
+                return {"text": one.current.text, "name": one.name, "icon": one.icon, "title": one.title}
+    except (ValueError, NotFound):
+        pass
+    return {"text": written(_BEGINNING)}

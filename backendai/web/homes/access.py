@@ -1,0 +1,88 @@
+"""What all pages of a session's home folder share: finding it, asking its guest agent, and the page around it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from csp.constants import SELF
+from csp.decorators import csp_update
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from backendai.compute.models import ComputeSession
+from backendai.core.errors import Conflict, NotFound
+from backendai.gateways.asking import NodeUnreachable
+from backendai.gateways.guests import find_target
+from backendai.gateways.homes import CHANGE_SECONDS, ask_home
+from backendai.web.requests import PageRequest
+from backendai.web.views.session import find_session
+
+LOOK_SECONDS = 25.0  # the first look starts the guest agent, which has 20 s for that
+
+
+class HomeFiles:
+    """The files of a session's home for the person who asks; every method waits for the guest agent. Raises UserError
+    as that refuses, and Conflict where it cannot be reached."""
+
+    def __init__(self, request: PageRequest, session_id: UUID) -> None:
+        self.target = find_target(request.user, session_id)
+
+    def look(self, op: str, /, **order: Any) -> dict[str, Any]:
+        """Return what a look answers."""
+        return self._ask(op, LOOK_SECONDS, order)
+
+    def change(self, op: str, /, **order: Any) -> dict[str, Any]:
+        """Return what a change answers."""
+        return self._ask(op, CHANGE_SECONDS, order)
+
+    def _ask(self, op: str, seconds: float, order: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return async_to_sync(ask_home)(self.target, op, seconds=seconds, **order)
+        except NodeUnreachable as error:
+            raise Conflict("The session's agent does not answer. Try again in a moment.", code=error.code) from error
+
+
+def open_home(request: PageRequest, session_id: UUID) -> HomeFiles:
+    """Return the files of the home of a session that the person may see, else 404. Raises a UserError when its files
+    cannot be had now."""
+    try:
+        return HomeFiles(request, session_id)
+    except NotFound as error:
+        raise Http404 from error
+    except Conflict as error:
+        if error.code == "session-not-running":
+            raise Conflict("The home folder can be opened while the session runs.", code=error.code) from error
+        raise Conflict("Only the home folder of an interactive session can be opened.", code=error.code) from error
+
+
+def explored(session: ComputeSession) -> dict[str, Any]:
+    """Return what the parts that show files name: the home, and where its pages are."""
+    names = {
+        "here": "home",
+        "file": "home_file",
+        "lead": "home_lead",
+        "make_directory": "home_make_directory",
+        "rename": "home_rename",
+        "move": "home_move",
+        "delete": "home_delete",
+    }
+    ways = {way: reverse(f"web:{name}", args=[session.pk]) for way, name in names.items()}
+    ways["api"] = reverse("api:session-entries", args=[session.pk]).removesuffix("entries/")
+    return {"ways": ways, "key": session.pk, "root_name": "/home/work", "status": "READY", "is_home": True}
+
+
+def home_page(
+    request: PageRequest, session_id: UUID, name: str, context: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """Return a page about the home; images that its script has fetched may be shown."""
+    session = find_session(request, session_id)
+    shown = {"session": session, "may_change": "fault" not in context, "is_ready": "fault" not in context}
+    shown |= explored(session) | {"is_own": session.owner_id == request.user.pk} | context
+
+    def page(request: HttpRequest) -> HttpResponse:
+        return render(request, f"web/homes/{name}.html", shown, status=status)
+
+    return cast(HttpResponse, csp_update({"img-src": [SELF, "data:", "blob:"]})(page)(request))

@@ -1,0 +1,143 @@
+"""Fields of the template that fills the form, and of kernels that differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.compute.services.check_roles import with_size
+from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.compute.spec_document import VERSION, document_of, spec_of
+from backendai.core.errors import NotFound, UserError
+from backendai.core.messages import Message
+from backendai.core.written_documents import LARGEST, read_document, written
+from backendai.templates.documents import parts_of
+from backendai.templates.models import TemplateVersion
+from backendai.templates.rendering import check_locks
+from backendai.templates.services.launching import from_template, version_named
+from backendai.texts.messages import in_words
+from backendai.texts.translation import gettext_lazy as _
+
+_EXAMPLE = "worker:\n  count: 2\n  resources: {cpu: 2, mem: 4g}"
+
+
+class RolesField(forms.CharField):
+    """Becomes roles by their names, as a document in YAML has them."""
+
+    def clean(self, value: Any) -> dict[str, RoleSpec]:
+        """Return the roles; what is wrong is told with line and column."""
+        text = super().clean(value)
+        if not text.strip():
+            return {}
+        try:
+            return roles_in(text)
+        except UserError as error:
+            raise ValidationError(in_words(error.message), code=error.code) from error
+
+
+class TemplateFields(forms.Form):
+    """Neither template nor parameters stand in the address of the page, whose own part names them."""
+
+    template = forms.CharField(max_length=80, required=False, widget=forms.HiddenInput)
+    parameters = forms.CharField(max_length=LARGEST, required=False, widget=forms.HiddenInput)
+    roles = RolesField(
+        max_length=LARGEST,
+        required=False,
+        strip=False,
+        label=_("Roles"),
+        help_text=_(
+            "YAML: each role with its count, image, resources, shm, environ, startup_command and mounts. "
+            "What is left out is as above. Leave Kernels at 1."
+        ),
+        widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "placeholder": _EXAMPLE}),
+    )
+
+    def with_template(self, spec: SessionSpec, actor: User) -> SessionSpec:
+        """Return the request with the version of its template, and with what the form has no field for. Raises a
+        UserError for another value than a locked one; a template that is not there any more is left out."""
+        reference = self.cleaned_data.get("template", "")
+        if not reference:
+            return spec
+        try:
+            version = version_named(actor, reference, project=str(spec.project or ""))
+        except NotFound:
+            return spec
+        locked, secrets = _secrets_in(version, spec.environ)
+        made = from_template(version, self._answers() | secrets, {}, secrets=False)
+        base = spec_of({"version": VERSION, "image": "", **_without_gaps(made.base)})
+        base = replace(base, image=_image_name(actor, base.image))
+        without = from_template(version, self._answers(), {}, secrets=False).base.get("environ", {})
+        waits = {name: text for name, text in base.environ.items() if without.get(name) is None}
+        asked = replace(
+            spec,
+            environ={**waits, **spec.environ},
+            placement=spec.placement or base.placement,
+            template=str(version),
+            parameters=made.document.get("parameters", {}),
+        )
+        check_locks(locked, document_of(with_size(base)), document_of(with_size(asked)), str(version))
+        return asked
+
+    def _answers(self) -> dict[str, Any]:
+        try:
+            said = json.loads(self.cleaned_data.get("parameters") or "{}")
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise UserError(
+                "The parameters of the template cannot be read: start from it again.", code="invalid-parameter"
+            )
+        return said
+
+
+def roles_in(text: str) -> dict[str, RoleSpec]:
+    """Return the roles that a YAML text describes; a UserError tells line and column."""
+    found = read_document(text)
+    try:
+        spec = spec_of({"version": VERSION, "image": "", "roles": found.value})
+        with_size(spec)
+    except UserError as error:
+        field = (error.field or "").removeprefix("roles.")
+        raise found.placed(UserError(Message.of(error.message), field=field, code=error.code)) from None
+    return dict(spec.roles)
+
+
+def roles_text(roles: Mapping[str, Any]) -> str:
+    """Return roles of a document as the form shows them; without values of secrets, which are typed again."""
+    return written({name: _typed_again(role) for name, role in roles.items()})
+
+
+def _typed_again(role: Mapping[str, Any]) -> dict[str, Any]:
+    environ = {name: text if text is not None else "" for name, text in role.get("environ", {}).items()}
+    return {**role, **({"environ": environ} if environ else {})}
+
+
+def _secrets_in(version: TemplateVersion, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return what is locked, and the secrets among the parameters as they were typed; a UserError for a missing one."""
+    parts = parts_of(version.document)
+    secrets = [one for one in parts.parameters.values() if one.is_secret]
+    for one in secrets:
+        if not environ.get(one.variable):
+            text = Message(
+                "Type the value of {name} in the variable {variable}.", name=one.label, variable=one.variable
+            )
+            raise UserError(text, field="environ", code="missing-parameter")
+    return parts.locked, {one.name: environ[one.variable] for one in secrets}
+
+
+def _without_gaps(base: Mapping[str, Any]) -> dict[str, Any]:
+    environ = {name: text for name, text in base.get("environ", {}).items() if text is not None}
+    return {**base, "environ": environ}
+
+
+def _image_name(actor: User, named: str) -> str:
+    """Return the name of the image that a template means by a name, another name or a reference."""
+    found = Image.objects.usable_by(actor).named(named).values_list("name", flat=True).first() if named else None
+    return str(found or named)

@@ -1,0 +1,50 @@
+"""How a session is reached by SSH, and the key that opens it alone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.core.errors import NotFound, UserError
+from backendai.gateways.ssh_access import key_of, lines_for, site_for
+from backendai.web.requests import PageRequest
+from backendai.web.views.session import find_session
+from backendai.web.views.session_boxes import box
+
+
+@require_safe
+@never_cache
+@login_required
+def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show ready commands, the host key, and what to put into files of a client."""
+    session = find_session(request, session_id)
+    site = site_for(request.get_host())
+    context: dict[str, Any] = {"site": site, "is_own": session.owner_id == request.user.pk}
+    if site is not None:
+        lines = lines_for(site, session.name)
+        context |= {"lines": lines, "config": site.config([session.name])}
+        context |= {"has_keys": request.user.ssh_keys.exists()}
+    return box(request, session, "web/_session_ssh.html", context)
+
+
+@require_POST
+@login_required
+def ssh_key(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Send the private key of one's session as a file; with ``renew`` a new one."""
+    session = find_session(request, session_id)
+    try:
+        private, _ = key_of(request.user, session, renew=request.POST.get("renew") == "yes")
+    except NotFound as error:
+        raise Http404 from error
+    except UserError:
+        return redirect("web:session", session_id=session.pk)
+    answer = HttpResponse(private, content_type="application/octet-stream")
+    answer["Content-Disposition"] = f'attachment; filename="id_{session.name}"'
+    answer["Cache-Control"] = "no-store"
+    return answer

@@ -1,0 +1,13 @@
+"""Frames of a program in a kernel: one byte for the kind, four for the length, then the content. The guest agent, which
+imports nothing of ours, has the same in ``agent/guest/frames.py``."""
+
+from __future__ import annotations
+
+INPUT, RESIZE, SIGNAL = 0, 1, 2  # towards the program; an empty INPUT is its end
+STDOUT, STDERR, EXIT = 1, 2, 3  # from it
+LARGEST = 256 * 1024
+
+
+def frame(kind: int, content: bytes) -> bytes:
+    """Return a frame."""
+    return bytes((kind,)) + len(content).to_bytes(4, "big") + content

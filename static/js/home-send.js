@@ -1,0 +1,66 @@
+// Sends files into the home folder of a session: one request for each, which writes it whole or not at all.
+(() => {
+  const { bytesAt, csrf, faultOf } = window.folderFiles;
+  const patience = [1, 2, 4, 8, 15, 30, 30]; // seconds before another try
+  const isPassing = (status) => status === 0 || status === 408 || status === 429 || (status >= 502 && status !== 507);
+  const wait = (seconds, signal) => new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal.addEventListener("abort", () => (clearTimeout(timer), reject(new DOMException("cancelled", "AbortError"))), { once: true });
+  });
+  const once = (path, file, overwrite, signal, progress) => new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest();
+    xhr.open("PUT", bytesAt(path));
+    xhr.setRequestHeader("X-CSRFToken", csrf());
+    xhr.setRequestHeader("Content-Type", "application/octet-stream");
+    if (!overwrite) xhr.setRequestHeader("If-None-Match", "*");
+    xhr.upload.onprogress = ({ loaded }) => progress?.(loaded);
+    xhr.onload = () => resolve(xhr);
+    xhr.onerror = () => reject(new TypeError("network"));
+    xhr.onabort = () => reject(new DOMException("cancelled", "AbortError"));
+    if (signal.aborted) return xhr.onabort();
+    signal.addEventListener("abort", () => xhr.abort(), { once: true });
+    xhr.send(file);
+  });
+  const refusal = (xhr) => {
+    let said = {};
+    try {
+      said = JSON.parse(xhr.responseText);
+    } catch { /* no answer of the portal's own */ }
+    return Object.assign(new Error(said.detail ?? String(xhr.status)), { code: said.code ?? "" });
+  };
+
+  const sendLarge = async (home, path, file, { overwrite, signal, progress }) => {
+    for (let tries = 0; ; ) {
+      try {
+        const xhr = await once(path, file, overwrite, signal, progress);
+        if (xhr.status < 300) return progress?.(file.size);
+        if (!isPassing(xhr.status)) throw refusal(xhr);
+      } catch (fault) {
+        if (!(fault instanceof TypeError)) throw fault;
+      }
+      if (tries >= patience.length) throw new TypeError("network");
+      await wait(patience[tries++], signal);
+    }
+  };
+
+  // Many small ones: resolves with how many are there already and were kept, and with those refused, as {path, code}.
+  const sendSmall = async (entries, { overwrite, signal, progress }) => {
+    const refused = [];
+    let skipped = 0;
+    let sent = 0;
+    for (const { path, file } of entries) {
+      if (!file) continue; // an empty directory comes with its first file
+      try {
+        await sendLarge("", path, file, { overwrite, signal, progress: (bytes) => progress?.(sent + bytes) });
+      } catch (fault) {
+        if (fault.name === "AbortError" || fault instanceof TypeError) throw fault;
+        if (fault.code === "exists") skipped += 1;
+        else refused.push({ path, code: fault.code || fault.message });
+      }
+      sent += file.size;
+    }
+    return { skipped, refused };
+  };
+
+  window.folderSend = { sendLarge, sendSmall, faultOf };
+})();

@@ -1,0 +1,139 @@
+"""Services of native kernels: reached on a socket of the kernel alone, with their own last words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from backendai.agent.app_starts import AppStarts, AppState
+from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.backends.process_sandbox import Isolation
+from backendai.agent.guest_links import GuestLinks
+from backendai.agent.ports import Ports
+from tests.agent.specs import make_spec
+from tests.agent.test_process_backend import data, isolation  # noqa: F401
+
+SERVER = """
+import os, socket, sys
+if sys.argv[1] == "fails":
+    sys.exit("nothing works")
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+print("listening in", os.getcwd(), flush=True)
+while True:
+    client, _ = server.accept()
+    client.sendall(b"hello " + client.recv(100))
+    client.close()
+"""
+
+
+def make_environment(folder: Path, python: Path) -> None:
+    """Make an environment whose JupyterLab is a small server and whose Notebook fails."""
+    made = folder / "python-1"
+    (made / "service-defs").mkdir(parents=True)
+    (made / "bin").mkdir()
+    (made / "bin" / "python").symlink_to(python)
+    for name, argument in (("jupyterlab", "{socket}"), ("jupyter", "fails")):
+        told = {"command": ["{runtime_path}", "-c", SERVER, argument], "url_template": "/lab"}
+        (made / "service-defs" / f"{name}.json").write_text(json.dumps(told))
+    (made / ".complete").touch()
+    (folder / "python").symlink_to(made.name)
+
+
+@pytest.fixture
+def environments(data: Path) -> Path:  # noqa: F811
+    return data / "environments"
+
+
+@pytest.fixture
+def backend(data: Path, isolation: Isolation, environments: Path) -> Iterator[ProcessBackend]:  # noqa: F811
+    backend = ProcessBackend(data / "agent", deployment="test", agent="n1", environments=environments)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def kernel(backend: ProcessBackend) -> Iterator[Callable[[], UUID]]:
+    started: list[UUID] = []
+
+    def start() -> UUID:
+        spec = make_spec(slots={"cpu": "1", "mem": str(2**30)}, image=IMAGE)
+        backend.start(spec)
+        started.append(spec.kernel_id)
+        return spec.kernel_id
+
+    yield start
+    for kernel_id in started:
+        backend.remove(kernel_id)
+
+
+async def settled(starts: AppStarts, kernel_id: UUID, service: str, port: int) -> AppState:
+    async with asyncio.timeout(40):
+        while (state := await starts.look(kernel_id, service, port)).state == "starting":
+            await asyncio.sleep(0.05)
+    return state
+
+
+def test_services_open_in_every_session_by_themselves(
+    backend: ProcessBackend,
+    kernel: Callable[[], UUID],
+    environments: Path,
+    isolation: Isolation,  # noqa: F811
+) -> None:
+    first, second = kernel(), kernel()
+    own = Path(sys.executable).resolve()  # users of kernels may not reach it
+    make_environment(environments, own if isolation.bwrap else Path("/usr/bin/python3"))  # while the sessions run
+
+    async def walk() -> None:
+        assert backend.services is not None
+        links = GuestLinks(backend.guests)
+        ports = Ports(backend.services, links)
+        starts = AppStarts(backend.services, ports)
+        for one in (first, second):  # the same port, and yet no conflict
+            state = await settled(starts, one, "jupyterlab", 8888)
+            assert (state.state, state.path) == ("ready", "/lab"), state
+        assert b"listening in" in backend.services.log(first, "jupyterlab", limit=4096)
+        again = AppStarts(backend.services, ports)
+        assert (await again.look(first, "jupyterlab", 8888)).state == "ready", "after a restart of the agent"
+        failed = await settled(starts, first, "jupyter", 8889)
+        assert (failed.state, failed.message) == ("failed", "jupyter ended with exit code 1.")
+        assert failed.log == "nothing works\n"
+        absent = await starts.look(first, "port-9", 9)
+        assert absent.state == "absent"
+        links.close()
+
+    asyncio.run(walk())
+
+
+def test_it_says_how_far_the_environment_is_or_why_there_is_none(
+    backend: ProcessBackend, kernel: Callable[[], UUID], environments: Path
+) -> None:
+    running = kernel()
+    assert backend.services is not None
+    assert "bin/build-native" in backend.services.source(running, "jupyterlab").fault
+    (environments / "python.json").write_text(json.dumps({"state": "building", "percent": 40}))
+    assert "40 %" in backend.services.source(running, "jupyterlab").waiting
+    (environments / "python.json").write_text(json.dumps({"state": "failed", "message": "The disk is full."}))
+    assert backend.services.source(running, "jupyterlab").fault == "The disk is full."
+    assert backend.services.source(running, "port-8000").fault == ""
+
+
+def test_the_words_of_a_service_are_read_from_a_plain_file_only(
+    backend: ProcessBackend,
+    kernel: Callable[[], UUID],
+    data: Path,  # noqa: F811
+) -> None:
+    running = kernel()
+    folder = backend._find(running)
+    assert folder is not None and backend.services is not None
+    where = Path(folder.read("launch")["runtime"] or folder.path / "tmp")
+    (data / "secret").write_text("secret")
+    (where / ".app-jupyterlab.log").symlink_to(data / "secret")
+    assert backend.services.log(running, "jupyterlab", limit=100) == b""

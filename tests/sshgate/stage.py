@@ -1,0 +1,129 @@
+"""The SSH gate in front of a real gateway and native kernels, and OpenSSH's own clients."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiohttp import web
+from django.conf import settings
+
+from backendai.accounts.models import User
+from backendai.accounts.services.environments import add_ssh_key
+from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.gateway import Gateway, GatewayView
+from backendai.agent.roster import Roster
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.sshgate.server import serving
+from backendai.wire.tickets import public_key_of
+from tests.agent.specs import make_spec
+
+_OPTIONS = {
+    "StrictHostKeyChecking": "no",
+    "UserKnownHostsFile": "/dev/null",
+    "IdentitiesOnly": "yes",
+    "LogLevel": "ERROR",
+    "ConnectTimeout": "20",
+}
+
+
+class Stage:
+    """``folder`` holds keys by the names of people; the gate listens on ``port``."""
+
+    def __init__(self, folder: Path, backend: ProcessBackend, roster: Roster) -> None:
+        self.folder, self.backend, self._roster = folder, backend, roster
+        self.port = self.gateway_port = 0
+
+    def new_key(self, name: str, user: User | None = None) -> Path:
+        """Make a key, registered for this person."""
+        path = self.folder / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path], check=True)
+        if user is not None:
+            add_ssh_key(user, Path(f"{path}.pub").read_text())
+        return path
+
+    def run_kernels(self, session: ComputeSession) -> None:
+        """Start the session's kernels as native processes."""
+        for kernel in session.kernels.all():
+            slots = {"cpu": "1", "mem": str(2**30)}
+            spec = make_spec(
+                kernel_id=kernel.pk, generation=kernel.generation, session_id=session.pk, slots=slots, image=IMAGE
+            )
+            self.backend.start(spec)
+            self._roster.note(kernel.pk, kernel.generation)
+        Agent.objects.update(gateway_url=f"http://127.0.0.1:{self.gateway_port}")
+
+    def options(self, key: Path, **more: str) -> list[str]:
+        told = _OPTIONS | {"IdentityFile": str(key)} | more
+        return [word for name, value in told.items() for word in ("-o", f"{name}={value}")]
+
+    def ssh(self, key: Path, name: str, *words: str, **more: str) -> list[str]:
+        """Return the command line of a client."""
+        return ["ssh", *self.options(key, **more), "-p", str(self.port), f"{name}@127.0.0.1", *words]
+
+    def run(
+        self, key: Path, name: str, *words: str, given: bytes = b"", timeout: float = 30, **more: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a client to its end."""
+        return subprocess.run(
+            self.ssh(key, name, *words, **more), input=given, capture_output=True, timeout=timeout, check=False
+        )
+
+    def copy(self, program: str, key: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+        """Run ``scp`` or ``sftp``."""
+        command = [program, *self.options(key, **more), "-P", str(self.port), *words]
+        return subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """Put everything up; kernels are started by the test."""
+    folder = Path(tempfile.mkdtemp(prefix="ssh-stage-", dir="/tmp"))
+    folder.chmod(0o755)
+    backend, roster = ProcessBackend(folder / "agent", deployment="test", agent="n1"), Roster()
+    here = Stage(folder, backend, roster)
+    ready, loops = threading.Event(), []
+    key = public_key_of(settings.TICKET_KEY)
+
+    async def serve() -> None:
+        view = GatewayView(backend, roster, lambda: key, time.time, dict)
+        gateway = Gateway(view)
+        runner = web.AppRunner(gateway.application(), handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        here.gateway_port = site._server.sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        here.port = listener.getsockname()[1]
+        stop = asyncio.Event()
+        loops.append((asyncio.get_running_loop(), stop))
+        async with serving(listener):
+            ready.set()
+            await stop.wait()
+        listener.close()
+        await gateway.close_websockets()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield here
+    finally:
+        loops[0][0].call_soon_threadsafe(loops[0][1].set)
+        thread.join(10)
+        backend.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lines(output: bytes) -> Sequence[str]:
+    return output.decode().splitlines()

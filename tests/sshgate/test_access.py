@@ -1,0 +1,138 @@
+"""Keys of accounts and of sessions, and what pages and REST say about SSH."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import SshKey
+from backendai.accounts.services.environments import add_ssh_key
+from backendai.accounts.ssh_keys import proof_text
+from backendai.activity.models import AuditEntry
+from backendai.compute.models import SessionSshKey
+from backendai.core.errors import Conflict, NotFound
+from backendai.gateways.site_keys import fingerprint_of, host_key, public_text
+from backendai.gateways.ssh_access import key_of, site_for
+from backendai.gateways.targets import Denied
+from backendai.sshgate.entrances import entrance_for, open_at
+from tests.cast import Cast
+from tests.factories import make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+def new_key(folder: Path, name: str) -> Path:
+    path = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
+
+
+def signed(key: Path, text: str, namespace: str = "backendai") -> str:
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key)]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
+
+
+def test_a_key_moves_to_another_account_only_with_a_signature(cast: Cast, tmp_path: Path) -> None:
+    key = new_key(tmp_path, "alice")
+    public = Path(f"{key}.pub").read_text()
+    add_ssh_key(cast.bob, public)  # squatted
+    text = proof_text(cast.alice.email)
+    other = new_key(tmp_path, "other")
+    bad = ["", "nonsense", signed(other, text), signed(key, text, "git"), signed(key, proof_text(cast.bob.email))]
+    for proof in bad:
+        with pytest.raises(Conflict) as refused:
+            add_ssh_key(cast.alice, public, proof=proof)
+        assert refused.value.code == "ssh-key-of-another" and text in str(refused.value)
+    add_ssh_key(cast.alice, public, proof=signed(key, text + "\n"))
+    assert SshKey.objects.get().user == cast.alice
+    assert AuditEntry.objects.filter(action="ssh-key.move").count() == 1
+
+
+def test_a_key_of_several_accounts_opens_none(cast: Cast, tmp_path: Path) -> None:
+    public = Path(f"{new_key(tmp_path, 'alice')}.pub").read_text()
+    session = make_running_session(cast.alice)
+    key = add_ssh_key(cast.alice, public)
+    assert entrance_for(key.fingerprint, session.name, NOW) is not None
+    SshKey.objects.create(user=cast.bob, name="x", public_key=key.public_key, fingerprint=key.fingerprint)
+    assert entrance_for(key.fingerprint, session.name, NOW) is None
+
+
+def test_the_key_of_a_session_opens_it_alone_until_it_is_replaced(cast: Cast) -> None:
+    session, other = make_running_session(cast.alice, name="ones"), make_session(cast.alice, name="two2")
+    private, fingerprint = key_of(cast.alice, session)
+    assert "OPENSSH PRIVATE KEY" in private and key_of(cast.alice, session)[1] == fingerprint
+    for name in ("work", "ones", "two2", "nothing"):
+        entrance = entrance_for(fingerprint, name, NOW)
+        assert entrance is not None and open_at(entrance, NOW).session_id == session.pk
+    assert key_of(cast.alice, other)[1] != fingerprint
+    second = key_of(cast.alice, session, renew=True)[1]
+    assert second != fingerprint and entrance_for(fingerprint, "ones", NOW) is None
+    with pytest.raises(Denied):
+        open_at(entrance, NOW)
+    assert entrance_for(second, "ones", NOW) is not None
+    with pytest.raises(NotFound):
+        key_of(cast.dana, session)
+    assert SessionSshKey.objects.count() == 2
+
+
+def test_an_account_that_is_not_active_opens_nothing(cast: Cast, tmp_path: Path) -> None:
+    key = add_ssh_key(cast.alice, Path(f"{new_key(tmp_path, 'alice')}.pub").read_text())
+    session = make_running_session(cast.alice)
+    entrances = [entrance_for(found, session.name, NOW) for found in (key.fingerprint, key_of(cast.alice, session)[1])]
+    cast.alice.is_active = False
+    cast.alice.save()
+    for entrance in entrances:
+        assert entrance is not None
+        with pytest.raises(Denied):
+            open_at(entrance, NOW)
+    assert entrance_for(key.fingerprint, session.name, NOW) is None
+
+
+def test_odd_names_are_answered(cast: Cast, tmp_path: Path) -> None:
+    key = add_ssh_key(cast.alice, Path(f"{new_key(tmp_path, 'alice')}.pub").read_text())
+    make_running_session(cast.alice, name="mine")
+    make_running_session(cast.bob, name="theirs")
+    for name in (
+        "",
+        "+",
+        "mine+sub9",
+        "mine+",
+        "theirs",
+        "x" * 5000,
+        "a\0b",
+        "\x1b[31m",
+        "../mine",
+        "mine' OR 1=1",
+        "한글",
+    ):
+        entrance = entrance_for(key.fingerprint, name, NOW)
+        assert entrance is not None
+        assert (entrance.kernel_id is not None) == (name == "mine+")
+        assert "\x1b" not in entrance.apology and "\0" not in entrance.apology
+
+
+def test_page_and_rest_tell_the_same(cast: Cast, client: Client) -> None:
+    session = make_running_session(cast.alice, name="train")
+    client.force_login(cast.alice)
+    page = client.get(f"/sessions/{session.pk}/ssh/").content.decode()
+    site = site_for("testserver")
+    assert site is not None and site.fingerprint == fingerprint_of(public_text(host_key()))
+    assert site.fingerprint in page and "ssh -p 2200 train@testserver" in page and "vscode://" in page
+    told = client.get(f"/api/v1/sessions/{session.pk}/ssh/").json()
+    assert (told["user"], told["port"], told["known_hosts"]) == ("train", 2200, site.known_hosts)
+    assert "Host train\n" in client.get("/api/v1/me/ssh-config/").json()["config"]
+    file = client.post(f"/sessions/{session.pk}/ssh/key/")
+    again = client.post(f"/api/v1/sessions/{session.pk}/ssh-key/", {}, content_type="application/json").json()
+    shown = public_text(load_ssh_private_key(file.content, password=None))  # type: ignore[arg-type]
+    assert fingerprint_of(shown) == again["fingerprint"] and "attachment" in file["Content-Disposition"]
+    client.force_login(cast.dana)
+    assert "Only its owner" in client.get(f"/sessions/{session.pk}/ssh/").content.decode()
+    assert client.post(f"/sessions/{session.pk}/ssh/key/").status_code == 404
+    client.force_login(cast.charlie)
+    assert client.get(f"/sessions/{session.pk}/ssh/").status_code == 404

@@ -1,0 +1,253 @@
+"""What attackers send to the gate: odd hosts, false proxies, garbage before signing in, guests that lie."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from backendai.gateways.site_keys import host_key, private_text
+from backendai.sshgate.entrances import Entrance
+from backendai.sshgate.forward import inside
+from backendai.sshgate.link import GuestRefused, _check
+from backendai.sshgate.proxy_header import BadHeader, read_header
+from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, serving
+from backendai.sshgate.shell import ShellSession
+from backendai.sshgate.visit import Use
+from backendai.wire.guest_frames import EXIT, STDERR, STDOUT, frame
+
+NEIGHBOURS = frozenset({"main1", "sub1"})
+FOREIGN = [
+    "169.254.169.254",
+    "10.0.0.1",
+    "192.168.0.1",
+    "172.17.0.1",
+    "8.8.8.8",
+    "example.org",
+    "portal",
+    "sub2",
+    "main1.evil",
+    "localhost.evil.org",
+    "127.0.0.1.nip.io",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "127.1",
+    "fe80::1",
+    "::ffff:10.0.0.1",
+    "fd00::1",
+    "metadata.google.internal",
+    "host.docker.internal",
+    "a" * 300,
+    "main1\0",
+    "../main1",
+    "main1:80",
+    "%00",
+]
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_a_foreign_host_is_not_forwarded_to(host: str) -> None:
+    assert inside(host, NEIGHBOURS) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST.", "127.0.0.1", "127.0.0.53", "::1", "[::1]", "::ffff:127.0.0.1", "0.0.0.0", ""]
+)
+def test_the_loopback_is_the_kernels_own(host: str) -> None:
+    assert inside(host, NEIGHBOURS) == ""
+    assert inside("sub1", NEIGHBOURS) == "sub1"
+
+
+HEADERS = [
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"SSH-2.0-x\r\n12345",
+    b"PROXY TCP4 1.2.3.4\r\n",
+    b"PROXY TCP4 x y 1 2\r\n",
+    b"PROXY TCP9 1.2.3.4 1.2.3.4 1 2\r\n",
+    b"PROXY " + b"x" * 200,
+    b"PROXY TCP4 1.2.3.4 5.6.7.8 1",
+    b"",
+    b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c" + bytes(12),
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x02ab",
+    b"\r\n\r\n\0\r\nQUIT\n\x21",
+]
+
+
+def header(data: bytes, address: str = "10.0.0.5") -> str:
+    async def walk() -> str:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.sendall(data)
+        theirs.close()
+        try:
+            return await read_header(ours, address, ["10.0.0.5"])
+        finally:
+            ours.close()
+
+    return asyncio.run(walk())
+
+
+@pytest.mark.parametrize("data", HEADERS)
+def test_a_bad_line_of_a_proxy_is_refused(data: bytes) -> None:
+    with pytest.raises(BadHeader):
+        header(data)
+
+
+def test_a_proxy_says_the_address_and_nobody_else_does() -> None:
+    line = b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 22\r\n"
+    assert header(line) == "1.2.3.4"
+    assert header(b"PROXY UNKNOWN\r\n") == "10.0.0.5"
+    assert header(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x01\x02\x03\x04" + bytes(8)) == "1.2.3.4"
+    assert header(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == "10.0.0.5"
+    with pytest.raises(BadHeader):
+        header(line, address="9.9.9.9")
+
+
+class Channel:
+    """What a session tells its client."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def write(self, data: bytes, kind: Any = None) -> None:
+        self.told.append(data)
+
+    def exit(self, code: int) -> None:
+        self.told.append(code)
+
+    def exit_with_signal(self, name: str, core: bool, text: str) -> None:
+        self.told.append(name)
+
+
+class Nothing:
+    channels = 0
+
+    def used(self, **_: Any) -> None: ...
+
+
+def heard(*pieces: bytes) -> list[Any]:
+    session, channel = ShellSession(Nothing()), Channel()  # type: ignore[arg-type]
+    session._channel = channel  # type: ignore[assignment]
+    for piece in pieces:
+        session.hear(piece)
+    session.hear_end()
+    return channel.told
+
+
+@pytest.mark.parametrize(
+    ("data", "last"),
+    [
+        (frame(EXIT, b'{"code": 7}'), 7),
+        (frame(EXIT, b'{"code": 700}'), 700 & 255),
+        (frame(EXIT, b'{"signal": "TERM"}'), "TERM"),
+        (frame(EXIT, b'{"code": "x"}'), 255),
+        (frame(EXIT, b"[]"), 255),
+        (frame(EXIT, b"\xff"), 255),
+        (frame(EXIT, b""), 255),
+        (frame(EXIT, b"[" * 100_000), 255),
+        (b"\x01\xff\xff\xff\xff", 255),
+        (b"\x01\0\0", 255),
+        (b"", 255),
+        (frame(99, b"x") + frame(EXIT, b'{"code": 0}') + b"more" * 100, 0),
+    ],
+)
+def test_a_guest_that_lies_ends_its_own_channel_only(data: bytes, last: Any) -> None:
+    assert heard(data)[-1] == last
+    assert heard(*(data[at : at + 1] for at in range(min(len(data), 500))), data[500:])[-1] == last
+
+
+def test_streams_are_kept_apart() -> None:
+    told = heard(frame(STDOUT, b"out") + frame(STDERR, b"err") + frame(EXIT, b'{"code": 3}'))
+    assert told == [b"out", b"err", 3]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"nonsense", b"[]", b"1", b'{"error": 1}', b'{"error": {}}', b"[" * 50_000, b"\xff\xfe"]
+)
+def test_an_answer_that_is_none_is_refused(line: bytes) -> None:
+    with pytest.raises(GuestRefused):
+        _check(line)
+
+
+def test_what_a_guest_says_cannot_steer_a_terminal() -> None:
+    with pytest.raises(GuestRefused) as refused:
+        _check(b'{"error": {"code": "x", "message": "\\u001b[2Jgone"}}')
+    assert refused.value.message == "[2Jgone"
+
+
+def test_keepalives_of_editors_are_no_use() -> None:
+    use = Use()
+    assert not any(use.counts(13) for _ in range(100))
+    assert use.counts(4096)
+
+
+def test_one_person_has_so_many_connections_and_no_more() -> None:
+    gate = Gate.__new__(Gate)
+    gate._people = Counter()
+    one, other = Entrance(uuid4(), uuid4()), Entrance(uuid4(), uuid4())
+    assert all(gate._admit(one) for _ in range(MOST_PER_PERSON)) and not gate._admit(one)
+    assert gate._admit(other)
+    gate._leave(one)
+    assert gate._admit(one)
+
+
+GARBAGE = [
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"\0" * 70_000,
+    b"SSH-1.5-old\r\n",
+    b"SSH-2.0-" + b"x" * 70_000,
+    b"SSH-2.0-x\r\n" + b"\xff" * 4096,
+    b"SSH-2.0-x\r\n\0\0\0\0\0",
+    b"SSH-2.0-x\r\n\x7f\xff\xff\xff\x04",
+    b"\r\n" * 5000,
+    b"\x16\x03\x01\x02\0\x01",
+    b"SSH-2.0-x\r\n\0\0\0\x0c\x0a\x15" + bytes(10),
+]
+
+
+async def banner(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        return await asyncio.wait_for(reader.read(8), 5)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
+    async def walk() -> None:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        port = listener.getsockname()[1]
+        async with serving(listener):
+            for data in GARBAGE:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(data)
+                await asyncio.sleep(0.02)
+                writer.close()
+            async with asyncio.timeout(20):  # they are forgotten as they leave
+                while await banner(port) != b"SSH-2.0-":
+                    await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_PER_ADDRESS)]
+            await asyncio.sleep(0.2)
+            assert await banner(port) == b""
+            for _, writer in idle:
+                writer.close()
+            async with asyncio.timeout(20):
+                while await banner(port) != b"SSH-2.0-":
+                    await asyncio.sleep(0.1)
+        listener.close()
+
+    asyncio.run(walk())
+
+
+def test_the_host_key_is_the_same_every_time() -> None:
+    assert private_text(host_key()).startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert host_key().public_key() == host_key().public_key()

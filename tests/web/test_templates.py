@@ -1,0 +1,218 @@
+"""Templates in the browser: gallery, creating, publishing, starting from one, saving a session as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.create import create_session
+from backendai.compute.services.recent import launch_and_remember, recent_launches
+from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.templates.models import Template
+from backendai.templates.services.publishing import TemplateWish, create_template, publish_version
+from tests.cast import Cast
+from tests.factories import make_agent, make_image
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+LAUNCH = "/sessions/new/"
+TEXT = """\
+params:
+  lr: {type: number, default: 0.1, max: 1, title: Learning rate}
+  size: {type: choice, choices: [small, large], default: small}
+  hf_token: {type: secret}
+image: python
+type: batch
+startup_command: python train.py --lr "$PARAM_LR"
+resources: {cpu: 2, mem: 1g}
+environ: {RUN: "lr-${{ params.lr }}", HF_TOKEN: "${{ params.hf_token }}"}
+roles:
+  worker: {count: 2, resources: {cpu: 1, mem: 512m}}
+locked: [resources, type]
+"""
+
+
+@pytest.fixture
+def site(cast: Cast) -> Cast:
+    make_image()
+    make_agent(cpu=32, mem="32g")
+    return cast
+
+
+def made(user: User, text: str = TEXT, name: str = "train", **wish: Any) -> Template:
+    return create_template(user, TemplateWish(name, **wish), text, now=timezone.now())
+
+
+def page(answer: Any) -> str:
+    return re.sub(r"\s+", " ", answer.content.decode())
+
+
+def sent(form: Any) -> dict[str, Any]:
+    """Return what a browser sends of the form that it was shown."""
+    return {name: form.data.getlist(name) for name in form.data}
+
+
+def test_the_gallery_shows_what_one_may_see_and_searches(site: Cast, browse: Browse) -> None:
+    assert "No templates yet" in page(browse(site.alice).get("/templates/"))
+    made(site.alice, title="Training", description="of language models")
+    made(site.dana, name="shared", scope="public")
+    shown = page(browse(site.alice).get("/templates/"))
+    assert "Training" in shown and "shared" in shown
+    assert "Training" not in page(browse(site.charlie).get("/templates/"))
+    found = page(browse(site.alice).get("/templates/?q=language"))
+    assert "Training" in found and ">shared<" not in found
+    assert "No template matches" in page(browse(site.alice).get("/templates/?q=nothing"))
+
+
+def test_one_creates_publishes_activates_and_deletes(site: Cast, browse: Browse) -> None:
+    client = browse(site.alice)
+    form = {"name": "train", "place": "private/", "icon": "cpu", "text": TEXT.replace("image:", "imge:")}
+    refused = client.post("/templates/new/", form)
+    assert refused.status_code == 422 and "Line 5, column 1: A template has no key" in page(refused)
+    assert client.post("/templates/new/", form | {"text": TEXT}).status_code == 302
+    template = Template.objects.get()
+    address = f"/templates/{template.pk}/"
+    assert client.post(f"{address}publish/", {"text": TEXT + "# better\n", "note": "better"}).status_code == 302
+    template.refresh_from_db()
+    assert template.current.number == 1 and "Activate version 2" in page(client.get(address))
+    assert client.post(f"{address}activate/", {"version": "9"}).status_code == 422
+    assert client.post(f"{address}activate/", {"version": "2"}).status_code == 302
+    assert client.post(f"{address}change/", {"title": "Train", "icon": "box", "deprecated": "old"}).status_code == 302
+    assert "Deprecated:" in page(client.get(address))
+    assert client.post(f"{address}delete/").status_code == 302 and Template.objects.exists(), "it is to be confirmed"
+    client.post(f"{address}delete/", {"confirm": "delete"})
+    assert not Template.objects.exists()
+
+
+def test_who_may_only_look_is_offered_no_change(site: Cast, browse: Browse) -> None:
+    template = made(site.dana, scope="public")
+    publish_version(site.dana, template, TEXT + "#\n", now=timezone.now())
+    client, address = browse(site.alice), f"/templates/{template.pk}/"
+    shown = page(client.get(address))
+    assert "Start from template" in shown and "Publish version" not in shown and "Activate version" not in shown
+    for verb in ("publish", "change"):
+        assert client.get(f"{address}{verb}/").status_code == 404
+    for verb in ("activate", "delete"):
+        assert client.post(f"{address}{verb}/", {"version": "2"}).status_code == 404
+    assert Template.objects.get().current.number == 1
+
+
+def test_its_parameters_are_asked_and_its_sources_shown(site: Cast, browse: Browse) -> None:
+    template, client = made(site.alice), browse(site.alice)
+    address = f"/templates/{template.pk}/start/"
+    first = page(client.get(address))
+    assert "Learning rate" in first and "template private/train@1" in first and "parameter lr" in first
+    assert "typed in the launcher" in first and 'name="p.hf_token"' not in first
+    wrong = page(client.get(address, {"p.lr": "7", "p.size": "small", "go": "launch"}))
+    assert "Use at most 1" in wrong
+    led = client.get(address, {"p.lr": "0.5", "p.size": "large", "go": "launch"})
+    assert led["Location"] == f"{LAUNCH}?from={template.pk}&p.lr=0.5&p.size=large"
+
+
+def test_the_launcher_is_filled_and_launches_it(site: Cast, browse: Browse) -> None:
+    template, client = made(site.alice), browse(site.alice)
+    answer = client.get(LAUNCH, {"from": str(template.pk), "p.lr": "0.5", "p.size": "large"})
+    shown = page(answer)
+    assert "Filled in from template" in shown and "PARAM_HF_TOKEN" in shown
+    form = sent(answer.context["form"])
+    assert client.post(LAUNCH, form).status_code == 422, "the secret is still to be typed"
+    names = form["environ.name"]
+    form["environ.value"] = [
+        "hf_x" if name == "PARAM_HF_TOKEN" else text for name, text in zip(names, form["environ.value"], strict=True)
+    ]
+    reviewed = client.post(LAUNCH, form | {"go": "review"})
+    assert reviewed.status_code == 200, page(reviewed)[:3000]
+    review = reviewed.context["review"]
+    assert [(role.name, role.count) for role in review.roles] == [("main", 1), ("worker", 2)]
+    assert (review.number, review.total.to_json()) == (3, {"cpu": "4", "mem": "2147483648"})
+    assert "private/train@1" in page(reviewed)
+    done = client.post(LAUNCH, form)
+    assert done.status_code == 302, page(done)
+    session = ComputeSession.objects.get()
+    assert session.environ == {
+        "RUN": "lr-0.5",
+        "HF_TOKEN": "hf_x",
+        "PARAM_LR": "0.5",
+        "PARAM_SIZE": "large",
+        "PARAM_HF_TOKEN": "hf_x",
+    }
+    assert session.spec["template"] == "private/train@1"
+    assert session.spec["parameters"] == {"lr": 0.5, "size": "large"} and "hf_x" not in str(session.spec)
+    kernels = [(kernel.hostname, kernel.slots["cpu"]) for kernel in session.kernels.order_by("rank")]
+    assert kernels == [("main1", "2"), ("worker1", "1"), ("worker2", "1")]
+
+
+def test_what_is_locked_cannot_be_changed_in_the_form(site: Cast, browse: Browse) -> None:
+    template, client = (
+        made(
+            site.alice,
+            TEXT.replace("  hf_token: {type: secret}\n", "").replace(', HF_TOKEN: "${{ params.hf_token }}"', ""),
+        ),
+        browse(site.alice),
+    )
+    form = sent(client.get(LAUNCH, {"from": str(template.pk)}).context["form"])
+    refused = client.post(LAUNCH, form | {"cpu": "3"})
+    assert refused.status_code == 422 and "resources is fixed by template private/train@1" in page(refused)
+    assert client.post(LAUNCH, form | {"roles": ""}).status_code == 302, "roles are not locked"
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ("worker:\n  cout: 2", "Line 2, column 3: A launch request has no key"),
+        ("worker: {count: 0}", "needs at least 1 kernel"),
+        ("- worker", "Line 1, column 1"),
+        ("worker: {image: nothing}", "nothing"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused_at_their_field(site: Cast, browse: Browse, roles: str, said: str) -> None:
+    client = browse(site.alice)
+    usual = {"image": "python", "name": "run-1", "session_type": "interactive", "project": str(site.project.pk)}
+    form = usual | {"resource_group": "default", "preset": "", "cpu": "2", "mem": "1g", "roles": roles}
+    refused = client.post(LAUNCH, form)
+    assert refused.status_code == 422 and said in page(refused).replace("&#x27;", "'")
+    assert refused.context["form"].errors.get("roles"), refused.context["form"].errors
+
+
+def test_a_session_with_roles_is_started_again_with_them(site: Cast, browse: Browse) -> None:
+    roles = {"worker": RoleSpec(count=2, resources={"cpu": 1, "mem": "512m"}, environ={"RANK_FILE": "x"})}
+    spec = SessionSpec(image="python", name="clustered", resources={"cpu": 2, "mem": "1g"}, roles=roles)
+    session = create_session(site.alice, spec)
+    client = browse(site.alice)
+    form = client.get(LAUNCH, {"like": str(session.pk)}).context["form"]
+    assert "worker:" in form["roles"].value() and "RANK_FILE: x" in form["roles"].value()
+
+
+def test_a_session_and_a_recent_launch_are_saved_as_a_template(site: Cast, browse: Browse) -> None:
+    spec = SessionSpec(
+        image="python", name="night", resources={"cpu": 2, "mem": "1g"}, environ={"A": "1", "API_KEY": "secret-text"}
+    )
+    launch_and_remember(site.alice, spec, now=timezone.now())
+    session, record = ComputeSession.objects.get(), recent_launches(site.alice)[0]
+    client = browse(site.alice)
+    for query in (f"session={session.pk}", f"recent={record.pk}"):
+        form = client.get(f"/templates/new/?{query}").context["form"]
+        text = form["text"].value()
+        assert "secret-text" not in text and "${{ params.api_key }}" in text
+        values = {"name": query[:6], "place": "private/", "icon": "box", "text": text}
+        assert client.post("/templates/new/", values).status_code == 302
+    assert browse(site.bob).get(f"/templates/new/?session={session.pk}").context["form"]["name"].value() is None
+    assert "API_KEY" in Template.objects.first().current.document["environ"]
+
+
+def test_the_gallery_takes_a_fixed_number_of_queries(
+    site: Cast, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(5):
+        made(site.alice, name=f"train-{number}")
+    client = browse(site.alice)
+    client.get("/templates/")
+    with django_assert_max_num_queries(12):
+        client.get("/templates/")
