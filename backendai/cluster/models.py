@@ -25,11 +25,11 @@ from backendai.core.slots import Slots
 __all__ = [
     "Agent",
     "Announcement",
-    "Hearing",
     "IdleBinding",
     "IdleChecker",
     "JoinToken",
     "PassLease",
+    "Reachability",
     "ResourceGroup",
     "SiteSetting",
     "SlotType",
@@ -305,15 +305,15 @@ class PassLease(models.Model):
         return self.name
 
 
-class Hearing(models.Model):
-    """Since when nodes can be heard without a break; one row. While nobody listens, or the door that nodes knock at is
-    shut, their silence means nothing, and no deadline that only they can meet runs."""
+class Reachability(models.Model):
+    """Since when agents could reach the portal without a break; one row. While the portal or its repair pass is down,
+    a silent agent is not a lost one, and no deadline runs that only an agent can meet."""
 
     since = models.DateTimeField()
     noted_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"hearing nodes since {self.since.isoformat()}"
+        return f"agents can reach the portal since {self.since.isoformat()}"
 
 
 class DatabaseEpoch(models.Model):

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
 from backendai.planning.idle import look_at_idle
-from backendai.planning.idle_deeds import act_on_idle
+from backendai.planning.idle_actions import act_on_idle
 
 IDLE_LEASE = "idle"
 _LEASE = timedelta(seconds=60)

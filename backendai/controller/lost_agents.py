@@ -1,4 +1,5 @@
-"""Agents that fall silent, and the sessions on them. Silence counts only while nodes can be heard (``hearing``)."""
+"""Agents that fall silent, and the sessions on them. Silence counts only while agents can reach the portal
+(``reachability``)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from django.conf import settings
 from django.db.models import F
 
 from backendai.cluster.models import Agent
-from backendai.cluster.services import hearing_since, mark_lost
+from backendai.cluster.services import mark_lost, reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, lose
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 def mark_silent_agents(now: datetime) -> int:
     """Call agents that have not been heard of for a while lost; returns how many."""
-    if now - hearing_since(now) < settings.AGENT_LOST_AFTER:
+    if now - reachable_since(now) < settings.AGENT_LOST_AFTER:
         return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
     for agent in lost:
@@ -38,7 +39,7 @@ def end_what_is_lost(now: datetime) -> int:
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),
-        resource_group__agent_lost_grace__lt=now - hearing_since(now),
+        resource_group__agent_lost_grace__lt=now - reachable_since(now),
     )
     if not gone.exists():  # as almost always
         return 0

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, Q
 
 from backendai.cluster.models import Agent
-from backendai.cluster.services import hearing_since
+from backendai.cluster.services import reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
@@ -51,7 +51,7 @@ def end_starts(now: datetime) -> int:
 
 
 def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
-    group, heard_since = "session__resource_group", hearing_since(now)
+    group, heard_since = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
     late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
     begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)

@@ -16,7 +16,6 @@ from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
 from backendai.compute.services.public_apps import close_what_is_over
 from backendai.controller.broker_repair import settle_accounts
-from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.mails import mail_news
 from backendai.controller.other_portals import watch_for_others
@@ -25,6 +24,7 @@ from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
 from backendai.controller.overdue_waits import cancel_in_vain, give_up_scheduling, sweep_pending
+from backendai.controller.reachability import watch_reachability
 from backendai.controller.scans import hint_again
 from backendai.controller.tags import hint_at_tags
 from backendai.controller.unfollowed import follow_kernels
@@ -36,7 +36,7 @@ Rule = Callable[[datetime], int]
 RULES: tuple[Rule, ...] = (
     advance_epoch,
     watch_for_others,
-    listen,
+    watch_reachability,
     mark_silent_agents,
     end_what_is_lost,
     end_drained,

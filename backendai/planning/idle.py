@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from backendai.cluster.idle import read_holding
-from backendai.cluster.models import Agent, Hearing
+from backendai.cluster.models import Agent, Reachability
 from backendai.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import Status
@@ -123,7 +123,7 @@ def _watched(
 def _heard_since(now: datetime) -> datetime:
     """Return since when the portal's door has stood open without a break: before that, nobody could use anything. When
     nobody has looked lately, nobody knows."""
-    row = Hearing.objects.values_list("since", "noted_at").first()
+    row = Reachability.objects.values_list("since", "noted_at").first()
     return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
 
 

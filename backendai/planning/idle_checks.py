@@ -12,7 +12,7 @@ from backendai.cluster.models import IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.status import Status
 from backendai.planning.idle import look_at_idle
-from backendai.planning.idle_deeds import percent_of
+from backendai.planning.idle_actions import percent_of
 from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Finding
 
 
@@ -89,7 +89,7 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
 
 
 def announced_end() -> Subquery:
-    """Return, for a query of sessions, the first end that a standing warning announces."""
+    """Return, for a query of sessions, the first end that an active warning announces."""
     rows = IdleWarning.objects.filter(session=OuterRef("pk"), warned_at__isnull=False, collected_at=None)
     return Subquery(rows.order_by("due_at").values("due_at")[:1])
 

@@ -80,7 +80,7 @@ def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
 def _first_from(
     place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
 ) -> _Found | None:
-    standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
+    nodes, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
     kernels, images, count = request.kernels, request.node_images, len(shelf.rooms)
     storage = request.storage
     while place < count:
@@ -90,7 +90,7 @@ def _first_from(
             end = count
         if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
             for at in range(place, end):  # most often the first will do: a slice would copy all of them
-                room = standing[at]
+                room = nodes[at]
                 if (
                     (room.packed | guards) - cost & guards == guards
                     and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)

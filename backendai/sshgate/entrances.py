@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import SshKey, User
-from backendai.accounts.standing import Standing
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.compute.querysets import SessionQuerySet
@@ -45,7 +45,7 @@ class ShellTarget:
     gateway_url: str
     owner: str
     neighbours: frozenset[str] = frozenset()
-    standing: Standing = NOBODY
+    credential: Credential = NOBODY
     recheck_seconds: float = field(default=RECHECK_SECONDS)
 
     def is_over(self, now: datetime) -> bool:

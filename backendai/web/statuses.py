@@ -45,7 +45,7 @@ _LOOKS = {
     "SKIPPED": Appearance(_noop("Skipped"), "over"),
 }
 
-_DEEDS = {
+_MEANINGS = {
     "SCHEDULED": _noop("An agent was chosen."),
     "PREPARING": _noop("The agent is preparing resources."),
     "PULLING": _noop("The agent is pulling the image."),
@@ -57,11 +57,11 @@ _DEEDS = {
 }
 
 
-def deed_of(from_status: str, to_status: str) -> str:
+def meaning_of(from_status: str, to_status: str) -> str:
     """Return what a change of status means, in one sentence."""
     if not from_status:
         return _("Launched.")
-    return _(_DEEDS[to_status]) if to_status in _DEEDS and from_status != to_status else ""
+    return _(_MEANINGS[to_status]) if to_status in _MEANINGS and from_status != to_status else ""
 
 
 def appearance_of(status: str) -> Appearance:

@@ -166,14 +166,14 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
 
 
 def test_the_bell_leads_to_what_a_card_leads_to(cast: Cast, browse: Browse) -> None:
-    client, deeds = browse(cast.alice), ("apps", "terminal", "log", "end")
+    client, actions = browse(cast.alice), ("apps", "terminal", "log", "end")
     session = make_running_session(cast.alice, preopen_ports=[8080])
 
     def offered() -> list[str]:
         page = client.get(reverse(LIST)).content.decode()
-        return [deed for deed in deeds if f'id="news-{deed}-{session.pk}"' in page]
+        return [action for action in actions if f'id="news-{action}-{session.pk}"' in page]
 
-    assert offered() == list(deeds)
+    assert offered() == list(actions)
     finish(session)
     assert offered() == ["log"]
 

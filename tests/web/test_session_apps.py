@@ -201,7 +201,7 @@ def test_the_way_in_is_a_form_that_may_go_to_the_apps_origin_alone(cast: Cast, s
     code = text.partition('name="code" value="')[2].partition('"')[0]
     claims = read_code(code, timezone.now())
     assert (claims.user_id, claims.service, claims.port) == (cast.alice.pk, "jupyterlab", 8888)
-    assert claims.standing.login == client.session.session_key
+    assert claims.credential.login == client.session.session_key
     assert client.session.session_key not in text, "the login stays where it is"
     assert CODE_SECONDS == 30
 

@@ -95,7 +95,7 @@ class KernelFolder:
         """Return how the kernel ended; None while it lives. What outlived a lost supervisor is killed here."""
         if self.running():
             return None
-        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last deed
+        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last action
             self.kill()
             with contextlib.suppress(OSError):  # the folder is gone, or the disk full
                 self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})

@@ -35,18 +35,18 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     writer.write(b"{}\n")
     sending = asyncio.Lock()
     pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
-    hearing = asyncio.ensure_future(_hear(program, reader))
+    listening = asyncio.ensure_future(_hear(program, reader))
     ending = asyncio.ensure_future(_end(program, pumps))
     try:
-        await asyncio.wait([hearing, ending], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([listening, ending], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             async with sending:
                 writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
                 await writer.drain()
     finally:
-        for task in (*pumps, hearing, ending):
+        for task in (*pumps, listening, ending):
             task.cancel()
-        await asyncio.gather(*pumps, hearing, ending, return_exceptions=True)
+        await asyncio.gather(*pumps, listening, ending, return_exceptions=True)
         program.close()
 
 

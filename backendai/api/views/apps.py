@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, standing_of
+from backendai.api.authentication import asker, credential_of
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession
@@ -100,10 +100,10 @@ class SessionApp(APIView):
         """Return a one-time code; it ends with the token or login that asked for it. 409 when the app cannot be
         opened now."""
         session = _session(request, session_id)
-        standing = standing_of(request)
-        if standing is None:
+        credential = credential_of(request)
+        if credential is None:
             raise Http404
-        entry = make_entry(asker(request), session, service, standing, timezone.now(), portal=request.get_host())
+        entry = make_entry(asker(request), session, service, credential, timezone.now(), portal=request.get_host())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 

@@ -19,8 +19,8 @@ from uuid import UUID
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import app_domain_of, origin_of
 from backendai.cluster.capabilities import capabilities_of, why_not
 from backendai.compute.models import ComputeSession, Kernel
@@ -98,7 +98,7 @@ class Claims:
     service: str
     port: int
     host: str
-    standing: Standing
+    credential: Credential
     portal: str = ""
 
 
@@ -137,7 +137,7 @@ def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[st
 
 
 def make_entry(
-    user: User, session: ComputeSession, name: str, standing: Standing, now: datetime, *, portal: str = ""
+    user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
 ) -> Entry:
     """Return the way into an app for a person who may see the session. ``portal`` is the host by which the person
     reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
@@ -155,7 +155,7 @@ def make_entry(
         app.name,
         app.port,
         host_of(session, app.name),
-        standing,
+        credential,
         portal.lower(),
     )
     return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
@@ -175,7 +175,7 @@ def read_code(code: str, now: datetime) -> Claims:
         service=said["service"],
         port=said["port"],
         host=said["host"],
-        standing=Standing(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
+        credential=Credential(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
         portal=said.get("portal", ""),
     )
 
@@ -237,9 +237,9 @@ def _seal(claims: Claims, now: datetime) -> str:
         "service": claims.service,
         "port": claims.port,
         "host": claims.host,
-        "login": claims.standing.login,
-        "token": claims.standing.token,
-        "key_pair": claims.standing.key_pair,
+        "login": claims.credential.login,
+        "token": claims.credential.token,
+        "key_pair": claims.credential.key_pair,
         "portal": claims.portal,
     }
     return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()

@@ -1,4 +1,4 @@
-"""Ending sessions: one deed for the owner's button, an administrator, the idle checker and the repair loop."""
+"""Ending sessions: one action for the owner's button, an administrator, the idle checker and the repair loop."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Warning the owners of idle sessions, taking warnings back, putting the end off, and ending what was warned for long
-enough: with the same deed as the owner's own button. The number of statements does not grow with the sessions."""
+enough: with the same action as the owner's own button. The number of statements does not grow with the sessions."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     with transaction.atomic():
         held = hold_running(list(first))
         held -= being_saved(held) | homes_being_kept(held)  # it may end when that is done
-        standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
+        warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
-        for pk, (_, warned_at) in standing.items():
+        for pk, (_, warned_at) in warned.items():
             groups[CODES[first[pk].kind]][pk] = _why(first[pk], warned_at)
         ended: set[UUID] = set()
         for code in sorted(groups):
             ended |= end_each(groups[code], only_from=[Status.RUNNING], now=now).terminating
-        collected = [standing[pk][0] for pk in ended]
+        collected = [warned[pk][0] for pk in ended]
         IdleWarning.objects.filter(pk__in=among(collected)).update(collected_at=now)
     return ended
 
@@ -182,7 +182,7 @@ def hold_running(session_ids: Collection[UUID]) -> set[UUID]:
     return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
 
 
-def _standing(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
+def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
     """Return the warnings, with their times, that still say that these sessions are due; held until the end."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)

@@ -45,7 +45,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     refused: list[str] = []
     with transaction.atomic():
         kept: list[IdleWarning] = []
-        for pk, warnings in _standing(user, session_ids).items():
+        for pk, warnings in _active_warnings(user, session_ids).items():
             ends = [_put_off(one, now) for one in warnings]
             if None in ends:
                 refused.append(warnings[0].session.name)
@@ -59,7 +59,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     return Kept(until, refused)
 
 
-def _standing(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
+def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
     """Return the warnings that stand by session; both are held until the transaction ends."""
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=among(list(session_ids)))
     held = hold_running(list(visible.values_list("pk", flat=True)))

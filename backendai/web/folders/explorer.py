@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from backendai.accounts.standing import Standing
+from backendai.accounts.credentials import Credential
 from backendai.core.errors import UserError
 from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
@@ -106,8 +106,8 @@ def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
     """Return a one-time code for the files of a folder, and where to send it."""
     folder = find_folder(request, folder_id)
-    standing = Standing(login=request.session.session_key or "")
-    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    credential = Credential(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())
     return JsonResponse({"url": entry.url, "code": entry.code})
 
 
@@ -117,8 +117,8 @@ def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
 def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show a form that carries a one-time code to the origin of the files and on to one of them, and sends itself."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
-    standing = Standing(login=request.session.session_key or "")
-    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    credential = Credential(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())
     is_archive = request.GET.get("as") == "zip"
     query = {"path": path} | ({"format": "zip"} if is_archive else {})
     query |= {"inline": "1"} if request.GET.get("as") == "shown" else {}

@@ -55,12 +55,12 @@ class ImageBuildPage(PanelPage, TemplateView):
     def _is_part_wanted(self) -> bool:
         return self.image.is_built_here and bool(self.request.headers.get("HX-Request"))
 
-    def _act(self, deed: str) -> None:
-        if deed == "build":
+    def _act(self, action: str) -> None:
+        if action == "build":
             request_build(self.viewer, self.image, now=timezone.now())
-        elif deed == "native":
+        elif action == "native":
             allow_native_sessions(self.viewer, now=timezone.now())
-        elif deed == "containers":
+        elif action == "containers":
             end_native_sessions(self.viewer)
 
 
