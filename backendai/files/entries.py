@@ -10,7 +10,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from backendai.core import beneath
@@ -20,7 +20,7 @@ from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
 from backendai.files.long_lists import Name, names_of
 from backendai.files.refusals import Refusal
-from backendai.files.tree import FolderTree
+from backendai.files.tree import FolderTree, read_size
 
 Key = tuple[Any, ...]
 MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
@@ -109,7 +109,9 @@ def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
         found = [entry for key in chosen if (entry := _describe(directory, key[-1])) is not None]
     finally:
         os.close(directory)
-    return {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+    size = read_size(tree.base)
+    told = {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+    return {**told, "folder_size": asdict(size) if size else None}
 
 
 def search(

@@ -20,6 +20,8 @@ from backendai.core.errors import UserError
 from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
 from backendai.storage.models import Folder
+from backendai.storage.orders import measured_in
+from backendai.storage.services.measuring import take_newer
 from backendai.texts.messages import in_words
 from backendai.web.folders.access import back_to, explored, find_folder, folder_page, may_change_files
 from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
@@ -58,7 +60,8 @@ def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
     context = _directory(request, folder, path)
     if request.htmx and not request.htmx.boosted:
         name = "_rows" if request.GET.get("after") else "_entries"
-        return render(request, f"web/folders/{name}.html", context | explored(folder))
+        context |= explored(folder) | {"folder": folder, "has_new_size": True}
+        return render(request, f"web/folders/{name}.html", context)
     return folder_page(request, folder, "explorer", context | {"places": places_of(path)}, tab="files")
 
 
@@ -143,6 +146,7 @@ def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any
         listing = open_folder(request.user, folder).entries(query)
     except UserError as error:
         return context | {"fault": in_words(error.message), "fault_code": error.code}
+    take_newer(folder, measured_in(listing.get("folder_size")), now=timezone.now())
     entries = listing["entries"]
     for entry in entries:
         entry["path"] = entry_in(path, entry)
