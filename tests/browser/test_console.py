@@ -60,6 +60,7 @@ class Page:
         })()</script>'''
 Page()
 """
+_IMAGE = ("local/backendai-plain-python", "latest")
 _ADD_IMAGE = """
 from backendai.catalog.models import Image
 Image.objects.update_or_create(name="plain-python", defaults={{"reference": "{}", "minimum": {{"cpu": "0.1"}}}})
@@ -70,13 +71,17 @@ Image.objects.update_or_create(name="plain-python", defaults={{"reference": "{}"
 def session_id(platform: Platform, alice: Client) -> Iterator[str]:
     """A running session of Alice's with Python."""
     engine = APIClient()
-    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(ensure_python_image(engine)))
-    engine.close()
+    # By a name of its own: images of one name are versions of one environment.
+    engine.tag(ensure_python_image(engine), *_IMAGE)
+    image = ":".join(_IMAGE)
+    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image))
     assert done.returncode == 0, done.stderr
     wish = {"image": "plain-python", "resources": {"cpu": "1", "mem": "256m"}}
     session = alice.wait_until_running(alice.launch("console", **wish)["id"])
     yield session["id"]
     alice.end(session["id"])
+    engine.remove_image(image)
+    engine.close()
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ def test_the_panel_offers_it_before_the_end_and_says_why_it_cannot_be_done(cast:
         "ssh",
         "log",
         "commit",
+        "template",
         "terminate",
     ]
 

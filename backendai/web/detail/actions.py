@@ -33,11 +33,12 @@ class Action:
 def actions_of(
     session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
 ) -> list[Action]:
-    """Return app launcher, terminal, SSH, log, saving as an image, and terminate; of a session that has ended its log
-    alone, if there is one. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
+    """Return app launcher, terminal, SSH, log, saving as an image or template, and terminate; of a session that has
+    ended log and template. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
     page = reverse("web:session", args=[session.pk])
     if session.is_terminal:
-        return [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
+        log = [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
+        return [*log, *_template(session, is_own=is_own)]
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
@@ -54,6 +55,7 @@ def actions_of(
             "commit",
             _no_commit(session, agent, is_own=is_own),
         ),
+        *_template(session, is_own=is_own),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate"),
     ]
 
@@ -106,6 +108,12 @@ def _no_terminal(session: ComputeSession) -> str:
 def _ssh(session: ComputeSession, *, is_own: bool) -> Action:
     obstacle = _no_terminal(session) if is_own else _("Only its owner can use a session by SSH.")
     return Action("ssh", "SSH", "link", reverse("web:session_ssh", args=[session.pk]), "ssh", obstacle)
+
+
+def _template(session: ComputeSession, *, is_own: bool) -> list[Action]:
+    if not is_own:
+        return []
+    return [Action("template", _("Save as template"), "stack-2", f"{reverse('web:template_new')}?session={session.pk}")]
 
 
 def _no_log(session: ComputeSession, kept_log: int | None) -> str:
