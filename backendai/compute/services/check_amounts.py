@@ -111,7 +111,7 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
 
 def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:
     """Return the bytes of shared memory of each kernel, those asked for over the preset's over the usual; they are part
-    of its memory. ``usual``: of the group; never more than half of the memory."""
+    of its memory. ``usual``: of the image or the group; never more than half of the memory."""
     memory = slots["mem"] // MILLI
     if spec.shm:
         shm = parse_size(spec.shm, field="shm")
@@ -132,7 +132,7 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
 
 def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
     """Return what a kernel gets that does not say how much: from how many bytes of memory on, how many bytes of shared
-    memory, the largest first; never more than half of the memory. ``usual``: what the group gives instead."""
+    memory, the largest first; never more than half of the memory. ``usual``: what the image or the group gives instead."""
     return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
 
 

@@ -16,6 +16,7 @@ from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
 from backendai.compute.spec import RoleSpec, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
+from backendai.core.session_kinds import KINDS
 from backendai.core.slots import Slots
 
 MAIN, SUB = "main", "sub"
@@ -93,7 +94,8 @@ def check_roles(
             images[own.image] = image
             slots = slots_of(own, None if role.resources else preset, image)
             check_bounds(slots, image)
-            shm = shm_of(own, None if role.resources else preset, slots, usual_shm)
+            _check_features(own, image)
+            shm = shm_of(own, None if role.resources else preset, slots, image.preferred_shm or usual_shm)
             mounts = own_mounts(user, project, spec, role)
         checked.append(CheckedRole(name, role.count, image, slots, shm, role.environ, role.startup_command, mounts))
     return checked
@@ -127,6 +129,16 @@ def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
             code="unknown-image",
         )
     return found
+
+
+def _check_features(spec: SessionSpec, image: Image) -> None:
+    if KINDS[spec.session_type].runs_program and not image.runs_programs:
+        raise UserError(
+            "{image} runs no batch sessions, as its label ai.backend.features says: choose another image.",
+            image=image.name,
+            field="image",
+            code="image-without-batch",
+        )
 
 
 def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
