@@ -54,6 +54,11 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path(
+        "v1/sessions/<uuid:session_id>/apps/<slug:service>/settings/",
+        apps.SessionAppSettings.as_view(),
+        name="session-app-settings",
+    ),
+    path(
         "v1/sessions/<uuid:session_id>/apps/<slug:service>/public/",
         apps.SessionAppForEverybody.as_view(),
         name="session-app-public",

@@ -16,6 +16,7 @@ from backendai.accounts.models import Project
 from backendai.activity.message_field import MessageField
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.app_models import AppSetting as AppSetting
 from backendai.compute.app_models import PublicApp as PublicApp
 from backendai.compute.commit_models import ImageCommit as ImageCommit
 from backendai.compute.home_models import HomeKeep as HomeKeep

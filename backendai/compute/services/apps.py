@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,9 +24,12 @@ from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
 from backendai.cluster.app_domains import app_domain_of, origin_of
 from backendai.cluster.capabilities import capabilities_of, why_not
+from backendai.compute.app_models import AppSetting
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.app_kinds import Category, kind_of, title_of
 from backendai.compute.status import Status
+from backendai.core.app_arguments import allowed_arguments
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.messages import Message
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
@@ -33,19 +37,10 @@ from backendai.wire.capabilities import Capability
 
 CODE_SECONDS = 30
 ENTER_PATH = "/.backendai/enter"
+NO_SETTINGS: Mapping[str, AppSetting] = {}
 _LABEL_DIGITS = re.compile(r"[0-9a-f]{12}")
 _SHOWN = frozenset({"http", "preopen", "tcp", "vnc", "rdp"})
 _IN_BROWSERS = frozenset({"http", "preopen"})
-_TITLES = {
-    "jupyterlab": "JupyterLab",
-    "jupyter": "Jupyter Notebook",
-    "tensorboard": "TensorBoard",
-    "vscode": "VS Code",
-    "code-server": "VS Code",
-    "mlflow": "MLflow",
-    "rstudio": "RStudio",
-    "ttyd": Message("Terminal (ttyd)"),
-}
 # The name of a service is all that the portal knows of it, so a name with one of these words counts as a shell.
 _SHELL_WORDS = (
     "jupyter", "notebook", "vscode", "code-server", "theia", "rstudio", "ttyd", "term", "shell", "ssh", "desktop",
@@ -59,7 +54,8 @@ _IMPOSSIBLE = "apps-impossible"
 @dataclass(frozen=True, slots=True)
 class App:
     """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can.
-    ``shares_network``: what listens on its port can be reached by everybody on the agent's machine."""
+    ``shares_network``: what listens on its port can be reached by everybody on the agent's machine. ``arguments``:
+    those that the image lets people set, as they are now. ``usual_title``: its title where nobody gave it a name."""
 
     name: str
     title: str
@@ -69,6 +65,10 @@ class App:
     code: str = ""
     reason: str = ""
     shares_network: bool = False
+    category: Category = Category.OTHER
+    icon: str = "apps"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    usual_title: str = ""
 
     @property
     def gives_shell(self) -> bool:
@@ -106,8 +106,9 @@ class CodeRefused(Exception):
     """The code is forged, too old, or for something else."""
 
 
-def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
-    """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
+def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
+    """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why. ``own``:
+    what people have set, by the service."""
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)
@@ -115,7 +116,7 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     found += [preopen_service(port) for port in session.preopen_ports]
     agent = kernel.agent if kernel else None
     is_native = agent is not None and Capability.NATIVE in capabilities_of(agent)
-    return [_app(session, one, obstacle, is_native) for one in found]
+    return [_app(session, one, obstacle, is_native, own.get(one.name)) for one in found]
 
 
 def has_apps(session: ComputeSession) -> bool:
@@ -133,7 +134,12 @@ def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[st
     if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
     found = service_ports_of(session.image.effective_labels)
-    return [(one.name, _TITLES.get(one.name, one.name)) for one in found if one.protocol in _SHOWN]
+    return [(one.name, title_of(one.name)) for one in found if one.protocol in _SHOWN]
+
+
+def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
+    """Return what people have set for the apps of a session, by the service."""
+    return {one.service: one for one in session.app_settings.all()}
 
 
 def make_entry(
@@ -142,7 +148,7 @@ def make_entry(
     """Return the way into an app for a person who may see the session. ``portal`` is the host by which the person
     reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
     kernel = main_kernel(session)
-    app = next((one for one in apps_of(session, kernel) if one.name == name), None)
+    app = next((one for one in apps_of(session, kernel, settings_of(session)) if one.name == name), None)
     if app is None or kernel is None:
         raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
     if app.code:
@@ -217,15 +223,29 @@ def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]
     return (_IMPOSSIBLE, reason) if reason else ("", "")
 
 
-def title_of(service: str) -> str:
-    """Return what people call a service of this name."""
-    return _TITLES.get(service, service)
-
-
-def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool) -> App:
+def _app(
+    session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool, own: AppSetting | None
+) -> App:
     code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
     url = origin_of(host_of(session, service.name))
-    return App(service.name, title_of(service.name), service.protocol, service.port, url, code, reason, is_native)
+    labels = session.image.effective_labels
+    kind = kind_of(service.name, service.protocol, labels)
+    allowed = allowed_arguments(labels, service.name)
+    set_now = {name: value for name, value in own.arguments.items() if name in allowed} if own else {}
+    return App(
+        service.name,
+        (own.title if own else "") or kind.title,
+        service.protocol,
+        service.port,
+        url,
+        code,
+        reason,
+        is_native,
+        kind.category,
+        kind.icon,
+        allowed | set_now,
+        kind.title,
+    )
 
 
 def _seal(claims: Claims, now: datetime) -> str:

@@ -132,7 +132,7 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
 
 def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
     """Return what a kernel gets that does not say how much: from how many bytes of memory on, how many bytes of shared
-    memory, the largest first; never more than half of the memory. ``usual``: what the image or the group gives instead."""
+    memory, the largest first; never more than half of the memory. ``usual``: what image or group give instead."""
     return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
 
 

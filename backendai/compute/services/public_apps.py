@@ -18,9 +18,10 @@ from backendai.cluster.site_models import SiteSetting
 from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession, Kernel, PublicApp
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.app_settings import find_app
 from backendai.compute.services.apps import App, apps_of, host_of, label_of, main_kernel
 from backendai.compute.services.notices import tell_of_closed_apps
-from backendai.core.errors import Conflict, NotFound
+from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
@@ -127,14 +128,6 @@ def public_app_at(host: str, now: datetime) -> PublicTarget | None:
     kernel = main_kernel(found.session)
     app = next((one for one in apps_of(found.session, kernel) if one.name == found.service), None)
     return PublicTarget(kernel, app, found.closes_at) if kernel is not None and app is not None else None
-
-
-def find_app(session: ComputeSession, name: str) -> App:
-    """Return an app of a session by its name. Raises NotFound."""
-    for app in apps_of(session, main_kernel(session)):
-        if app.name == name:
-            return app
-    raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
 
 
 def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:

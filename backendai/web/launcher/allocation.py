@@ -174,9 +174,7 @@ def _asked(form: AllocationFields, group: str) -> Slots | None:
         return None
 
 
-def _shared_memory(
-    form: AllocationFields, group: ResourceGroup | None, image: Image | None = None
-) -> SharedMemory:
+def _shared_memory(form: AllocationFields, group: ResourceGroup | None, image: Image | None = None) -> SharedMemory:
     row = _row(form, "shm")
     usual = parse_session_defaults(group.session_defaults).shm if group else ""
     usual = (image.preferred_shm if image else "") or usual

@@ -21,7 +21,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.accounts.models import User
 from backendai.accounts.rates import check_launch_rate
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import title_of
+from backendai.compute.services.app_kinds import title_of
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
 from backendai.compute.services.session_files import brought_by
