@@ -64,7 +64,7 @@ def fill_home(home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: b
     the owner may, where the owner cannot be set. Raises OSError."""
     root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for file in _files(spec):
+        for file in home_files(spec):
             _write(root, file, owner, open_to_all)
         for mount in spec.mounts:
             if inside := below_home(mount.target):
@@ -80,7 +80,8 @@ def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str
     return ["sh", "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
 
 
-def _files(spec: KernelSpec) -> Iterable[HomeFile]:
+def home_files(spec: KernelSpec) -> Iterable[HomeFile]:
+    """Yield what a new home of the kernel holds, the bootstrap script included."""
     yield from spec.files
     if spec.bootstrap:
         yield HomeFile(path=BOOTSTRAP, mode=0o700, content=spec.bootstrap)
