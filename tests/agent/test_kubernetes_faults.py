@@ -16,6 +16,7 @@ from backendai.agent.backends import kubernetes_feed, kubernetes_pods, kubernete
 from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StaleGeneration, StartFailed
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import Access, find_access
+from backendai.agent.backends.kubernetes_logs import _EXCUSE
 from backendai.agent.backends.kubernetes_quantities import thousandths
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
 from backendai.core.errors import UserError
@@ -381,3 +382,16 @@ def test_a_program_of_the_kubeconfig_gives_the_token(tmp_path: Path) -> None:
     access = find_access(tmp_path / "config")
     assert (access.server, access.namespace, access.inside) == ("http://127.0.0.1:9", "mine", False)
     assert access.headers() == {"Authorization": "Bearer t0k3n"}
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (b"a\nunable to retrieve container logs for docker://97e6", b"a\n"),
+        (b"a\nrpc error: code = Unknown desc = Error: No such container: 97e6b2", b"a\n"),
+        (b"rpc error: code = Unknown desc = other\n", b"rpc error: code = Unknown desc = other\n"),
+        (b"No such container\nb\n", b"No such container\nb\n"),
+    ],
+)
+def test_what_a_node_says_instead_of_a_log_is_no_log(written: bytes, kept: bytes) -> None:
+    assert _EXCUSE.sub(b"", written) == kept

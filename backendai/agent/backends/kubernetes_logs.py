@@ -7,6 +7,7 @@ its end, and what came is kept in a file until the kernel is removed.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,11 @@ from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import MAIN, pod_name
 from backendai.agent.backends.kubernetes_streams import log_of
 
+# What a node writes into the log itself when the container goes while it is read; it says 200 to it.
+_EXCUSE = re.compile(
+    rb"(?:unable to retrieve container logs for \S+|(?:failed to [^\n]*?: )?rpc error: code = \w+ desc = [^\n]*"
+    rb"[Nn]o such container[^\n]*|rpc error: code = NotFound desc = [^\n]*)\s*\Z"
+)
 KEPT_BYTES = 4 * 2**20  # what the portal takes of a log
 _USUAL_LINE = 40
 _KEPT_LINES = 200_000
@@ -82,7 +88,7 @@ class Logs:
     def _asked(self, kernel_id: UUID, lines: int) -> bytes:
         path = self._api.path("pods", pod_name(kernel_id), "log")
         try:
-            return self._api.text(path, {"container": MAIN, "tailLines": str(lines)})
+            return _EXCUSE.sub(b"", self._api.text(path, {"container": MAIN, "tailLines": str(lines)}))
         except ApiError as error:
             if error.status in (400, 404):  # it has not begun, or is gone
                 return b""
@@ -106,7 +112,7 @@ class Keeper:
     def finish(self, seconds: float) -> None:
         """Write down what came, after waiting for the end of the log for so long at most. Raises OSError."""
         self._thread.join(seconds)
-        data = bytes(self._seen)
+        data = _EXCUSE.sub(b"", bytes(self._seen))
         if not data and self._path.exists():  # an earlier try has it
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
