@@ -12,7 +12,7 @@ LONGEST_APP_TITLE = 40
 
 
 class PublicFor(models.TextChoices):
-    """How long an app stays public. Every choice ends with the session at the latest."""
+    """How long an app stays public; at most until its session ends."""
 
     HOUR = "1h", Message("1 hour")
     DAY = "1d", Message("1 day")

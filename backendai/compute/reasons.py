@@ -1,4 +1,4 @@
-"""Why sessions and kernels end: one table of codes with kind, last status, whether another try may help, and a text."""
+"""Why sessions and kernels end: one table of codes with kind, final status, whether a retry may help, and text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINISHED = "task-finished"  # the command of a batch session ended with exit cod
 
 
 class ReasonKind(StrEnum):
-    """What brought about an end."""
+    """Who or what caused an end."""
 
     REQUEST = "request"  # a person asked for it
     PROGRAM = "program"  # the program of the session
@@ -26,10 +26,8 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. ``fails``: the work of the session did not end as its owner wanted, through no wish of anybody.
-
-    ``is_retriable``: a start that ended so may succeed on another agent.
-    """
+    """One reason. ``fails``: the session did not do what its owner wanted, without anyone's request. ``is_retriable``:
+    a start that ended like this may succeed on another agent."""
 
     kind: ReasonKind
     text: str
@@ -39,7 +37,7 @@ class Reason:
 
     @property
     def outcome(self) -> Outcome:
-        """How the scheduling history records a step or an end with this reason."""
+        """The result that the scheduling history records for this reason."""
         return Outcome.FAILURE if self.fails else Outcome.SUCCESS
 
 
@@ -138,7 +136,7 @@ _ASKED_FOR = Reason(ReasonKind.REQUEST, "")
 
 
 def reason_of(code: str) -> Reason:
-    """Return what is known of a code; an unknown code is a fault, an empty one an ordinary end."""
+    """Return the reason of a code; an unknown code counts as a fault, an empty one as a normal end."""
     return REASONS.get(code, _UNKNOWN if code else _ASKED_FOR)
 
 

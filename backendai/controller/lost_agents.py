@@ -1,4 +1,4 @@
-"""Agents that fall silent, and the sessions on them. Silence counts only while agents can reach the portal
+"""Marks silent agents as lost and ends their sessions. Silence counts only while agents can reach the portal
 (``reachability``)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def mark_silent_agents(now: datetime) -> int:
-    """Call agents that have not been heard of for a while lost; returns how many."""
+    """Mark agents without a recent sync as LOST; returns how many."""
     if now - reachable_since(now) < settings.AGENT_LOST_AFTER:
         return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
@@ -33,9 +33,9 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_what_is_lost(now: datetime) -> int:
-    """End sessions whose agent stays silent beyond the group's grace; what may still run keeps its allocations. Batch
-    sessions that asked for it wait again instead: a kernel that the node still has is of an older generation by then,
-    and is removed when it is back."""
+    """End sessions whose agent stays lost beyond the group's grace; kernels that may still run keep their slots. Batch
+    sessions with a retry return to the queue instead: their old kernel's generation is then outdated, and it is removed
+    when the agent returns."""
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),

@@ -1,4 +1,4 @@
-"""News of sessions as mails, in the language of whoever reads them."""
+"""Texts of notification mails, in the recipient's language."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from backendai.texts.translation import gettext as _
 
 
 def mail_of(notice: SessionNotice) -> tuple[str, str]:
-    """Return the subject and the text of the mail, in the language that the session's owner has chosen for the pages.
-    Who has chosen none gets English: a mail is written without a browser that could be asked."""
+    """Return subject and text of the mail, in the language that the owner chose for pages, else in English."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
 
 
 def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
-    """Return the subject and the text of a mail about unknown kernels, in the language of this superadmin."""
+    """Return subject and text of a mail about unknown kernels, in this superadmin's language."""
     with override(admin.language or settings.LANGUAGE_CODE):
         parts = [
             _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),

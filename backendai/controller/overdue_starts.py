@@ -1,7 +1,6 @@
-"""Starts that take too long on a node that answers: the image (precondition) and the making (start).
+"""Starts that exceed their time limit on a reachable agent: pulling the image (precondition) and creating (start).
 
-The time counts only while the node could tell how far it is: not before it was found again, and not while no node could
-be heard.
+Time counts only while the agent could report: not before it returned, and not while no agent could reach the portal.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _COLUMNS = (
 
 
 def end_starts(now: datetime) -> int:
-    """Have overdue starts ended by their nodes: with retries left the session starts again once the nodes confirm it,
-    else it ends with that reason. Returns how many sessions that concerns."""
+    """Order agents to end overdue starts; the session then retries, or ends with the reason if no retry is left.
+    Returns how many sessions."""
     again: dict[UUID, Expired] = {}
     over: dict[UUID, Expired] = {}
     for one, may_retry in _overdue(now):
@@ -64,7 +63,7 @@ def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
 
 
 def _longer(now: datetime, heard_since: datetime, limit: str) -> Q:
-    """Return what is true of kernels that had more than their group's limit, and the slack, to be reported."""
+    """Return the query condition for kernels beyond their group's limit plus the slack for reporting."""
     begin = now - SLACK - F(limit)
     returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
     return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - heard_since})

@@ -1,4 +1,4 @@
-"""The repair pass: puts right what was lost, and gives up on what took too long. Every live state has a deadline."""
+"""The repair pass: repairs lost state and ends what exceeded its deadline. Every live state has a deadline."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def repair(now: datetime) -> int:
-    """Look at every state that can get stuck; returns how many rows were put right. A rule that fails is logged and
-    does not keep the others from their work. Two passes at once do everything once."""
+    """Run all rules; returns how many rows were repaired. A failed rule is logged and does not stop the others.
+    Concurrent passes do nothing twice."""
     return sum(_apply(rule, now) for rule in RULES)
 
 

@@ -1,4 +1,4 @@
-"""Who holds what in one resource group, from the ledger."""
+"""What users and sessions hold in one resource group, from the ledger."""
 
 from __future__ import annotations
 
@@ -27,11 +27,8 @@ def read_held(group: ResourceGroup) -> dict[str, Slots]:
 
 
 def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
-    """Return the placed sessions of this group, what they hold where, and when they end at the latest; in four
-    queries.
-
-    The end of one that is being started is known too: its start may take as long as the group allows.
-    """
+    """Return the placed sessions of this group with their allocations and latest ends; four queries. The end of a
+    starting session includes the longest start that the group allows."""
     placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())

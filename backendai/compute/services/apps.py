@@ -1,7 +1,7 @@
-"""The apps of a session: which there are, where each lives, and the one-time code by which a person gets in.
+"""The apps of a session: which exist, where each is reached, and the one-time code that opens it.
 
-A code is sealed with the portal's secret, so that nobody can read or forge it, and good for half a minute. That it is
-used once only is seen to by the app proxy, which writes down each code that it has taken.
+A code is encrypted with the portal's secret and valid for half a minute. The app proxy records used codes, so that each
+works once.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _IMPOSSIBLE = "apps-impossible"
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can.
-    ``shares_network``: what listens on its port can be reached by everybody on the agent's machine. ``arguments``:
-    those that the image lets people set, as they are now. ``usual_title``: its title where nobody gave it a name."""
+    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty if it can.
+    ``shares_network``: everybody on the agent's machine can reach its port. ``arguments``: the current values of those
+    that the image lets users set. ``usual_title``: its title unless a user gave it a name."""
 
     name: str
     title: str
@@ -72,13 +72,13 @@ class App:
 
     @property
     def gives_shell(self) -> bool:
-        """Whether its users can run commands, as far as its name says."""
+        """Whether the service, by its name, lets users run commands."""
         return any(word in self.name for word in _SHELL_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where to send the code (``POST`` with the field ``code``), within ``seconds`` and once."""
+    """Where to send the code (``POST`` with the field ``code``), once and within ``seconds``."""
 
     app: App
     url: str
@@ -88,8 +88,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a code says. ``entry_id`` is its own name, by which it is known when it comes a second time; ``portal`` the
-    host (with port) of the portal whose pages may hand it over."""
+    """Content of a code. ``entry_id`` identifies it, to detect its second use; ``portal``: host and port of the portal
+    whose pages may submit it."""
 
     entry_id: UUID
     user_id: UUID
@@ -103,12 +103,12 @@ class Claims:
 
 
 class CodeRefused(Exception):
-    """The code is forged, too old, or for something else."""
+    """The code is forged, expired, or for another app."""
 
 
 def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
-    """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why. ``own``:
-    what people have set, by the service."""
+    """Return the apps of a main kernel (with its agent), with the reasons of those that cannot be opened. ``own``: users'
+    settings by service."""
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)
@@ -128,8 +128,8 @@ def has_apps(session: ComputeSession) -> bool:
 
 
 def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[str, str]]:
-    """Return name and title of the apps whose output can be read, given the main kernel (with its agent): those that
-    the image starts in a container."""
+    """Return name and title of the main kernel's apps with readable logs: those that the image starts in a
+    container."""
     agent = kernel.agent if kernel else None
     if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
@@ -145,7 +145,7 @@ def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
 def make_entry(
     user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
 ) -> Entry:
-    """Return the way into an app for a person who may see the session. ``portal`` is the host by which the person
+    """Return the entry into an app for a user who may see the session. ``portal``: the host at which the user's browser
     reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
     kernel = main_kernel(session)
     app = next((one for one in apps_of(session, kernel, settings_of(session)) if one.name == name), None)
@@ -168,7 +168,7 @@ def make_entry(
 
 
 def read_code(code: str, now: datetime) -> Claims:
-    """Return what a code says; raises CodeRefused."""
+    """Return a code's content; raises CodeRefused."""
     try:
         said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
     except (InvalidToken, ValueError) as error:
@@ -187,7 +187,7 @@ def read_code(code: str, now: datetime) -> Claims:
 
 
 def main_kernel(session: ComputeSession) -> Kernel | None:
-    """Return the session's main kernel with its agent: the services of a cluster are those of its main kernel."""
+    """Return the session's main kernel, which provides its services, with its agent."""
     kernel: Kernel | None = session.kernels.select_related("agent").filter(rank=0).first()
     return kernel
 
@@ -198,7 +198,7 @@ def host_of(session: ComputeSession, service: str) -> str:
 
 
 def app_domain(session: ComputeSession) -> str:
-    """Return the domain under which the apps of this session live: its group's own, else the site's."""
+    """Return the domain for this session's apps: its group's own, else the site's."""
     return app_domain_of(session.resource_group.app_domain)
 
 
@@ -208,7 +208,7 @@ def label_of(session: ComputeSession, service: str) -> str:
 
 
 def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
-    """Return the sessions (one at most) and the service that the first part of a host name stands for, or None."""
+    """Return the session (as a query) and the service of a host name's first label, or None."""
     service, _, digits = label.rpartition("-")
     if not service or not _LABEL_DIGITS.fullmatch(digits):
         return None

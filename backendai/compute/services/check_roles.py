@@ -1,4 +1,4 @@
-"""The roles of a launch request: kernels with an image, amounts, variables, a command and folders of their own."""
+"""Validates the roles of a launch request: kernels with their own image, amounts, variables, command and folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMED = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class CheckedRole:
-    """What each kernel of a role gets, with every name resolved. ``mounts``: those that other roles do not have."""
+    """What each kernel of a role gets, with names resolved. ``mounts``: folders that other roles do not mount."""
 
     name: str
     count: int
@@ -43,16 +43,15 @@ class CheckedRole:
 
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
-    """Return the roles with the main one first: those of the request, or a main kernel and so many sub kernels that
-    there are as many as it asks for."""
+    """Return the request's roles, the main one first. Without roles: one main kernel, and sub kernels up to the cluster
+    size."""
     if spec.roles:
         return {MAIN: spec.roles.get(MAIN, RoleSpec())} | dict(spec.roles)
     return {MAIN: RoleSpec()} | ({SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {})
 
 
 def with_size(spec: SessionSpec) -> SessionSpec:
-    """Return the request with the number of kernels that its roles have. Raises a UserError for
-    roles that cannot be."""
+    """Return the request with its cluster size computed from the roles. Raises UserError for impossible roles."""
     if not spec.roles:
         return spec
     if len(spec.roles) > MOST_ROLES:
@@ -84,7 +83,7 @@ def with_size(spec: SessionSpec) -> SessionSpec:
 def check_roles(
     user: User, spec: SessionSpec, project: Project, preset: ResourcePreset | None, usual_shm: str
 ) -> list[CheckedRole]:
-    """Return the roles, the main one first. Raises a UserError at the field, of the role where the role names it."""
+    """Return the validated roles, the main one first. Raises UserError at the role's field."""
     checked: list[CheckedRole] = []
     images: dict[str, Image] = {}
     for name, role in roles_of(spec).items():
@@ -102,12 +101,12 @@ def check_roles(
 
 
 def total_of(roles: Sequence[CheckedRole]) -> Slots:
-    """Return the amounts of all their kernels together."""
+    """Return the sum of the amounts of all kernels."""
     return sum((role.slots * role.count for role in roles), Slots())
 
 
 def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) -> list[ResolvedMount]:
-    """Return the folders that only this role mounts, beside those of every kernel."""
+    """Return the folders that only this role mounts."""
     if not role.mounts:
         return []
     found = resolve_mounts(user, project, replace(spec, mounts=[*spec.mounts, *role.mounts]))
@@ -115,7 +114,7 @@ def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) 
 
 
 def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
-    """Return the image of this name, other name or reference: the one place where a launch finds out which it is."""
+    """Return the image of this name, alias or reference. Every launch finds its image here."""
     found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
     if found is None:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)
@@ -149,7 +148,7 @@ def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
 
 @contextmanager
 def _fields_of(name: str, role: RoleSpec) -> Iterator[None]:
-    """Name the role in the field of an error, where the role has said what is wrong."""
+    """Prefix an error's field with the role that defines the value."""
     said: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
     try:
         yield

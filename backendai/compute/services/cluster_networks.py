@@ -1,4 +1,4 @@
-"""Networks of sessions that lie on several agents: numbers while they are live, and what each node is told of them."""
+"""Networks of sessions with kernels on several agents: their numbers, and their description for each agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backendai.wire.messages import Peer
 
 
 class Sibling(NamedTuple):
-    """A kernel of a session that has several: which, and where."""
+    """A kernel of a session with several: which, and where."""
 
     hostname: str
     rank: int
@@ -40,8 +40,8 @@ class Sibling(NamedTuple):
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
-    """Give those of these sessions that may lie on several agents a free number each, unless they have one, and return
-    those for which none is left. No statement for no sessions."""
+    """Assign a free network number to each of these sessions that may use several agents and has none; return those for
+    which none is left."""
     if not session_ids:
         return []
     wanted = ComputeSession.objects.filter(
@@ -61,14 +61,14 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
 
 
 def networks_left() -> tuple[int, int]:
-    """Return how many networks over several agents there can be, and how many are left; one query. One that a waiting
-    session kept from a start that failed counts as left."""
+    """Return how many networks there can be, and how many are left; one query. The number of a session that waits for
+    another start counts as free."""
     most = most_networks(settings.CLUSTER_POOL)
     return most, max(0, most - _numbered().exclude(status=Status.PENDING).count())
 
 
 def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
-    """Return by session its kernels in the order of their ranks; one query, none for no sessions."""
+    """Return the kernels of each session in the order of ranks; one query, none for no sessions."""
     found: dict[UUID, list[Sibling]] = {}
     if not session_ids:
         return found
@@ -80,7 +80,7 @@ def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
 
 
 def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> ClusterNetwork | None:
-    """Return what this agent is told of the network of its kernel; None for a session that lies on one agent."""
+    """Return the network of an agent's kernel; None if its session is on one agent."""
     number = kernel.session.cluster_network
     nodes = list(dict.fromkeys(sibling.agent_id for sibling in siblings))
     if number is None or len(nodes) < 2 or agent.pk not in nodes:
@@ -98,8 +98,8 @@ def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> Cl
 
 
 def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network: ClusterNetwork | None) -> list[Peer]:
-    """Return the kernels of the session with the addresses under which this kernel reaches them, as far as they need
-    one: native processes are reached at their nodes."""
+    """Return the session's kernels with the addresses at which this kernel reaches them, if it needs any: native
+    processes use their agents' addresses."""
     if not siblings:
         return [Peer(hostname=kernel.hostname)]
     if network is None:
@@ -118,8 +118,8 @@ def _numbered() -> QuerySet[ComputeSession]:
 
 
 def _address_of(gateway_url: str) -> str:
-    """Return under which name other nodes reach a node. The portal's own machine is known to itself as loopback, and to
-    others as the portal."""
+    """Return the address at which other agents reach an agent. The portal's own machine reports loopback; others use
+    the portal's address."""
     host = urlsplit(gateway_url).hostname or ""
     return (urlsplit(settings.DOOR_URL).hostname or "") if _is_loopback(host) else host
 

@@ -17,7 +17,7 @@ THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict[str, str]:
-    """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
+    """Return a kernel's variables; the user's override others, except for the platform's reserved names."""
     session, owner, image = kernel.session, kernel.session.owner, kernel.started_image
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
     named = [name.strip() for name in image.labels.get(_CORE_COUNTS, "").split(",")]
@@ -51,6 +51,6 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
 
 
 def _replicas(hostnames: list[str]) -> str:
-    """Return how many kernels each role has; their names are made of role and number."""
+    """Return the number of kernels by role; role and number form a kernel's host name."""
     roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
     return ",".join(f"{role}:{count}" for role, count in roles.items())

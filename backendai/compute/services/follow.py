@@ -1,4 +1,4 @@
-"""Sessions follow their kernels: what their statuses together mean for each, carried out for many at once."""
+"""Sessions follow their kernels: derives each session's status from its kernels' statuses, for many at once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Followed:
 
     @property
     def telling(self) -> list[Kernel]:
-        """Those whose end is that of the session."""
+        """The kernels whose end determines the session's end."""
         return [kernel for kernel in self.ended if not has_done_its_part(self.session, kernel)]
 
     @property
@@ -73,7 +73,7 @@ class _Followed:
 
 @dataclass(slots=True)
 class _Changes:
-    """What the kernels mean for their sessions."""
+    """The changes of sessions that follow from their kernels."""
 
     again: list[_Followed] = field(default_factory=list)
     ending: list[_Followed] = field(default_factory=list)
@@ -82,10 +82,8 @@ class _Changes:
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Bring these sessions to where their kernels are, in the caller's transaction.
-
-    The number of statements does not grow with the sessions, except for those that start again.
-    """
+    """Update these sessions to their kernels' statuses, in the caller's transaction. A fixed number of statements,
+    except for sessions that start again."""
     changes = _look(session_ids)
     for one in changes.again:
         start_again(one.session, one.kernels, now=now)
@@ -138,7 +136,7 @@ def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
 
 
 def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
-    """End sessions because of the first kernel that ended; returns those that are on their way out now."""
+    """End sessions because a kernel ended; returns those that are terminating now."""
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
@@ -169,7 +167,7 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
 
 
 def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
-    """Give the kernels that end with their session the sentence about the one that began it."""
+    """Give a session's other kernels the message of the kernel that ended first."""
     told = {
         kernel.pk: for_column(reasons[one.session.pk].message)
         for one in some

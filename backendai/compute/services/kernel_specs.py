@@ -1,4 +1,4 @@
-"""The specs of kernels: everything that an agent needs to start one; for one kernel, and for many at once."""
+"""Builds kernel specs: everything that an agent needs to start a kernel."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _SPEC_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a spec holds besides the rows of its kernel and session."""
+    """Input of a spec besides the rows of kernel and session."""
 
     siblings: Sequence[Sibling]
     home: Home
@@ -84,7 +84,7 @@ class _Around:
 
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
-    """Return the spec of one kernel that this node should run; NotFound when it should not (any more)."""
+    """Return the spec of a kernel that this agent should run; NotFound if it should not (any more)."""
     kernel = _WANTED.first(agent, kernel_id)
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
@@ -98,7 +98,7 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
-    """Return the specs of these kernels on these agents. What thousands of them share is read once."""
+    """Return the specs of these kernels on these agents. Shared rows are read once."""
     if not agents:
         return {}
     rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")

@@ -1,4 +1,4 @@
-"""The one writer of status: compare-and-set for many rows at once, with history and browser events."""
+"""The only writer of statuses: compare-and-set for many rows at once, with history and browser events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from backendai.wire.browser import SessionEvent, publish_on_commit
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at (by
-    session, as the text of a JSON list). ``codes``: what the history says instead of ``code``, by session."""
+    """Why a status changes: phase, kebab-case code, message, numbers, and the steps by session (JSON list as text).
+    ``codes``: by session, the history's code if it differs."""
 
     phase: Phase
     code: str = ""
@@ -58,12 +58,9 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to ``to`` and return those that moved; the others were not in a status that allows it.
-
-    ``only_from`` narrows the statuses that the table of moves allows.
-    Writes one history row each, tells owners what they should know, and browsers after commit. The first reason of an
-    end stays.
-    """
+    """Move sessions to ``to`` and return those that moved; the others' status does not allow it. ``only_from``
+    restricts the allowed statuses further. Writes one history row each, notifies owners, and informs browsers after
+    commit. The first reason of an end is kept."""
     if not session_ids:
         return set()
     now = now or timezone.now()
@@ -99,7 +96,7 @@ def move_kernels(
     now: datetime | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move kernels to ``to`` and return those that moved; leaving the placed statuses frees their allocations."""
+    """Move kernels to ``to`` and return those that moved; frees the slots of kernels that are no longer placed."""
     if not kernel_ids:
         return set()
     now = now or timezone.now()
@@ -119,7 +116,7 @@ def move_kernels(
 
 
 def touch(session_ids: Collection[UUID]) -> None:
-    """Tell browsers that something about these sessions changed besides their status (progress, a wait reason)."""
+    """Inform browsers that something besides the status changed (progress, a wait reason)."""
     if not session_ids:
         return
     with transaction.atomic():
@@ -128,7 +125,7 @@ def touch(session_ids: Collection[UUID]) -> None:
 
 
 def tell(session_ids: Collection[UUID]) -> None:
-    """Tell browsers about sessions whose version has just grown."""
+    """Inform browsers about sessions whose version has just been incremented."""
     if session_ids:
         sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()
         rows = sessions.values_list("pk", "owner_id", "status", "version")

@@ -1,7 +1,7 @@
-"""Which replicas start and which are drained, so that the wanted number serves and the newest revision takes over.
+"""Decides which replicas start and which are drained, so that the desired number serves the newest revision.
 
-The same function replaces what is lost, moves replicas off drained agents, follows a new number, and updates: replicas
-that shall go (an older revision, a drained agent, no sign of life) go only when others serve in their place.
+The same function replaces lost replicas, moves replicas off drained agents, follows a changed number, and updates: an
+outdated replica is drained only when another one serves in its place.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What is to be done now: how many replicas of which revision start, which are drained, and what becomes of the
-    update. ``reason`` None: everything is as it should be."""
+    """The next actions: how many replicas of which revision start, which are drained, and the state of the update.
+    ``reason`` None: nothing is missing."""
 
     starts: tuple[tuple[int, int], ...] = ()
     drains: tuple[UUID, ...] = ()
@@ -31,7 +31,8 @@ class Rollout:
 
 
 def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollout:
-    """Return what brings the replicas to ``desired`` ones of the newest revision, without a gap that nobody allowed."""
+    """Return the actions that bring the endpoint to ``desired`` replicas of the newest revision without an
+    interruption."""
     live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
     if endpoint.wish != Wish.RUN or desired == 0:
         return Rollout(drains=tuple(one.id for one in live), finishes=endpoint.next is not None)
@@ -73,7 +74,7 @@ def _replace(
 def _drains(
     endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
 ) -> tuple[UUID, ...]:
-    """Return which replicas go now: those in whose place others serve, and those that serve nobody."""
+    """Return the replicas to drain now: replaced ones, and those that serve no requests."""
     good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
     serving = [one for one in leaving if one.serves]
     takes_over = endpoint.next is None or bool(good)
@@ -110,7 +111,7 @@ def _starts(
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
-    """Return why replicas wait: the explanation of the first session that waits."""
+    """Return why replicas wait: the reason of the first pending session."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
     message = f"{len(unplaced)} replicas wait for room. {first.wait_message}".strip()
@@ -153,7 +154,8 @@ def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reaso
 
 
 def _first_to_go(replicas: Iterable[ReplicaView], newest: int) -> list[ReplicaView]:
-    """Return them in the order of their end: unplaced, not ready, leaving an agent, oldest revision, fewest open."""
+    """Return the replicas in the order of draining: unplaced, not ready, on a draining agent, oldest revision, fewest
+    open."""
     return sorted(
         replicas,
         key=lambda one: (not one.waits_for, one.state == ReplicaState.READY, not one.is_leaving, one.revision, one.open,

@@ -1,4 +1,4 @@
-"""How many replicas an endpoint should have: a pure function, which also says why it changes nothing."""
+"""Autoscaling: how many replicas an endpoint should have, and why, as a pure function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDING = 0.1  # a tenth of a replica is no replica
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many replicas there should be, why, and until when the number may not go down."""
+    """The desired number of replicas, the reason, and until when it may not be lowered."""
 
     desired: int
     reason: Reason
@@ -47,7 +47,7 @@ def _wake(endpoint: EndpointView) -> Scale:
 
 
 def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
-    """Return a higher number, why a higher number is impossible, or None when the load asks for none."""
+    """Return a higher number, or why it cannot be raised, or None if the load does not need it."""
     have, load, target = endpoint.desired, endpoint.load, endpoint.target
     panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
     want, code, bound = have, "load-grew", load.long + load.backlog
@@ -77,7 +77,7 @@ def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: date
 
 
 def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, str] | None:
-    """Return the highest number that a rule asks for, and what the rule saw."""
+    """Return the highest number that a rule demands, and the metric's value."""
     if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
         return None
     found = [
@@ -92,7 +92,7 @@ def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, str] |
 
 
 def _down(endpoint: EndpointView, now: datetime) -> Scale:
-    """Return a lower number, or the same with the reason why it stays."""
+    """Return a lower number, or the same number with the reason."""
     have = endpoint.desired
     if (kept := _why_not_down(endpoint, now)) is not None:
         return Scale(have, kept, endpoint.panic_until)
@@ -142,7 +142,7 @@ def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
 
 
 def _lowest_by_rules(endpoint: EndpointView) -> int:
-    """Return how far rules let the number go down: a rule above its lower threshold lets nothing go."""
+    """Return the lowest number that the rules allow: a rule above its lower threshold blocks scaling down."""
     floors = [
         endpoint.desired - rule.step if rule.value is not None and rule.value < rule.down_under else endpoint.desired
         for rule in endpoint.rules
