@@ -107,8 +107,8 @@ class CodeRefused(Exception):
 
 
 def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
-    """Return the apps of a main kernel (with its agent), with the reasons of those that cannot be opened. ``own``: users'
-    settings by service."""
+    """Return the apps of a main kernel (with its agent), with the reasons of those that cannot be opened. ``own``:
+    users' settings by service."""
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)

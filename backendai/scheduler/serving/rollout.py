@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from backendai.core.messages import Message
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
 
 PROOF = timedelta(seconds=60)  # a new revision serves so long before an old replica goes
@@ -100,7 +101,10 @@ def _starts(
         return (), None
     fares = endpoint.fares(revision)
     if fares.retry_at is not None and now < fares.retry_at:
-        message = f"{fares.failed_starts} starts of revision {revision} failed. {fares.last_error}".strip()
+        failed = Message(
+            "{starts} starts of revision {revision} failed.", starts=fares.failed_starts, revision=revision
+        )
+        message = Message.joined([failed, fares.last_error])
         data = {"revision": revision, "failed_starts": fares.failed_starts}
         return (), Reason("start-backoff", message, data, fares.retry_at)
     unplaced = [one for one in live if one.waits_for]
@@ -114,7 +118,8 @@ def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
     """Return why replicas wait: the reason of the first pending session."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
-    message = f"{len(unplaced)} replicas wait for room. {first.wait_message}".strip()
+    waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
+    message = Message.joined([waiting, first.wait_message])
     return Reason(code, message, {"waits_for": first.waits_for, "replica": first.number})
 
 
@@ -123,9 +128,15 @@ def _why_it_waits(
 ) -> Reason | None:
     unplaced = [one for one in staying if one.waits_for]
     if unplaced and endpoint.next is not None:
-        message = (
-            f"The update to revision {endpoint.next} needs room for one more replica, and there is none. "
-            f"{unplaced[0].wait_message} Allow a gap: then an old replica ends first."
+        message = Message.joined(
+            [
+                Message(
+                    "The update to revision {revision} needs room for one more replica, and there is none.",
+                    revision=endpoint.next,
+                ),
+                unplaced[0].wait_message,
+                Message("Allow a gap: then an old replica ends first."),
+            ]
         )
         return Reason("update-needs-room", message, {"waits_for": unplaced[0].waits_for, "old": len(leaving)})
     if unplaced:
@@ -133,23 +144,36 @@ def _why_it_waits(
     coming = [one for one in staying if one.is_coming]
     unproven = [one.ready_at for one in staying if one.ready_at and not _is_proven(one, now)]
     until = min(unproven) + PROOF if unproven else None
-    what = f"{len(coming)} new replicas are starting" if coming else "New replicas must serve for a minute first"
-    return Reason("update-holds", f"{what}; {len(leaving)} old ones serve meanwhile.", {"old": len(leaving)}, until)
+    message = (
+        Message("{new} new replicas are starting; {old} old ones serve meanwhile.", new=len(coming), old=len(leaving))
+        if coming
+        else Message("New replicas must serve for a minute first; {old} old ones serve meanwhile.", old=len(leaving))
+    )
+    return Reason("update-holds", message, {"old": len(leaving)}, until)
 
 
 def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reason | None:
     assert endpoint.next is not None
     new, old = endpoint.fares(endpoint.next), endpoint.fares(endpoint.current)
     is_ready = any(one.revision == endpoint.next and one.state == ReplicaState.READY for one in live)
+    stays = Message("Revision {revision} stays.", revision=endpoint.current)
     if new.failed_starts >= FAILED_STARTS and not is_ready:
-        message = f"{new.failed_starts} starts of revision {endpoint.next} failed, none succeeded. {new.last_error}"
+        failed = Message(
+            "{starts} starts of revision {revision} failed, none succeeded.",
+            starts=new.failed_starts,
+            revision=endpoint.next,
+        )
         data: dict[str, object] = {"failed_starts": new.failed_starts}
-        return Reason("rolled-back", f"{message.strip()} Revision {endpoint.current} stays.", data)
+        return Reason("rolled-back", Message.joined([failed, new.last_error, stays]), data)
     if new.requests >= LEAST_REQUESTS and new.errors / new.requests > old.errors / max(old.requests, 1) + WORSE_BY:
-        share = 100 * new.errors / new.requests
-        message = f"{share:.0f} % of {new.requests} requests to revision {endpoint.next} failed."
+        failed = Message(
+            "{share} % of {requests} requests to revision {revision} failed.",
+            share=f"{100 * new.errors / new.requests:.0f}",
+            requests=new.requests,
+            revision=endpoint.next,
+        )
         data = {"requests": new.requests, "errors": new.errors}
-        return Reason("rolled-back", f"{message} Revision {endpoint.current} stays.", data)
+        return Reason("rolled-back", Message.joined([failed, stays]), data)
     return None
 
 
