@@ -43,6 +43,7 @@ class Chromium:
     def __init__(self, browser: Browser) -> None:
         self.signed_in: dict[tuple[str, str], list[Any]] = {}
         self.faultless: set[str] = set()
+        self.faultless_on_a_phone: set[str] = set()
         self._browser = browser
         self._idle: defaultdict[Manner, list[BrowserContext]] = defaultdict(list)
 

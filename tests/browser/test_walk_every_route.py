@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,12 @@ SAME_FOR_ALL = ("account/", "invitations/", "login/", "notifications/")
 OPEN_TO_ALL = [(ALICE, route) for route, policy in PAGES.items() if policy is not Policy.SUPERADMIN]
 FOR_ADMINISTRATORS = [(ADMIN, route) for route, policy in PAGES.items() if policy is Policy.SUPERADMIN]
 AS_ADMINISTRATORS_SEE_IT = [(ADMIN, route) for _, route in OPEN_TO_ALL if not route.startswith(SAME_FOR_ALL)]
+# Forms of the administration that look like one that is visited: the same template with other words.
+LIKE_OTHERS = re.compile(r"manage/(?!users/|agents/).*/(new|delete|revoke|remove|cancel|again|forget)/")
+
+
+def _quick(email: str, route: str) -> Any:
+    return pytest.param(email, route, marks=pytest.mark.long if LIKE_OTHERS.fullmatch(route) else ())
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def seen_by(campus: Campus, chromium: Chromium) -> Iterator[dict[str, Visitor]]:
         visitor.leave()
 
 
-@pytest.mark.parametrize(("email", "route"), [*OPEN_TO_ALL, *FOR_ADMINISTRATORS])
+@pytest.mark.parametrize(("email", "route"), [_quick(*visit) for visit in [*OPEN_TO_ALL, *FOR_ADMINISTRATORS]])
 def test_nobody_finds_a_fault_in_it_in_the_dark_on_a_phone(
     campus: Campus, seen_by: dict[str, Visitor], session: str, email: str, route: str
 ) -> None:
