@@ -157,6 +157,7 @@ urlpatterns = [
     path("v1/", include("backendai.api.people_urls")),
     path("v1/", include("backendai.api.folder_urls")),
     path("v1/", include("backendai.api.run_urls")),
+    path("v1/", include("backendai.api.pipeline_urls")),
     path("v1/", include("backendai.api.endpoint_urls")),
     path("v1/templates/", include("backendai.api.template_urls")),
     re_path("^", documents.Nowhere.as_view(), name="nowhere"),

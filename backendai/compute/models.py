@@ -118,6 +118,8 @@ class ComputeSession(models.Model):
     launch_id = models.UUIDField(
         null=True, blank=True, editable=False, help_text="Sessions launched together share it."
     )
+    # Rooms above know what it is; whatever looks for a run's sessions begins with its own rows.
+    run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run of which it is an element.")
     placement = models.CharField(max_length=16, choices=Placement, blank=True)
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
     overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
@@ -161,6 +163,8 @@ class ComputeSession(models.Model):
                 name="session_queue",
             ),
             models.Index(fields=["status"], condition=_IS_LIVE, name="session_live_status"),
+            # Lists have a row for a run and not for its sessions; how many those are, this alone answers.
+            models.Index(fields=["owner"], condition=models.Q(run_id__isnull=False), name="session_of_run"),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -79,6 +79,7 @@ REASONS: dict[str, Reason] = {
     "force-terminated": _requested(Message("Ended by force.")),
     "folder-revoked": _requested("Cut off from a folder that is no longer shared with its owner."),
     "replica-ended": _requested("Its endpoint does not need it any more."),
+    "run-stopped": _requested(Message("Another element of its run failed, and the run stops at the first failure.")),
     "agent-stopped": _requested(Message("The agent process was stopped, and native processes end with it.")),
     "self-terminated": Reason(ReasonKind.PROGRAM, Message("The main program ended.")),
     FINISHED: Reason(ReasonKind.PROGRAM, Message("The batch program finished.")),

@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import folders, idle, loops, observe, outages, serving
+from backendai.controller import folders, idle, loops, observe, outages, pipelines, serving
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         idle.run_idle(now)
     if _overdue(serving.SERVING_LEASE, _SILENCE, clock):
         serving.run_serving(now)
+    if _overdue(pipelines.PIPELINES_LEASE, _SILENCE, clock):
+        pipelines.run_pipelines(now)
     if _overdue(folders.FOLDERS_LEASE, settings.FOLDERS_INTERVAL + _SILENCE, clock):
         folders.begin(now)
 

@@ -36,7 +36,7 @@ _GROUPS_AT_ONCE = 4
 
 def run_pass(now: datetime) -> int:
     """Run the scheduler over every group with pending sessions; returns how many sessions were placed."""
-    return _single(PASS_LEASE, now, lambda: _all_groups(now))
+    return single(PASS_LEASE, now, lambda: _all_groups(now))
 
 
 def schedule_group(group_id: int, now: datetime) -> int:
@@ -49,12 +49,12 @@ def schedule_group(group_id: int, now: datetime) -> int:
         if group is None:
             return 0
         name = f"group.{group_id}"
-        return _single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
+        return single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
 
 
 def run_repair(now: datetime) -> int:
     """Run the repair pass; returns how many rows it put right."""
-    return _single(REPAIR_LEASE, now, lambda: repair(now))
+    return single(REPAIR_LEASE, now, lambda: repair(now))
 
 
 def _all_groups(now: datetime) -> int:
@@ -88,7 +88,7 @@ def _one_group(group: ResourceGroup, now: datetime) -> int:
         return schedule(group, now)
 
 
-class _Line:
+class Line:
     """Coalesces concurrent calls: one thread runs, one waits, and later callers share the waiting one's run."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Line:
             yield True
 
 
-def _single(
+def single(
     name: str, now: datetime, work: Callable[[], int], *, begun: float | None = None, patience: float = 0.0
 ) -> int:
     """Run the function under the lease. If another process holds it, retry for ``patience`` seconds, as that process
@@ -141,4 +141,4 @@ def _has_died(owner: str) -> bool:
 _HOST = socket.gethostname()[:24].replace(":", "-")
 _INCARNATION = secrets.token_hex(4)
 _PROCESS = f"{_HOST}:{os.getpid()}:{_INCARNATION}"
-_lines: defaultdict[int, _Line] = defaultdict(_Line)
+_lines: defaultdict[int, Line] = defaultdict(Line)

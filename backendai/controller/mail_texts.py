@@ -36,6 +36,7 @@ def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
 def _subject(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.STARTED: _("%(name)s has started"),
+        NoticeKind.FINISHED: _("%(name)s has finished successfully"),
         NoticeKind.FAILED: _("%(name)s has failed"),
         NoticeKind.ENDED: _("%(name)s was ended by the platform"),
         NoticeKind.ENDING: _("%(name)s will end soon"),
@@ -48,6 +49,7 @@ def _subject(notice: SessionNotice) -> str:
 def _text(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.STARTED: _("Your session %(name)s has started."),
+        NoticeKind.FINISHED: _("Your session %(name)s has finished successfully."),
         NoticeKind.FAILED: _("Your session %(name)s has failed."),
         NoticeKind.ENDED: _("Your session %(name)s was ended by the platform."),
         NoticeKind.ENDING: _("Your session %(name)s will end soon."),
@@ -72,4 +74,4 @@ def _why(notice: SessionNotice) -> str:
         return f"{when} {why}".strip()
     if notice.kind == NoticeKind.APP_CLOSED:
         return in_words(notice.message)
-    return "" if notice.kind == NoticeKind.STARTED else in_words(notice.session.reason_text)
+    return "" if notice.kind in (NoticeKind.STARTED, NoticeKind.FINISHED) else in_words(notice.session.reason_text)

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.cluster.node_jobs import follow_jobs as follow
-from backendai.controller import filling, folders, idle, loops, observe, scans, serving, tags
+from backendai.controller import filling, folders, idle, loops, observe, pipelines, scans, serving, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -39,6 +39,12 @@ def run_idle() -> None:
 def run_serving() -> None:
     """Run one pass over inference endpoints."""
     serving.run_serving(timezone.now())
+
+
+@shared_task(name="controller.run_pipelines", ignore_result=True)
+def run_pipelines() -> None:
+    """Bring runs of arrays and pipelines forward."""
+    pipelines.run_pipelines(timezone.now())
 
 
 @shared_task(name="controller.run_folders", ignore_result=True)

@@ -63,17 +63,17 @@ class WrittenDocument:
         return None
 
 
-def read_document(text: str) -> WrittenDocument:
+def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES) -> WrittenDocument:
     """Return the parsed text. Raises UserError with line and column unless it is one mapping within the limits of size,
     depth and number of values."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LARGEST:
+    if size > largest:
         raise UserError(
-            "The document has {size} bytes: use at most {largest}.", size=size, largest=LARGEST, code="too-large"
+            "The document has {size} bytes: use at most {largest}.", size=size, largest=largest, code="too-large"
         )
     if text.lstrip("\ufeff \t\r\n").startswith("{"):  # in JSON a tab between values is a space, and a letter two halves
         text = _PAIR.sub(_letter, text.replace("\t", " "))
-    reader = _Reader(text)
+    reader = _Reader(text, most)
     try:
         value = reader.document()
     except yaml.YAMLError as error:
@@ -83,13 +83,13 @@ def read_document(text: str) -> WrittenDocument:
     return WrittenDocument(value, reader.places)
 
 
-def check_extent(value: object) -> None:
+def check_extent(value: object, most: int = MOST_VALUES) -> None:
     """Raise UserError if a JSON value exceeds the limits of size, depth or number of values."""
     for number, depth in enumerate(_depths(value, 1), 1):
         if depth > DEEPEST:
             raise UserError("The document has more than {deepest} levels.", deepest=DEEPEST, code="too-deep")
-        if number > MOST_VALUES:
-            raise UserError("The document has more than {most} values.", most=MOST_VALUES, code="too-large")
+        if number > most:
+            raise UserError("The document has more than {most} values.", most=most, code="too-large")
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -118,10 +118,10 @@ _Dumper.add_implicit_resolver(
 class _Reader:
     """Builds a document from the parser's events in one pass."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int) -> None:
         self._text = text
         self._events: Iterator[events.Event] = iter(())
-        self._left = MOST_VALUES
+        self._most = self._left = most
         self.places: dict[str, Place] = {}
 
     def document(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class _Reader:
         if depth > DEEPEST:
             raise _wrong(_place(event), Message("more than {deepest} levels", deepest=DEEPEST), code="too-deep")
         if self._left < 0:
-            raise _wrong(_place(event), Message("more than {most} values", most=MOST_VALUES), code="too-large")
+            raise _wrong(_place(event), Message("more than {most} values", most=self._most), code="too-large")
 
 
 def _scalar(event: events.ScalarEvent) -> Any:

@@ -42,6 +42,10 @@ _LOOKS = {
     "GIVE_UP": Appearance(_noop("Given up"), "bad"),
     "NEED_RETRY": Appearance(_noop("Trying again"), "wait"),
     "STALE": Appearance(_noop("Stale"), "over"),
+    "SUCCEEDED": Appearance(_noop("Succeeded"), "good"),
+    "PAUSED": Appearance(_noop("Paused"), "wait"),
+    "WAITING": Appearance(_noop("Waiting"), "wait"),
+    "RELEASED": Appearance(_noop("Launched"), "busy"),
     "SKIPPED": Appearance(_noop("Skipped"), "over"),
 }
 

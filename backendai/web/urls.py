@@ -81,6 +81,7 @@ urlpatterns = [
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("folders/", include("backendai.web.folders.urls")),
     path("endpoints/", include("backendai.web.endpoints.urls")),
+    path("runs/", include("backendai.web.pipelines.urls")),
     path("templates/", include("backendai.web.gallery.urls")),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("agents/", agents.agents, name="agents"),

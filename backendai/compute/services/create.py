@@ -147,12 +147,25 @@ def _generated_name(image: Image) -> str:
 
 
 def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name: str, key: str | None) -> Launched:
-    spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
     names, mounts = both_names(actor, owner), take_mounts(checked.all_mounts)
-    session: ComputeSession = ComputeSession.objects.create(
+    by = {"launched_by": actor if names else None, "mount_count": len(mounts)}
+    session = session_row(owner, asked, checked, name, **by, **_marks_of(asked, key))
+    session.save(force_insert=True)
+    kernels = Kernel.objects.bulk_create(kernels_of(session, checked.roles))
+    _write_dependencies(session.pk, checked.depends_on)
+    write_files(session.pk, asked.files)
+    write_mounts(session, mounts)
+    _tell(session, actor, names)
+    return Launched(session, kernels)
+
+
+def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **columns: Any) -> ComputeSession:
+    """Return the unsaved row of a new session."""
+    spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
+    own: dict[str, Any] = {"launch_id": spec.launch_id or uuid.uuid4()} | columns
+    return ComputeSession(
         name=name,
         owner=owner,
-        launched_by=actor if names else None,
         project=checked.project,
         resource_group=checked.group,
         image=checked.image,
@@ -173,19 +186,11 @@ def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name:
         batch_timeout=spec.batch_timeout,
         designated_agents=checked.agents,
         placement=spec.placement,
-        launch_id=spec.launch_id or uuid.uuid4(),
         retry_on_agent_loss=spec.retry_on_agent_loss,
         spec=kept_document(asked),
-        **_marks_of(asked, key),
-        mount_count=len(mounts),
         start_in=checked.start_in,
+        **own,
     )
-    kernels = Kernel.objects.bulk_create(kernels_of(session, checked.roles))
-    _write_dependencies(session.pk, checked.depends_on)
-    write_files(session.pk, spec.files)
-    write_mounts(session, mounts)
-    _tell(session, actor, names)
-    return Launched(session, kernels)
 
 
 def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:

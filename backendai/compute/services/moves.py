@@ -20,7 +20,9 @@ from backendai.compute.services.mount_releases import release_mounts
 from backendai.compute.services.notices import Moved, note_moves, told_with
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.core.messages import shortened
+from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Why:
 
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
+_RUNS_LOOK = TERMINAL | {Status.RUNNING}  # an element is over, or there is room for the next ones
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
@@ -81,6 +84,7 @@ def move(
             release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
         note_moves([one for one, _, _ in moved], to, why.code, now)
+        _wake_runs([one for one, _, _ in moved], to)
         publish_on_commit(
             SessionEvent(str(one.session_id), str(one.owner_id), str(to), version) for one, _, version in moved
         )
@@ -130,6 +134,11 @@ def tell(session_ids: Collection[UUID]) -> None:
         sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()
         rows = sessions.values_list("pk", "owner_id", "status", "version")
         publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in rows)
+
+
+def _wake_runs(moved: Collection[Moved], to: Status) -> None:
+    if to in _RUNS_LOOK and any(one.run_id for one in moved):
+        hint_on_commit("controller.run_pipelines", queue=CONTROL_QUEUE)
 
 
 def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:

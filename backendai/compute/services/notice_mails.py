@@ -19,6 +19,7 @@ TRIED_FOR = timedelta(hours=1)  # older news is under the bell
 _MOST_AT_ONCE = 50
 _TOLD = (
     NoticeKind.STARTED,
+    NoticeKind.FINISHED,
     NoticeKind.FAILED,
     NoticeKind.ENDED,
     NoticeKind.ENDING,

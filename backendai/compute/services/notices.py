@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
-from backendai.compute.reasons import reason_of
+from backendai.compute.reasons import FINISHED, reason_of
 from backendai.compute.services.bulk import among, insert_new
 from backendai.compute.status import Status
 from backendai.core.messages import shortened
@@ -28,7 +28,7 @@ _SLACK = 50
 _MOST_AT_ONCE = 500
 
 # Ends that the owner asked for, or that are the good end of the work: no news.
-_EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished", "replica-ended"})
+_EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
 
 
 class Moved(NamedTuple):
@@ -36,6 +36,7 @@ class Moved(NamedTuple):
 
     session_id: UUID
     owner_id: UUID
+    run_id: UUID | str | None = None
     created_at: datetime | str | None = None
 
 
@@ -55,16 +56,18 @@ def note_launch(session: ComputeSession) -> None:
 
 def told_with(to: Status) -> tuple[str, ...]:
     """Return the additional columns that ``note_moves`` needs for a move to ``to``."""
-    return ("created_at",) if to == Status.RUNNING else ()
+    return ("run_id", "created_at") if to == Status.RUNNING else ("run_id",)
 
 
 def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> None:
     """Notify owners of sessions that moved to ``to`` for ``code``, in the caller's transaction: of a start after a long
-    wait, a failure, or an end that they did not request."""
+    wait, a failure, a success, or an end that they did not request. Sessions of runs are left out."""
+    moved = [one for one in moved if one.run_id is None]
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
     elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
-        _write(moved, NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED, now)
+        kind = NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED
+        _write(moved, NoticeKind.FINISHED if code == FINISHED else kind, now)
 
 
 def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime) -> None:

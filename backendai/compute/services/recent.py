@@ -61,7 +61,7 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "resources": session.slots,
         "resource_group": session.resource_group.name,
         "project": str(session.project_id),
-        "environ": session.environ,
+        "environ": {name: value for name, value in session.environ.items() if not name.startswith("BACKENDAI_")},
         "startup_command": session.startup_command,
         "preopen_ports": session.preopen_ports,
         "cluster_size": session.cluster_size,
