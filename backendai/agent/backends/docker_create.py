@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from backendai.agent.accelerators.base import Grant
@@ -14,7 +15,6 @@ from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_mounts import body_of
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.agent.backends.home import after_bootstrap
-from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI, Slots
@@ -39,12 +39,12 @@ def container_body(
     grant: Grant = NOTHING,
     binds: Binds = NO_BINDS,
     authorities: Path | None = None,
-    guest: Path | None = None,
+    read_only: Mapping[str, Path] = MappingProxyType({}),
     sizes_layers: bool = False,
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices,
-    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust, ``guest`` that of
-    its guest agent. ``sizes_layers``: the engine can limit the writable layer."""
+    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust, ``read_only``
+    what else is mounted where. ``sizes_layers``: the engine can limit the writable layer."""
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
@@ -52,8 +52,8 @@ def container_body(
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
-    if guest:
-        host["Mounts"].append({"Type": "bind", "Source": str(guest), "Target": GUEST_INSIDE, "ReadOnly": True})
+    for target, folder in read_only.items():
+        host["Mounts"].append({"Type": "bind", "Source": str(folder), "Target": target, "ReadOnly": True})
     host["Mounts"] += body_of(binds)
     return {
         "Image": spec.exact_image,

@@ -22,6 +22,7 @@ from backendai.agent.backends.docker_loop import OPTION, mount_loop
 from backendai.agent.backends.home import fill_home
 from backendai.agent.backends.home_look import look_at_home
 from backendai.agent.backends.trees import bytes_under, remove_tree
+from backendai.agent.kit import Kit
 from backendai.core.slots import format_size
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import KernelSpec
@@ -38,11 +39,11 @@ _NEEDED = ("mkfs.ext4", "mount", "umount")
 class Scratch:
     """Scratch folders under ``root``: ``<kernel id>``, its ``.img`` when limited by a loop device, ``.limit`` when not.
 
-    ``.stopped`` marks a kernel that was ended on order.
+    ``.stopped`` marks a kernel that was ended on order. ``kit`` is mounted beside them.
     """
 
     def __init__(self, root: Path, engine_socket: str | None) -> None:
-        self.root = root
+        self.root, self.kit = root, Kit(root.parent / "kit")
         self._engine_socket = engine_socket
         self._loops: bool | None = None
         self._making_blank = threading.Lock()

@@ -29,6 +29,8 @@ from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.kit import INSIDE as KIT_INSIDE
 from backendai.agent.mounts.kernel_mounts import Binds
 from backendai.wire.messages import KernelSpec
 
@@ -109,7 +111,7 @@ class Starter:
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
             authorities = self._scratch.prepare_authorities(spec)
-            guest = self._scratch.prepare_guest(spec.kernel_id)
+            guest, kit = self._scratch.prepare_guest(spec.kernel_id), self._scratch.kit.prepare()
         except OSError as error:
             raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
         if spec.cluster_size > 1:
@@ -123,7 +125,7 @@ class Starter:
             grant=given[0],
             binds=given[1],
             authorities=authorities,
-            guest=guest,
+            read_only={GUEST_INSIDE: guest, KIT_INSIDE: kit},
             sizes_layers=not self._size_refused and self._sizes_layers(),
         )
         if not may_join:
