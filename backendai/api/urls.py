@@ -128,6 +128,7 @@ urlpatterns = [
     path("v1/keypairs/<str:access_key>/rotate/", key_pairs.KeyPairRotation.as_view(), name="keypair-rotate"),
     path("v1/me/ssh-config/", ssh.SshConfig.as_view(), name="ssh-config"),
     path("v1/sessions/<uuid:session_id>/ssh/", ssh.SessionSsh.as_view(), name="session-ssh"),
+    path("v1/system-sessions/", ssh.SystemSessions.as_view(), name="system-sessions"),
     path("v1/sessions/<uuid:session_id>/ssh-key/", ssh.SessionSshKeyView.as_view(), name="session-ssh-key"),
     path("v1/me/ssh-keys/", environments.SshKeyList.as_view(), name="ssh-keys"),
     path("v1/me/ssh-keys/<uuid:ssh_key_id>/", environments.SshKeyDetail.as_view(), name="ssh-key"),

@@ -90,6 +90,7 @@ REASONS: dict[str, Reason] = {
     "idle-timeout": _idle(Message("Idle longer than its resource group allows.")),
     "idle-utilization": _idle(Message("Utilization below the minimum of its resource group.")),
     "idle-session-lifetime": _idle(Message("Reached the maximum lifetime of an idle checker.")),
+    "not-connected": _idle(Message("Nobody was connected to it.")),
     "task-timeout": _limit(Message("The batch program exceeded its timeout.")),
     "session-lifetime": _limit(Message("Reached the maximum lifetime of its policy.")),
     "pending-timeout": _not_started(Message("Pending longer than its resource group allows.")),

@@ -15,6 +15,7 @@ from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
 from backendai.compute.services.public_apps import close_what_is_over
+from backendai.compute.services.system_sessions import end_unused
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.mails import mail_news
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     end_starts,
     warn_of_ends,
     end_runs,
+    end_unused,
     force_ends,
     close_what_is_over,
     cancel_in_vain,

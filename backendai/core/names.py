@@ -8,6 +8,7 @@ import unicodedata
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
+FOLDERS = "folders"  # the name by which clients of files ask for all folders of somebody
 _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
@@ -67,6 +68,10 @@ def check_session_name(name: str, *, field: str = "name") -> str:
             number=len(name),
             field=field,
             code="invalid-name",
+        )
+    if name == FOLDERS:
+        raise UserError(
+            "{name} is what folders are reached by: use another name.", name=name, field=field, code="reserved-name"
         )
     if len(name) > _LONGEST:
         raise UserError(

@@ -12,6 +12,7 @@ class EndedBy(Enum):
     OWNER = "its owner"
     PROGRAM = "the end of its program"
     ENDPOINT = "its endpoint"
+    DISUSE = "nobody being connected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class SessionKind:
     ``has_dependencies``: it may wait until other sessions succeed. ``has_result``: it ends with success or failure.
     ``is_saved``: it can be saved as an image. ``runs_again``: it may restart on another agent. ``is_served``: it is a
     replica of an endpoint. ``is_checked``: idle checkers may check it; ``is_usually_checked``: checkers that list no
-    kinds do.
+    kinds do. ``has_shell``: programs can be started in it; else it serves files only. ``counts``: policies and shares
+    count it; else it has a limit of its own.
     """
 
     name: str
@@ -38,6 +40,8 @@ class SessionKind:
     is_served: bool = False
     is_checked: bool = True
     is_usually_checked: bool = False
+    has_shell: bool = True
+    counts: bool = True
 
     @property
     def runs_program(self) -> bool:
@@ -48,7 +52,7 @@ class SessionKind:
     @property
     def takes_command(self) -> bool:
         """Whether a command may be its main program; else the session outlives all its programs."""
-        return self.ended_by is not EndedBy.OWNER
+        return self.ended_by in (EndedBy.PROGRAM, EndedBy.ENDPOINT)
 
     @property
     def is_worked_in(self) -> bool:
@@ -61,6 +65,17 @@ _TABLE = (
     SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
     # An idle checker would fight the number of replicas.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),
+    # Small and short-lived: it opens folders to clients of files, and nothing is computed in it.
+    SessionKind(
+        "system",
+        EndedBy.DISUSE,
+        is_launched=False,
+        has_services=False,
+        clusters=False,
+        is_checked=False,
+        has_shell=False,
+        counts=False,
+    ),
 )
 KINDS: dict[str, SessionKind] = {kind.name: kind for kind in _TABLE}
 USUAL_KIND = _TABLE[0]

@@ -24,7 +24,7 @@ class _Rule:
 
 
 _RULES: dict[Purpose, _Rule] = {
-    "terminal": _Rule(),
+    "terminal": _Rule(feature="has_shell"),
     "app": _Rule(feature="has_services"),
     "execute": _Rule(feature="executes_code"),
     "files": _Rule(),

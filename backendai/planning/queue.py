@@ -20,6 +20,7 @@ from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status
+from backendai.core.session_kinds import KINDS
 from backendai.planning.storage import storage_needs_of
 from backendai.scheduler.snapshot import (
     Dependency,
@@ -129,7 +130,9 @@ class Queue:
         broken: list[Broken] = []
         for row in self.rows:
             holder = holders.get((row.access_key, row.project_id))
-            if holder is None or holder.user != f"user:{row.owner_id}":
+            if not KINDS[row.session_type].counts:
+                holder = _NO_HOLDER
+            elif holder is None or holder.user != f"user:{row.owner_id}":
                 holder = holders[row.access_key, row.project_id] = _holder(row)
             try:
                 if kernels := self._kernels.get(row.id):
@@ -277,5 +280,6 @@ def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:
 
 
 _NONE: frozenset[UUID] = frozenset()
+_NO_HOLDER = Holder()
 _IMAGES = Prepared(lambda ids: Image.objects.filter(pk__in=listed(ids)).order_by())
 _PENDING, _KERNELS, _DEPENDENCIES = Prepared(_pending_in), Prepared(_kernels_in), Prepared(_waited_for_by)

@@ -29,6 +29,7 @@ from backendai.compute.services.limits import beyond_limits
 from backendai.compute.services.mounts import ResolvedMount, resolve_mounts, start_of
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.services.session_files import check_files
+from backendai.compute.services.system_limits import check_small
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
@@ -115,7 +116,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
-    _check_limits(total_of(roles), limited)
+    _check_limits(total_of(roles), limited) if KINDS[spec.session_type].counts else check_small(roles)
     priority = priority_of(spec, limited, usual.priority)
     checked = Checked(spec, project, group, roles, access_key, priority, depends_on, agents, limited)
     mounts = resolve_mounts(user, project, spec)

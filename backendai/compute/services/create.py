@@ -23,6 +23,7 @@ from backendai.compute.services.limits import check_pending
 from backendai.compute.services.mounts import take_mounts, write_mounts
 from backendai.compute.services.notices import note_launch
 from backendai.compute.services.session_files import write_files
+from backendai.compute.services.system_limits import check_system_sessions
 from backendai.compute.spec import SessionSpec
 from backendai.compute.spec_document import digest_of, kept_document
 from backendai.compute.status import LIVE, Outcome, Phase, Status
@@ -64,7 +65,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     try:
         with transaction.atomic():
             launched = _write(owner, user, spec, checked, name, idempotency_key)
-            check_pending(checked.limited, owner.pk)  # last: its locks are held for the moment of the commit only
+            # Last: its locks are held for the moment of the commit only.
+            check_pending(checked.limited, owner.pk) if launched.session.kind.counts else check_system_sessions(owner)
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
         if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):

@@ -29,6 +29,7 @@ from backendai.compute.status import PLACED
 from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message
+from backendai.core.session_kinds import kinds_with
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
@@ -36,9 +37,9 @@ from backendai.scheduler.snapshot import Holder, LimitView
 
 _COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
 _IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
-_LOCKS = 1024
-_PATIENCE = "8s"
+_LOCKS, _PATIENCE = 1024, "8s"
 _ALL = 2**31 - 1
+_COUNTED, _OF_COUNTED = (Q(**{f"{to}session_type__in": kinds_with("counts")}) for to in ("", "kernel__session__"))
 _FEW, _MANY = 8, 30  # holders at once
 
 
@@ -63,7 +64,7 @@ def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Return by holder the total request and number of its pending sessions; one query."""
     columns, condition = _columns_and_condition(keys, "")
-    rows = ComputeSession.objects.pending().filter(condition).order_by().values_list(*columns, *_AMOUNTS)
+    rows = ComputeSession.objects.pending().filter(_COUNTED, condition).order_by().values_list(*columns, *_AMOUNTS)
     slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sessions: dict[str, int] = defaultdict(int)
     for *identities, text, size, of_all, number in rows.annotate(number=Count("pk")):
@@ -89,7 +90,7 @@ def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
     """Return which of these pending sessions must not be placed because a limit would be exceeded, the last ones first.
     Call in the transaction that places them: their limited holders stay locked. Two queries without limits; else six,
     two of them for the locks."""
-    pending = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by()
+    pending = ComputeSession.objects.pending().filter(_COUNTED, pk__in=among(session_ids)).order_by()
     holders = {_holder_of(*row) for row in pending.values_list(*_COLUMNS.values()).distinct()}
     limited = limited_holders({key for holder in holders for key in holder.keys})
     limited = [holder for holder in limited if _limits_held(holder.policy)]
@@ -156,10 +157,11 @@ def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
     """Return each holder's sums by slot."""
     # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
     # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
-    sessions = ComputeSession.objects.live().filter(reduce(or_, _each(scopes, identities, ""))).order_by().values("pk")
+    own = _COUNTED & reduce(or_, _each(scopes, identities, ""))
+    sessions = ComputeSession.objects.live().filter(own).order_by().values("pk")
     rows = Allocation.objects.filter(kernel__status__in=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
-    theirs = _each(scopes, identities, "kernel__session__")
-    sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
+    each = _each(scopes, identities, "kernel__session__")
+    sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(each)}
     by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
     return by_slot
 
@@ -180,7 +182,7 @@ def _each(scopes: Sequence[str], identities: Sequence[Any], prefix: str) -> list
 
 def _placed() -> QuerySet[Any]:
     """Return the sessions that hold slots, found among the live ones."""
-    return ComputeSession.objects.live().filter(status__one_of=PLACED).order_by()
+    return ComputeSession.objects.live().filter(_COUNTED, status__one_of=PLACED).order_by()
 
 
 def _scope_and_identity(key: str) -> tuple[str, Any]:
@@ -193,7 +195,7 @@ _SUMS, _COUNTS = Prepared(_sums_of), Prepared(_counts_of)
 
 def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
     columns, condition = _columns_and_condition(keys, "kernel__session__")
-    rows = Allocation.objects.of_live().filter(condition).order_by().values_list(*columns, "slot")
+    rows = Allocation.objects.of_live().filter(_OF_COUNTED, condition).order_by().values_list(*columns, "slot")
     held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for *identities, slot, amount in rows.annotate(sum=Sum("amount")):
         for key in _keys(identities):
@@ -259,7 +261,9 @@ def _limits_held(policy: ResourcePolicy) -> bool:
 
 
 def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
-    pending = ComputeSession.objects.pending().filter(**{_COLUMNS[holder.scope]: holder.key.partition(":")[2]})
+    pending = ComputeSession.objects.pending().filter(
+        _COUNTED, **{_COLUMNS[holder.scope]: holder.key.partition(":")[2]}
+    )
     if holder.scope == KEY_PAIR:  # its sessions are its owner's, and those are found by an index
         pending = pending.filter(owner=owner_id)
     # Many sessions ask for the same: one row for each kind of request.
