@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
+from backendai.wire.cluster_access import ClusterKeys, Peer
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import (
     MOST_IMAGES,
@@ -51,13 +52,6 @@ class KernelState(StrEnum):
     CREATING = "CREATING"
     RUNNING = "RUNNING"
     TERMINATED = "TERMINATED"
-
-
-class Peer(Order):
-    """A kernel of the same session: its host name and, when known, its address on the session's network."""
-
-    hostname: str
-    address: str | None = None
 
 
 class HomeFile(Order):
@@ -119,6 +113,7 @@ class KernelSpec(Order):
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None
+    keys: ClusterKeys | None = None  # of a session with several kernels
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
     manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again

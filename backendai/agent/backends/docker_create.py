@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import Any
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.authorities import INSIDE, authority_environ
+from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_mounts import body_of
@@ -26,6 +28,11 @@ _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 NETWORK_SYSCTLS = {"net.ipv4.ping_group_range": "0 65535"}
+_NOT_ROOT = (
+    "The agent does not run as root, so that it can give kernels no files of their own: the kernels of this session "
+    "cannot log in to each other by SSH."
+)
+ACCESS = Access(GUEST_INSIDE, "/tmp/.cluster-environ", "" if os.geteuid() == 0 else _NOT_ROOT)  # noqa: S108  (in it)
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -48,7 +55,7 @@ def container_body(
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
-    environ = {**_ENVIRON, **trusted, **spec.environ, **grant.environ}
+    environ = {**_ENVIRON, **trusted, **cluster_environ(spec, ACCESS), **spec.environ, **grant.environ}
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
@@ -62,7 +69,7 @@ def container_body(
         "WorkingDir": spec.start_in or WORKDIR,
         "Env": [f"{name}={value}" for name, value in environ.items()],
         "Entrypoint": ["sh", "-c"],
-        "Cmd": after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])[2:],
+        "Cmd": after_bootstrap(spec, WORKDIR, with_ssh(spec, ACCESS, ["sh", "-c", *main_process(spec)]))[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),

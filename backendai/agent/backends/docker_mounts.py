@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker_engine import Engine, container_name
@@ -23,6 +24,10 @@ class DockerMounts:
     def prepare(self, spec: KernelSpec) -> Binds:
         """Return what the engine binds. Raises StartFailed."""
         return self._mounts.prepare(spec, self._rules())
+
+    def also_left_out(self, kernel_id: UUID, text: str) -> None:
+        """Remember one more sentence about what the kernel starts without."""
+        self._mounts.also_left_out(kernel_id, text)
 
     def check(self, spec: KernelSpec) -> None:
         """Raise StartFailed where a running container lacks a folder, or could write what it may only read."""

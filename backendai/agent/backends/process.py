@@ -37,6 +37,7 @@ from backendai.agent.backends.base import (
     Started,
     Terminal,
 )
+from backendai.agent.backends.cluster_files import lacking_here
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_guest import ProcessGuests
 from backendai.agent.backends.process_notes import describe
@@ -148,6 +149,12 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
             folder = KernelFolder(self._places.for_new() / str(spec.kernel_id))
             self._starter.start(with_address(spec) if self._serves else spec, folder)
             return Started(folder.container_id(), adopted=False)
+
+    def left_out(self, kernel_id: UUID) -> str:
+        folder = self._find(kernel_id)
+        spec = folder.spec() if folder else None
+        no_ssh = lacking_here() if spec and spec.cluster_size > 1 else ""
+        return " ".join(filter(None, (super().left_out(kernel_id), no_ssh)))
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         if folder := self._find(kernel_id):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -12,13 +12,16 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
-from backendai.cluster.capabilities import capabilities_of
+from backendai.cluster.capabilities import capabilities_of, reported
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_access import processes_of, ssh_port_of
 from backendai.compute.status import LIVE, ClusterMode, Status
 from backendai.core import advisory_locks
+from backendai.core.slots import Slots
 from backendai.wire.capabilities import Capability
+from backendai.wire.cluster_access import Peer
 from backendai.wire.cluster_network import (
     ClusterNetwork,
     gateway_address,
@@ -27,16 +30,19 @@ from backendai.wire.cluster_network import (
     subnet_of,
     vni_of,
 )
-from backendai.wire.messages import Peer
 
 
 class Sibling(NamedTuple):
     """A kernel of a session with several: which, and where."""
 
+    kernel_id: UUID
+    role: str
     hostname: str
     rank: int
+    amounts: Slots
     agent_id: UUID | None
     gateway_url: str
+    is_native: bool
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
@@ -73,9 +79,10 @@ def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
     if not session_ids:
         return found
     rows = Kernel.objects.filter(session__in=among(list(session_ids))).order_by("session", "rank")
-    columns = ("session_id", "hostname", "rank", "agent_id", "agent__gateway_url")
-    for session_id, hostname, rank, agent_id, gateway_url in rows.values_list(*columns):
-        found.setdefault(session_id, []).append(Sibling(hostname, rank, agent_id, gateway_url or ""))
+    columns = ("session_id", "pk", "role", "hostname", "rank", "slots", "agent_id")
+    of_agent = ("agent__gateway_url", "agent__capabilities", "agent__backend")
+    for session_id, *row in rows.values_list(*columns, *of_agent):
+        found.setdefault(session_id, []).append(_sibling(*row))
     return found
 
 
@@ -102,15 +109,42 @@ def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network:
     processes use their agents' addresses."""
     if not siblings:
         return [Peer(hostname=kernel.hostname)]
+    native = Capability.NATIVE in capabilities_of(agent)
+    return [_peer(one, _address_for(one, agent, network, native=native)) for one in siblings]
+
+
+def _address_for(one: Sibling, agent: Agent, network: ClusterNetwork | None, *, native: bool) -> str | None:
     if network is None:
-        return [Peer(hostname=one.hostname) for one in siblings]
-    if Capability.NATIVE in capabilities_of(agent):
-        return [
-            Peer(hostname=one.hostname, address=None if one.agent_id == agent.pk else _address_of(one.gateway_url))
-            for one in siblings
-        ]
-    subnet = ipaddress.IPv4Network(network.subnet)
-    return [Peer(hostname=one.hostname, address=kernel_address(subnet, one.rank)) for one in siblings]
+        return None
+    if native:
+        return None if one.agent_id == agent.pk else _address_of(one.gateway_url)
+    return kernel_address(ipaddress.IPv4Network(network.subnet), one.rank)
+
+
+def _peer(one: Sibling, address: str | None) -> Peer:
+    return Peer(
+        hostname=one.hostname,
+        address=address,
+        role=one.role,
+        rank=one.rank,
+        slots=processes_of(one.amounts),
+        ssh_port=ssh_port_of(one.kernel_id, native=one.is_native),
+    )
+
+
+def _sibling(
+    kernel_id: UUID,
+    role: str,
+    hostname: str,
+    rank: int,
+    slots: dict[str, Any],
+    agent_id: UUID | None,
+    gateway_url: str | None,
+    capabilities: Sequence[str] | None,
+    backend: str | None,
+) -> Sibling:
+    native = agent_id is not None and Capability.NATIVE in reported(capabilities, backend or "")
+    return Sibling(kernel_id, role, hostname, rank, Slots.parse(slots), agent_id, gateway_url or "", native)
 
 
 def _numbered() -> QuerySet[ComputeSession]:

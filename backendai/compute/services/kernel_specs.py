@@ -18,6 +18,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import SiteSettings, site_settings
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_access import keys_of
 from backendai.compute.services.cluster_networks import Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
@@ -166,7 +167,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         devices=kernel.devices,
         shm_bytes=session.shm_bytes if kernel.shm_bytes is None else kernel.shm_bytes,
         scratch_bytes=settings.SCRATCH_BYTES,
-        environ=environ_of(kernel, [peer.hostname for peer in peers], around.site),
+        environ=environ_of(kernel, peers, around.site),
         authorities=around.site.session_authorities,
         command=kernel.command,
         files=over(around.files, around.home.files),
@@ -174,6 +175,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         peers=peers,
         cluster_size=session.cluster_size,
         network=network,
+        keys=keys_of(session.pk) if session.cluster_size > 1 else None,
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
