@@ -55,6 +55,9 @@ class RoleBody(StrictSerializer):
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     mounts = MountBody(many=True, default=list, help_text="Folders beside those that every kernel mounts.")
+    on_failure = serializers.CharField(
+        max_length=16, default="", allow_blank=True, help_text="end (the default), tolerate or restart."
+    )
 
 
 class LaunchRequest(StrictSerializer):

@@ -34,6 +34,7 @@ from backendai.compute.status import (
     LIVE,
     TERMINAL,
     ClusterMode,
+    OnFailure,
     Outcome,
     Phase,
     Placement,
@@ -256,6 +257,19 @@ class Kernel(models.Model):
     shm_bytes = models.BigIntegerField(null=True, blank=True)
     environ = models.JSONField(default=dict, blank=True, help_text="Variables beside those of its session.")
     startup_command = models.TextField(blank=True)
+    on_failure = models.CharField(
+        max_length=16,
+        choices=OnFailure,
+        default=OnFailure.END,
+        db_default=OnFailure.END,
+        help_text=Message("When it ends and should not."),
+    )
+    restarts = models.PositiveSmallIntegerField(
+        default=0, db_default=0, editable=False, help_text=Message("How often it started again in its seat.")
+    )
+    starts_after = models.DateTimeField(
+        null=True, editable=False, help_text=Message("Before it the agent is not told to start it again.")
+    )
     devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
     forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its node is to kill it at once.")

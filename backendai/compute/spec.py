@@ -38,7 +38,7 @@ class MountWish:
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
     """Kernels of a session with values of their own. Empty fields are the session's; ``environ`` and ``mounts`` are
-    added to the session's."""
+    added to the session's. ``on_failure``: what the failure of one of its kernels does; empty: it ends the session."""
 
     count: int = 1
     image: str = ""
@@ -47,6 +47,7 @@ class RoleSpec:
     environ: Mapping[str, str] = field(default_factory=dict)
     startup_command: str = ""
     mounts: Sequence[MountWish] = ()
+    on_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,14 @@ class Placement(models.TextChoices):
     PACK = "pack", Message("on few agents")
 
 
+class OnFailure(models.TextChoices):
+    """What becomes of a session when a kernel ends that should not."""
+
+    END = "end", Message("the session ends")
+    TOLERATE = "tolerate", Message("the others go on")
+    RESTART = "restart", Message("the kernel starts again")
+
+
 class Result(models.TextChoices):
     """Result of a batch session's main program."""
 
@@ -96,7 +104,8 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     for status, targets in SESSION_MOVES.items()
 } | {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
-    _S.TERMINATED: frozenset({_S.PENDING}),
+    # With its whole session into the queue, or alone back into its seat.
+    _S.TERMINATED: frozenset({_S.PENDING, _S.SCHEDULED}),
 }
 
 

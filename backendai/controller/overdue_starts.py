@@ -17,7 +17,7 @@ from backendai.cluster.services import reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
-from backendai.compute.services.retrying import Expired, expire_starts, phase_of
+from backendai.compute.services.retrying import Expired, expire_restarts, expire_starts, phase_of
 from backendai.compute.status import STARTING, Outcome, Status
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
@@ -44,12 +44,13 @@ def end_starts(now: datetime) -> int:
     Returns how many sessions."""
     again: dict[UUID, Expired] = {}
     over: dict[UUID, Expired] = {}
-    for one, may_retry in _overdue(now):
+    for one, may_retry in _overdue(now, Q(session__status__in=STARTING)):
         (again if may_retry else over).setdefault(one.session_id, one)
-    return expire_starts(again.values(), now=now) + _end(over, now)
+    restarts = [one for one, _ in _overdue(now, Q(session__status=Status.RUNNING))]
+    return expire_starts(again.values(), now=now) + _end(over, now) + expire_restarts(restarts, now=now)
 
 
-def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
+def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
     group, heard_since = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
     late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
@@ -57,7 +58,7 @@ def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(begun), session__session_type__in=kinds_with("runs_program")
     )
-    kernels = Kernel.objects.filter(late, agent__in=Agent.objects.answering(), session__status__in=STARTING)
+    kernels = Kernel.objects.filter(late, of_session, agent__in=Agent.objects.answering())
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
         yield _expired(row, now, heard_since), row["may_retry"]
 

@@ -14,6 +14,7 @@ from backendai.catalog.models import Image, ResourcePreset
 from backendai.compute.services.check_amounts import check_bounds, shm_of, slots_of
 from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
 from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.compute.status import OnFailure
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
@@ -40,6 +41,7 @@ class CheckedRole:
     environ: Mapping[str, str]
     startup_command: str
     mounts: Sequence[ResolvedMount] = ()
+    on_failure: OnFailure = OnFailure.END
 
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
@@ -96,7 +98,10 @@ def check_roles(
             _check_features(own, image)
             shm = shm_of(own, None if role.resources else preset, slots, image.preferred_shm or usual_shm)
             mounts = own_mounts(user, project, spec, role)
-        checked.append(CheckedRole(name, role.count, image, slots, shm, role.environ, role.startup_command, mounts))
+        policy = _policy_of(name, role)
+        checked.append(
+            CheckedRole(name, role.count, image, slots, shm, role.environ, role.startup_command, mounts, policy)
+        )
     return checked
 
 
@@ -138,6 +143,21 @@ def _check_features(spec: SessionSpec, image: Image) -> None:
             field="image",
             code="image-without-batch",
         )
+
+
+def _policy_of(name: str, role: RoleSpec) -> OnFailure:
+    field = f"roles.{name}.on_failure"
+    if role.on_failure and role.on_failure not in OnFailure.values:
+        raise UserError(
+            "{value} is not what a role can do on failure: use {values}.",
+            value=repr(role.on_failure[:32]),
+            values=" or ".join(OnFailure.values),
+            field=field,
+            code="invalid-on-failure",
+        )
+    if name == MAIN and role.on_failure == OnFailure.TOLERATE:
+        raise UserError("A session does not go on without its main kernel.", field=field, code="invalid-on-failure")
+    return OnFailure(role.on_failure or OnFailure.END)
 
 
 def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:

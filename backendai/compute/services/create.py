@@ -231,6 +231,7 @@ def _kernel(session: ComputeSession, rank: int, role: CheckedRole, index: int) -
         shm_bytes=role.shm_bytes if role.shm_bytes != session.shm_bytes else None,
         environ=dict(role.environ),
         startup_command=role.startup_command,
+        on_failure=role.on_failure,
     )
 
 

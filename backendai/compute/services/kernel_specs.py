@@ -43,6 +43,7 @@ _SPEC_COLUMNS = (
     "shm_bytes",
     "environ",
     "startup_command",
+    "on_failure",
     *(f"image__{name}" for name in _IMAGE_COLUMNS),
     *(f"session__image__{name}" for name in _IMAGE_COLUMNS),
     "session__name",

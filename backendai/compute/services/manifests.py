@@ -64,7 +64,7 @@ COPIED = (
 )
 
 
-OWN = ("image_digest", "shm_bytes", "startup_command")  # of a kernel
+OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure")  # of a kernel
 
 
 def read_manifest(text: str) -> dict[str, Any]:

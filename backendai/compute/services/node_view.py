@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.epochs import read_epoch
@@ -27,6 +28,7 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
+_DUE = Q(starts_after=None) | Q(starts_after__lte=Now()) | Q(status=Status.TERMINATING)  # others wait for a restart
 _GRACE = 5.0  # seconds between the polite signal and the kill
 
 
@@ -106,7 +108,7 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
 
 def has_work(agent_id: UUID) -> bool:
     """Return whether a long poll should end now, because the agent has something to start or stop."""
-    return Kernel.objects.filter(agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
+    return Kernel.objects.filter(_DUE, agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
 
 
 def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
@@ -120,7 +122,7 @@ def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
 
 
 def _live(which: Q) -> list[_Live]:
-    rows = Kernel.objects.filter(which, status__in=PLACED).order_by()
+    rows = Kernel.objects.filter(which, _DUE, status__in=PLACED).order_by()
     columns = rows.values_list("pk", "agent_id", "generation", "status", "forced_at")
     return [_Live(pk, agent, generation, status, bool(forced)) for pk, agent, generation, status, forced in columns]
 

@@ -16,6 +16,7 @@ from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
+from backendai.compute.services.restarting import Consequence, after_kernel
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import (
     STARTING,
@@ -45,7 +46,11 @@ class Expired:
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
     """Return whether the session may try again: it never ran, all reasons are retriable, and retries are left. A
     started batch program runs again only if its agent was lost and the owner allowed it."""
-    ended = [kernel for kernel in kernels if kernel.status in TERMINAL and not has_done_its_part(session, kernel)]
+    ended = [
+        kernel
+        for kernel in kernels
+        if kernel.status in TERMINAL and after_kernel(session, kernel) is not Consequence.GO_ON
+    ]
     if runs_again(session) and all(_is_lost(kernel) for kernel in ended):
         return True
     return (
@@ -54,13 +59,6 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
         and all(_may_pass(session, kernel) for kernel in ended)
         and not (session.kind.runs_program and any(kernel.started_at for kernel in kernels))
     )
-
-
-def has_done_its_part(session: ComputeSession, kernel: Kernel) -> bool:
-    """Return whether this kernel ended normally while its session continues: in a batch session only the main kernel's
-    command decides when the work is finished."""
-    runs = session.kind.runs_program
-    return runs and kernel.rank > 0 and kernel.status in TERMINAL and kernel.status_reason == FINISHED
 
 
 def runs_again(session: ComputeSession) -> bool:
@@ -106,6 +104,8 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
             "forced_at": None,
             "is_unconfirmed": False,
             "steps": [],
+            "restarts": 0,
+            "starts_after": None,
         }
         move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
@@ -135,6 +135,24 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
         _write_expired(sessions, now)
         hint_stops(sessions)
     return len(sessions)
+
+
+def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
+    """Tell the nodes to end these kernels of running sessions, which started again and did not come up; when that is
+    confirmed, their sessions end with this reason. Returns how many kernels that concerns."""
+    if not expired:
+        return 0
+    with transaction.atomic():
+        hold_sessions_of([one.kernel_id for one in expired])
+        late = Kernel.objects.filter(pk__in=[one.kernel_id for one in expired], status__in=STARTING)
+        still = set(late.values_list("pk", flat=True))
+        for one in expired:
+            if one.kernel_id in still:
+                move_kernels([one.kernel_id], Status.TERMINATING, reason=one.code, message=one.message, now=now)
+        sessions = {one.session_id for one in expired if one.kernel_id in still}
+        touch(sessions)
+        hint_stops(sessions)
+    return len(still)
 
 
 def phase_of(status: str) -> Phase:
