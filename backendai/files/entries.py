@@ -8,7 +8,6 @@ import os
 import stat
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from backendai.core.beneath import Parts
 from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
-from backendai.files.long_lists import Name, names_of
+from backendai.files.long_lists import Names, names_of
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree, read_size
 
@@ -170,14 +169,13 @@ def _with_facts(directory: int, names: list[Key], by: str) -> Iterator[Key]:
         yield is_file, found.st_size if by == "size" else found.st_mtime_ns, name
 
 
-def _cut_sorted(names: list[Name], order: Order) -> tuple[list[Key], str | None]:
+def _cut_sorted(names: Names, order: Order) -> tuple[list[Key], str | None]:
     """Return the names of this page and the cursor of the next; costs no look at the others."""
     after = _read_cursor(order.after) if order.after else None
     if after and len(after) != 2:
         raise _other_order()
-    begin = bisect_right(names, (bool(after[0]), after[1])) if after else 0
-    chosen: list[Key] = list(names[begin : begin + order.limit])
-    return chosen, _cursor(chosen[-1]) if begin + order.limit < len(names) else None
+    chosen: list[Key] = list(names.page((bool(after[0]), after[1]) if after else None, order.limit + 1))
+    return chosen[: order.limit], _cursor(chosen[order.limit - 1]) if len(chosen) > order.limit else None
 
 
 def _other_order() -> Refusal:

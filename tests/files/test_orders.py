@@ -194,12 +194,11 @@ async def test_many_changes_are_measured_once_and_a_slow_folder_has_its_rest(por
     await asyncio.sleep(0.1)
     assert started == [] and len(jobs._soon) == 1
     other = await portal.create(uuid.uuid4())
-    for name in "abc":
-        await portal.json("PUT", f"/content?path={name}", 201, folder_id=other, data=b"x")
+    for _ in range(5):
         jobs.measure_soon(host, other)
     while not started:
         await asyncio.sleep(0.01)
-    assert (host, other) in started and len(started) <= 3
+    assert started == [(host, other)]
 
 
 async def test_a_measurement_and_what_came_since_hold_a_folder_to_its_limit(portal: Portal) -> None:
