@@ -150,7 +150,7 @@ def mounts_follow_their_session(world: World) -> list[str]:
     """I-16: a session mounts its folders exactly as long as it lives, and none of them is being deleted."""
     held = SessionMount.objects.filter(released_at=None)
     late = held.filter(session__status__in=TERMINAL).values_list("session_id", "folder_name")
-    early = SessionMount.objects.exclude(released_at=None).filter(session__status__in=LIVE)
+    early = SessionMount.objects.exclude(released_at=None).filter(cut_at=None, session__status__in=LIVE)
     lost = held.filter(folder__isnull=False).exclude(folder__status=FolderStatus.READY)
     return (
         [f"session {pk} has ended but still holds folder {name}" for pk, name in late]

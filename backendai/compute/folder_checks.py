@@ -43,7 +43,7 @@ def mounts_follow_sessions(world: World) -> list[str]:
     """F-03: a mount is released exactly when its session has ended, and mounted folders are ready."""
     mounts = SessionMount.objects.order_by("pk")
     kept = mounts.filter(released_at=None, session__status__in=TERMINAL).values_list("folder_name", "session_id")
-    early = mounts.exclude(released_at=None).exclude(session__status__in=TERMINAL)
+    early = mounts.filter(cut_at=None).exclude(released_at=None).exclude(session__status__in=TERMINAL)
     lost = mounts.filter(released_at=None).exclude(folder__status__in=_MOUNTABLE)
     columns = ("folder_name", "session_id")
     return [

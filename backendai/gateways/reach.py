@@ -29,6 +29,7 @@ _RULES: dict[Purpose, _Rule] = {
     "execute": _Rule(feature="executes_code"),
     "files": _Rule(),
     "home": _Rule(),
+    "cut": _Rule(),
     "shell": _Rule(owned=True),
     "log": _Rule(runs=False),  # of a kernel that has ended, the kept log is read
 }

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backendai.core.errors import PlatformError
 
-Purpose = Literal["terminal", "log", "execute", "files", "shell", "app", "home"]
+Purpose = Literal["terminal", "log", "execute", "files", "shell", "app", "home", "cut"]
 LIFETIME_SECONDS = 30
 _ALGORITHM = "EdDSA"
 

@@ -233,6 +233,12 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
         folder = KernelFolder(self._places.find(kernel_id))
         return folder if self._ours(folder) else None
 
+    def _processes(self, kernel_id: UUID) -> list[int]:
+        folder = self._find(kernel_id)
+        if folder is None or not folder.running():
+            raise KernelGone("This kernel does not run on this agent any more.")
+        return sorted(folder.processes())
+
     def _folders(self) -> list[KernelFolder]:
         named = [path for path in self._places.folders() if len(path.name) == len(str(UUID(int=0)))]
         return [folder for path in named if self._ours(folder := KernelFolder(path))]

@@ -105,17 +105,22 @@ class KernelFolder:
 
     def kill(self) -> None:
         """Kill the supervisor and whatever is left of the kernel, when nothing politer works."""
-        launch, runner = self.read("launch"), self.runner()
-        victims = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
-        if runner is not None:
-            with contextlib.suppress(psutil.Error):
-                victims |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        launch, victims = self.read("launch"), self.processes()
         for pid in victims:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         psutil.wait_procs([psutil.Process(pid) for pid in victims if psutil.pid_exists(pid)], timeout=5)
         if launch:
             remove_traces(launch)
+
+    def processes(self) -> set[int]:
+        """Return the supervisor and whatever belongs to the kernel, wherever it went."""
+        launch, runner = self.read("launch"), self.runner()
+        found = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
+        if runner is not None:
+            with contextlib.suppress(psutil.Error):
+                found |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        return found
 
     def remove(self) -> None:
         """Delete the folder, and what the kernel made unreadable in it."""

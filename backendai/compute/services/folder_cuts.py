@@ -38,6 +38,21 @@ def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
     return mount
 
 
+def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
+    """Release the folder from a session out of which its agents have taken it."""
+    with transaction.atomic():
+        rows = SessionMount.objects.filter(session=mount.session, folder=mount.folder, released_at=None)
+        rows.update(released_at=now, cut_at=now)
+        audit(
+            actor.pk,
+            "folder.unmount",
+            "folder",
+            [mount.folder_id] if mount.folder_id else [],
+            name=mount.folder_name,
+            session=str(mount.session_id),
+        )
+
+
 def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
     """End the session at once, with a reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
     mount = mount_to_cut(actor, folder, session_id)
