@@ -17,6 +17,7 @@ from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_mounts import body_of
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.agent.backends.home import after_bootstrap
+from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI, Slots

@@ -4,7 +4,7 @@ import backendai.core.messages
 
 
 class Migration(migrations.Migration):
-    dependencies = [("compute", "0033_app_settings")]
+    dependencies = [("compute", "0035_failure_policies")]
 
     operations = [
         migrations.AddField(

@@ -13,7 +13,7 @@ def take_system(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('cluster', '0016_reachability'),
+        ('cluster', '0017_plainer_help'),
     ]
 
     operations = [migrations.RunPython(take_system, migrations.RunPython.noop)]

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('compute', '0033_app_settings'),
+        ('compute', '0034_runs'),
     ]
 
     operations = [
