@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -32,14 +31,14 @@ from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import Snapshot
 from backendai.storage.models import Folder, StorageHost
 from tests.cast import make_cast
+from tests.effort import LONG
 from tests.factories import make_agent, make_session
 from tests.mount_tools import ready_folder, storage_host
 from tests.simulation import Node, Platform
 
 pytestmark = pytest.mark.postgres
 
-LONG = os.environ.get("BACKENDAI_TEST_LONG") == "1"
-WALKS = 15 if connection.vendor == "sqlite" else 8  # the same walks at random: what one misses another may find
+WALKS = 8 if connection.vendor == "sqlite" else 5  # the same walks at random: what one misses another may find
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08", "I-16"]
 ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backendai.core.errors import UserError
 from backendai.core.written_documents import DEEPEST, check_extent, read_document, written
+from tests.effort import examples
 
 
 def test_scalars_follow_yaml_1_2_and_what_only_looks_like_a_number_stays_text() -> None:
@@ -108,7 +109,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.dictionaries(_TEXTS | _ODD, _VALUES, min_size=1, max_size=4))
 def test_what_is_written_is_read_again(document: dict[str, Any]) -> None:
     assert read_document(written(document)).value == document

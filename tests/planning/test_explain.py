@@ -18,6 +18,7 @@ from backendai.planning import deciding
 from backendai.planning.explain import Verdict, explain
 from backendai.planning.preview import preview
 from backendai.scheduler.decide import decide
+from tests.effort import examples
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
@@ -115,7 +116,7 @@ def test_the_number_of_queries_does_not_grow_with_the_queue(cast, django_assert_
 amounts = st.sampled_from([1, 2, 3, 5])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     agents=st.lists(amounts, min_size=1, max_size=3),
     queue=st.lists(st.tuples(amounts, st.sampled_from([5, 10])), max_size=4),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import DeviceView, RunningView
+from tests.effort import examples
 from tests.scheduler.checks import backfill_never_delays_the_first_in_line, no_agent_is_over_capacity
 from tests.scheduler.crowds import crowds
 from tests.scheduler.worlds import _IDS, NOW, a_session, agents_of, an_agent, plan_of, wait_of
@@ -147,7 +148,7 @@ def test_what_is_kept_does_not_use_up_an_agents_turn():
     assert plan.next_agent == "c"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(crowds(backfill=True, limits={}))
 def test_it_never_delays_the_first_in_line(snapshot):
     backfill_never_delays_the_first_in_line(snapshot, decide)

@@ -12,12 +12,13 @@ from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.feasible import why_not
 from backendai.scheduler.sequences import SEQUENCES
+from tests.effort import examples
 from tests.scheduler.checks import CHECKS
 from tests.scheduler.crowds import crowds
 from tests.scheduler.worlds import a_snapshot, an_agent, random_agents, random_sessions, random_snapshots
 
 many = settings(
-    max_examples=100,
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )

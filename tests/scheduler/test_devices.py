@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from backendai.core.slots import Slots
 from backendai.scheduler.devices import DeviceBook, flaw_of
 from backendai.scheduler.snapshot import DeviceView
+from tests.effort import examples
 from tests.scheduler.worlds import a_session, an_agent, placement_of, plan_of, wait_of
 
-many = settings(max_examples=100, deadline=None)
+many = settings(max_examples=examples(100), deadline=None)
 
 
 def a_book(slot, *free, capacity=1000, **rules):

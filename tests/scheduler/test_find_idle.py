@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backendai.scheduler.find_idle import (
+from tests.effort import examples
     ALL,
     ANY,
     LIFETIME,
@@ -156,7 +157,7 @@ events = st.lists(
 kinds = st.sampled_from([LIFETIME, NETWORK, UTILIZATION])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(kinds, st.integers(20, 90), st.integers(0, 120), st.integers(1, 20), st.booleans(), events)
 def test_whatever_happens_nobody_is_ended_without_an_active_warning(
     kind: str, limit: int, grace: int, lead: int, with_use: bool, steps: list[tuple[int, str]]

@@ -15,9 +15,10 @@ from backendai.scheduler.room import Room
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import DeviceView, Rules
+from tests.effort import examples
 from tests.scheduler.worlds import a_session, an_agent
 
-many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = [f"agent-{number}" for number in range(6)]
 SLOTS = ("cpu", "mem", "cuda.device", "cuda.shares", "tpu")
 

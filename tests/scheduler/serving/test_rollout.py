@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.rollout import decide_rollout
 from backendai.scheduler.serving.snapshot import EndpointView, ReplicaState, ReplicaView, RevisionView, Wish
+from tests.effort import examples
 from tests.scheduler.serving.toy import START
 
 NOW = START + timedelta(hours=1)
@@ -120,7 +121,7 @@ def test_health():
     assert health_of(an_endpoint(ready(), wish=Wish.STOPPED)) == Health.STOPPED
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     desired=st.integers(1, 5),
     surge=st.integers(0, 2),
