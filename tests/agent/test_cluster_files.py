@@ -15,8 +15,8 @@ from docker import APIClient
 
 from backendai.agent.backends.cluster_files import (
     Access,
+    access_files,
     cluster_environ,
-    home_files,
     lacking,
     with_ssh,
     write_cluster,
@@ -82,7 +82,7 @@ def test_a_configuration_that_somebody_keeps_comes_after_ours() -> None:
     own = HomeFile(path=".ssh/config", mode=0o644, content="Host mine\n  User me\n")
     other = HomeFile(path=".bashrc", content="x")
     spec = cluster_specs(make_spec, NAMES, files=[own, other])[0]
-    files = {file.path: file for file in home_files(spec, INSIDE)}
+    files = {file.path: file for file in access_files(spec, INSIDE)}
     assert files[".ssh/config"].content == "Include /run/backendai/ssh/config\n\nHost mine\n  User me\n"
     assert (files[".ssh/config"].mode, files[".bashrc"]) == (0o600, other)
 
@@ -92,11 +92,11 @@ def test_lone_kernels_and_places_without_ssh_get_none_of_it(tmp_path: Path, acce
     alone, one = make_spec(files=[HomeFile(path=".ssh/config", content="x")]), cluster_specs(make_spec, NAMES)[0]
     write_cluster(tmp_path, alone, access, owner=None)
     assert list(tmp_path.iterdir()) == [] and cluster_environ(alone, access) == {}
-    assert with_ssh(alone, access, ["a"]) == ["a"] and list(home_files(alone, access)) == alone.files
+    assert with_ssh(alone, access, ["a"]) == ["a"] and list(access_files(alone, access)) == alone.files
     if access.no_ssh:
         write_cluster(tmp_path, one, access, owner=None)
         assert not (tmp_path / "ssh").exists() and (tmp_path / "hostfile").exists()
-        assert with_ssh(one, access, ["a"]) == ["a"] and list(home_files(one, access)) == []
+        assert with_ssh(one, access, ["a"]) == ["a"] and list(access_files(one, access)) == []
 
 
 def test_native_kernels_of_one_machine_have_ports_of_their_own_on_its_loopback(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backendai.scheduler.find_idle import (
-from tests.effort import examples
     ALL,
     ANY,
     LIFETIME,
@@ -25,6 +24,7 @@ from tests.effort import examples
     Watched,
     find_idle,
 )
+from tests.effort import examples
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
