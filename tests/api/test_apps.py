@@ -32,7 +32,8 @@ def test_it_lists_the_apps_with_where_they_live_and_why_not(
 ) -> None:
     alice = Caller(cast.alice)
     alice.get(f"{SESSIONS}{session.pk}/apps/")
-    with django_assert_num_queries(4):  # type: ignore[operator]  (the token, the session, its kernel, the settings of the site)
+    # The token, the session, its kernel, the settings of the site and those of the apps.
+    with django_assert_num_queries(5):  # type: ignore[operator]
         lab, ring = alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]
     assert (lab["name"], lab["title"], lab["port"], lab["code"]) == ("jupyterlab", "JupyterLab", 8888, "")
     assert lab["url"].startswith(f"http://jupyterlab-{session.pk.hex[:12]}.apps.localhost")

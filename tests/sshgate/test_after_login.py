@@ -204,6 +204,7 @@ ATTACKS: dict[str, Callable[[Connection], Awaitable[None]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_attacks_hold_up_nobody_and_leave_nothing_behind(here: Stage, key: Path, session: ComputeSession) -> None:
     async def strike(attack: Callable[[Connection], Awaitable[None]]) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):  # the gate may hang up on who breaks the protocol

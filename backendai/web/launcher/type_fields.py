@@ -53,7 +53,7 @@ class TypeFields(forms.Form):
         help_text=_("Runs in a shell as soon as the session is ready; the session ends with it."),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "data-code": True, "autocapitalize": "off"}),
     )
-    elements = forms.IntegerField(
+    array_size = forms.IntegerField(
         required=False,
         min_value=2,
         max_value=MOST_TASKS,
@@ -133,7 +133,7 @@ class TypeFields(forms.Form):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
         if self.runs_program() is False:
-            forget(self, "startup_command", "elements", "starts_at", "batch_timeout", "depends_on")
+            forget(self, "startup_command", "array_size", "starts_at", "batch_timeout", "depends_on")
         return data
 
     def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:
