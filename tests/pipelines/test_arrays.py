@@ -138,6 +138,7 @@ def test_an_image_that_is_switched_off_is_said_at_the_step(cast: Cast) -> None:
     play(run)
     step = run.steps.get()
     assert run.status == Status.RUNNING and "python" in step.message
+    assert run_pipelines(timezone.now()) == 0, "a refusal that stands wakes nobody"
     type(from_image).objects.filter(pk=from_image.pk).update(is_enabled=True)
     assert play(run).status == Status.SUCCEEDED
     step.refresh_from_db()

@@ -15,6 +15,7 @@ from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase
+from backendai.compute.status import Status as SessionStatus
 from backendai.core.messages import Message
 from backendai.pipelines.hints import hint_runs
 from backendai.pipelines.models import Run, State, Status, Step, Task
@@ -25,10 +26,12 @@ from backendai.scheduler.runs.decide import decide_run
 from backendai.scheduler.runs.snapshot import FINAL, UNPLACED_PER_OWNER, Decision, RunStatus
 
 logger = logging.getLogger(__name__)
+_CAN_END = LIVE - {SessionStatus.TERMINATING}
 
 
 def act(picture: Picture) -> int:
-    """Decide about each run and carry it out; returns how many changed."""
+    """Decide about each run and carry it out; returns how many changed. A launch that is refused changes nothing: the
+    loop is not woken for it."""
     changed = 0
     for pk, view in picture.views.items():
         run = picture.runs[pk]
@@ -37,29 +40,34 @@ def act(picture: Picture) -> int:
             decision = decide_run(replace(view, room=room), picture.now)
             if decision.is_empty:
                 continue
-            number = _carry_out(run, decision, picture)
-            picture.unplaced[run.owner_id] += number
-            changed += 1
+            has_settled = _settled(run, decision, picture)
+            launched = _launched(run, decision, picture) if decision.release else 0
+            picture.unplaced[run.owner_id] += launched
+            changed += bool(has_settled or launched)
         except Exception:
             logger.exception("run %s could not be brought forward by this pass", pk)
     return changed
 
 
-def _carry_out(run: Run, decision: Decision, picture: Picture) -> int:
-    """Return how many sessions were launched; nothing happens where the run has changed since it was read."""
+def _settled(run: Run, decision: Decision, picture: Picture) -> bool:
+    """Carry out all but the launches and return whether something changed; nothing does if the run has since."""
+    if not (decision.settle or decision.retry or decision.close or decision.stops or decision.end):
+        return False
+    with transaction.atomic():
+        if not grow(run.pk, run.version, Status(run.status)):
+            return False
+        run.version += 1
+        _settle(decision, [step for step in picture.steps.values() if step.run_id == run.pk], picture.now)
+        stopped = _stop(run, picture.now) if decision.stops else 0
+        if decision.end:
+            _end(run, decision.end, picture.now)
+    return bool(stopped or decision.settle or decision.retry or decision.close or decision.end)
+
+
+def _launched(run: Run, decision: Decision, picture: Picture) -> int:
+    """Return how many sessions were launched; none if the run is another than was decided about."""
     steps = {pk: step for pk, step in picture.steps.items() if step.run_id == run.pk}
-    version = run.version
-    if decision.settle or decision.retry or decision.close or decision.stops or decision.end:
-        with transaction.atomic():
-            if not grow(run.pk, version, Status(run.status)):
-                return 0
-            _settle(decision, steps.values(), picture.now)
-            if decision.stops:
-                _stop(run, picture.now)
-            if decision.end:
-                _end(run, decision.end, picture.now)
-        version += 1
-    return release(run, version, decision.release, steps, picture.now) if decision.release else 0
+    return release(run, run.version, decision.release, steps, picture.now)
 
 
 def _settle(decision: Decision, steps: Iterable[Step], now: datetime) -> None:
@@ -83,14 +91,14 @@ def _settle(decision: Decision, steps: Iterable[Step], now: datetime) -> None:
         move_tasks(rows, State(close.to), now=now, source=State.WAITING, code=close.code, cause=close.cause)
 
 
-def _stop(run: Run, now: datetime) -> None:
-    end_run_sessions(run, "run-stopped", Message("Another element of run {run} failed.", run=run.name), now)
+def _stop(run: Run, now: datetime) -> int:
+    return end_run_sessions(run, "run-stopped", Message("Another element of run {run} failed.", run=run.name), now)
 
 
 def end_run_sessions(run: Run, code: str, message: str, now: datetime, *, with_last: bool = False) -> int:
     """End the sessions that elements of a run have, those of its last step only if asked, in the caller's transaction;
     returns how many there were."""
-    rows = Task.objects.filter(step__run=run, state=State.RELEASED, session__status__in=LIVE)
+    rows = Task.objects.filter(step__run=run, state=State.RELEASED, session__status__in=_CAN_END)
     rows = rows if with_last else rows.filter(step__is_finally=False)
     ids = list(rows.order_by().values_list("session_id", flat=True))
     if ids:
