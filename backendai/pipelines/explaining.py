@@ -103,8 +103,7 @@ def _of_limits(run: Run, step: Step, counts: dict[UUID, Counter[State]]) -> Iter
         text = Message("The run has {number} sessions at once: raise the limit to launch more.", number=run.at_once)
         yield Why("run-at-once", text)
     if step.at_once and own[State.RELEASED] >= step.at_once:
-        text = Message("Step {name} has {number} sessions at once.", name=step.name, number=step.at_once)
-        yield Why("step-at-once", text)
+        yield Why("step-at-once", Message("It may have {number} sessions at once, and has them.", number=step.at_once))
     if step.probe and own[State.SUCCEEDED] < min(step.probe, step.size):
         text = Message("The first {number} elements of the step are tried before the others.", number=step.probe)
         yield Why("probe", text)
