@@ -155,7 +155,7 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
         if self._task is not None:
             self._task.cancel()
         if self._link is not None:
-            self._link.close()
+            self._link.close(at_once=not self._is_bare)
 
     def wait(self) -> None:
         """Take nothing from the client for now."""

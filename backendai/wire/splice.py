@@ -8,9 +8,11 @@ nothing accumulates: while one side cannot write, the other is not read.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import Any, cast
 
+_LOOK_SECONDS = 1.0
 _KEPT_FREE = 64 * 1024  # what waits to be written on one side at most, in bytes, before the other is not read
 
 
@@ -23,7 +25,8 @@ class Side(asyncio.Protocol):
         self._peer: Side | None = None
         self._transport: asyncio.Transport | None = None
         self._early = bytearray()
-        self._has_ended = False
+        self._has_ended = self._is_cut = False
+        self._looking: asyncio.TimerHandle | None = None
         self.heard: Callable[[bytes], None] | None = None  # told of what comes from this end
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -84,6 +87,24 @@ class Side(asyncio.Protocol):
         """Pause reading from the connection."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
+            if self._peer is not None and self._looking is None:
+                self._look_later()
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Cut both ends when this one was reset: a loop notices that only of connections that it reads."""
+        self._looking = None
+        if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
+            return
+        found = select.poll()
+        found.register(self._transport.get_extra_info("socket").fileno(), 0)  # errors are always told
+        if found.poll(0):
+            self._is_cut = True
+            self._transport.abort()
+        else:
+            self._look_later()
 
     def resume_reading(self) -> None:
         """Resume reading from the connection."""
@@ -93,7 +114,7 @@ class Side(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Close the peer and inform the connection's former protocol."""
         if self._peer is not None:
-            self._peer.close()
+            self._peer.abort() if self._is_cut else self._peer.close()
         if self._former is not None:
             self._former.connection_lost(error)
         if not self.lost.done():

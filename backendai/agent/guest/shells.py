@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import pwd
+import select
 import shutil
 import signal
 import struct
@@ -22,6 +23,7 @@ from backendai.agent.guest.checking import Refused
 _PIECE = 64 * 1024
 _LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
 _LONGEST_SIDE = 10_000
+_LOOK_SECONDS = 1.0
 _SHELL_NAMES = ("bash", "sh", "ash")
 # What clients start at the other end, and the package that brings it.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
@@ -40,17 +42,27 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
     listening = asyncio.ensure_future(_hear(program, reader))
     ending = asyncio.ensure_future(_end(program, pumps))
+    leaving = asyncio.ensure_future(_gone(writer))
     try:
-        await asyncio.wait([listening, ending], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([listening, ending, leaving], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             async with sending:
                 writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
                 await writer.drain()
     finally:
-        for task in (*pumps, listening, ending):
+        for task in (*pumps, listening, ending, leaving):
             task.cancel()
-        await asyncio.gather(*pumps, listening, ending, return_exceptions=True)
+        await asyncio.gather(*pumps, listening, ending, leaving, return_exceptions=True)
         program.close()
+
+
+async def _gone(writer: asyncio.StreamWriter) -> None:
+    """Return when the other side has closed the connection, also while nothing is read from it because the program does
+    not take its input."""
+    found = select.poll()
+    found.register(writer.get_extra_info("socket").fileno(), 0)  # a hang-up is always told
+    while not found.poll(0):
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class File:
