@@ -1,4 +1,4 @@
-"""Output of kernels, stored after their containers are removed."""
+"""What kernels have put out, kept after their containers are gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Querysets: visibility of sessions, and common groups of statuses."""
+"""Who may see which session, and the groups of statuses that the rest asks for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SessionQuerySet(models.QuerySet[Any]):
     """Compute sessions."""
 
     def visible_to(self, user: User) -> SessionQuerySet:
-        """All sessions for superadmins, the domain's for its admins, else the user's own, also within a project."""
+        """All for superadmins, the domain's for its admins, else one's own, also inside one project."""
         if user.role == "superadmin":
             return self
         if user.role == "admin" and user.domain_id:
@@ -46,7 +46,7 @@ class KernelQuerySet(models.QuerySet[Any]):
     """Kernels."""
 
     def placed(self) -> KernelQuerySet:
-        """Kernels on an agent that have not ended: they hold slots."""
+        """On an agent and not ended: they hold slots."""
         return self.filter(status__in=PLACED)
 
     def live(self) -> KernelQuerySet:
@@ -55,17 +55,17 @@ class KernelQuerySet(models.QuerySet[Any]):
 
 
 class AllocationQuerySet(models.QuerySet[Any]):
-    """Rows of the ledger."""
+    """The ledger."""
 
     def of_live(self) -> AllocationQuerySet:
-        """All rows. Joined with live sessions, so that the database starts with those few and not with all sessions
-        ever."""
+        """All of it: only what lives holds anything. Said in so many words, the database begins with the few sessions
+        that live and not with the many that somebody ever had."""
         return self.filter(kernel__session__status__one_of=LIVE)
 
 
 class LaunchRecordQuerySet(models.QuerySet[Any]):
-    """Recent launches of the form."""
+    """What people launched by the form."""
 
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
-        """The user's own, whatever the role."""
+        """One's own alone, whatever one's role."""
         return self.filter(owner=user)

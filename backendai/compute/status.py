@@ -1,5 +1,7 @@
-"""Statuses of sessions and kernels, and the allowed moves. Both have the same names; ``docs/architecture.md`` draws
-them."""
+"""Statuses of compute sessions and kernels, and the moves between them.
+
+Sessions and kernels bear the same names. ``docs/architecture.md`` draws this table.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from backendai.core.messages import Message
 
 
 class Status(models.TextChoices):
-    """Status of a compute session or a kernel."""
+    """Where a compute session or a kernel is in its life."""
 
     PENDING = "PENDING", Message("pending")
     SCHEDULED = "SCHEDULED", Message("scheduled")
@@ -24,29 +26,21 @@ class Status(models.TextChoices):
 
 
 class ClusterMode(models.TextChoices):
-    """How the kernels of a session are placed: on one agent or several."""
+    """Where the kernels of one session lie."""
 
     SINGLE_NODE = "single-node", Message("all on one agent")
     MULTI_NODE = "multi-node", Message("on any agents")
 
 
 class Placement(models.TextChoices):
-    """How the sessions of one launch are distributed over agents."""
+    """How the sessions of one launch lie on the agents."""
 
     SPREAD = "spread", Message("on different agents, if they can be had")
     PACK = "pack", Message("on few agents")
 
 
-class OnFailure(models.TextChoices):
-    """What becomes of a session when a kernel ends that should not."""
-
-    END = "end", Message("the session ends")
-    TOLERATE = "tolerate", Message("the others go on")
-    RESTART = "restart", Message("the kernel starts again")
-
-
 class Result(models.TextChoices):
-    """Result of a batch session's main program."""
+    """How a batch session's main program did."""
 
     UNDEFINED = "UNDEFINED", Message("undefined")
     SUCCESS = "SUCCESS", Message("success")
@@ -66,7 +60,7 @@ class Outcome(models.TextChoices):
 
 
 class Phase(models.TextChoices):
-    """The part of the platform that wrote a history row."""
+    """Which part of the platform wrote a row of the scheduling history."""
 
     SCHEDULE = "schedule", Message("schedule")
     PRECONDITION = "precondition", Message("precondition (image)")
@@ -104,8 +98,7 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     for status, targets in SESSION_MOVES.items()
 } | {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
-    # With its whole session into the queue, or alone back into its seat.
-    _S.TERMINATED: frozenset({_S.PENDING, _S.SCHEDULED}),
+    _S.TERMINATED: frozenset({_S.PENDING}),
 }
 
 

@@ -1,4 +1,4 @@
-"""Hides Django's common options from the ``--help`` of ``manage.py`` commands."""
+"""What the commands of ``manage.py`` leave out of their ``--help``: the options that Django gives to every command."""
 
 DJANGOS_OWN = {
     "--version",

@@ -1,4 +1,4 @@
-"""The closest known name to a mistyped one."""
+"""What was probably meant by a name that there is not."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from difflib import get_close_matches
 
 
 def nearest_to(name: str, known: Collection[str]) -> str:
-    """Return the closest known name; empty if none is close."""
+    """Return the known name that was probably meant; empty where none is near."""
     return next(iter(get_close_matches(name, sorted(known), 1)), "")

@@ -1,3 +1,3 @@
-"""The platform's version, reported by portal and agents."""
+"""The version of the platform, which portal and agents tell."""
 
 VERSION = "1.0"

@@ -1,6 +1,7 @@
-"""YAML and JSON written by people: read within limits, with the position of every value.
+"""YAML and JSON that people write: read with limits, and with the place of every value.
 
-Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and repeated keys are rejected.
+Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and keys that come
+twice are refused.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _INDEX = re.compile(r"\.\d+(?=\.|\Z)")
 
 
 class Place(NamedTuple):
-    """A position in a text: line and column, counted from 1."""
+    """Where something stands in a text; both are counted from 1."""
 
     line: int
     column: int
@@ -42,13 +43,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenDocument:
-    """A parsed document, with the position of each value by its path (``roles.worker.image``, ``mounts.0.folder``)."""
+    """What a text says, and where each value stands, by its path (``roles.worker.image``, ``mounts.0.folder``)."""
 
     value: dict[str, Any]
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def placed(self, error: UserError) -> UserError:
-        """Return the error with line and column, if the text has the value that it names."""
+        """Return the same refusal with line and column, where the text has what it is about."""
         place = self._place_of(error.field or "")
         return error if place is None else _wrong(place, error.message, error.field, error.code)
 
@@ -63,17 +64,17 @@ class WrittenDocument:
         return None
 
 
-def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES) -> WrittenDocument:
-    """Return the parsed text. Raises UserError with line and column unless it is one mapping within the limits of size,
-    depth and number of values."""
+def read_document(text: str) -> WrittenDocument:
+    """Return what the text says. Raises a UserError with line and column for anything else than one mapping within the
+    limits of size, depth and number of values."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > largest:
+    if size > LARGEST:
         raise UserError(
-            "The document has {size} bytes: use at most {largest}.", size=size, largest=largest, code="too-large"
+            "The document has {size} bytes: use at most {largest}.", size=size, largest=LARGEST, code="too-large"
         )
     if text.lstrip("\ufeff \t\r\n").startswith("{"):  # in JSON a tab between values is a space, and a letter two halves
         text = _PAIR.sub(_letter, text.replace("\t", " "))
-    reader = _Reader(text, most)
+    reader = _Reader(text)
     try:
         value = reader.document()
     except yaml.YAMLError as error:
@@ -83,13 +84,13 @@ def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES)
     return WrittenDocument(value, reader.places)
 
 
-def check_extent(value: object, most: int = MOST_VALUES) -> None:
-    """Raise UserError if a JSON value exceeds the limits of size, depth or number of values."""
+def check_extent(value: object) -> None:
+    """Refuse (UserError) a value that came as JSON beyond the limits of a text."""
     for number, depth in enumerate(_depths(value, 1), 1):
         if depth > DEEPEST:
             raise UserError("The document has more than {deepest} levels.", deepest=DEEPEST, code="too-deep")
-        if number > most:
-            raise UserError("The document has more than {most} values.", most=most, code="too-large")
+        if number > MOST_VALUES:
+            raise UserError("The document has more than {most} values.", most=MOST_VALUES, code="too-large")
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -98,7 +99,7 @@ def written(document: Mapping[str, Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML in block style and quotes text that would be read as a number."""
+    """Block style; texts of several lines as blocks, and in quotes whatever would be read as a number."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -116,12 +117,12 @@ _Dumper.add_implicit_resolver(
 
 
 class _Reader:
-    """Builds a document from the parser's events in one pass."""
+    """One pass over the events of a text."""
 
-    def __init__(self, text: str, most: int) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
         self._events: Iterator[events.Event] = iter(())
-        self._most = self._left = most
+        self._left = MOST_VALUES
         self.places: dict[str, Place] = {}
 
     def document(self) -> dict[str, Any]:
@@ -177,7 +178,7 @@ class _Reader:
         if depth > DEEPEST:
             raise _wrong(_place(event), Message("more than {deepest} levels", deepest=DEEPEST), code="too-deep")
         if self._left < 0:
-            raise _wrong(_place(event), Message("more than {most} values", most=self._most), code="too-large")
+            raise _wrong(_place(event), Message("more than {most} values", most=MOST_VALUES), code="too-large")
 
 
 def _scalar(event: events.ScalarEvent) -> Any:

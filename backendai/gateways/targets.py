@@ -8,9 +8,9 @@ from math import inf
 from typing import Protocol
 from uuid import UUID
 
-from backendai.accounts.credentials import Credential
+from backendai.accounts.standing import Standing
 
-NOBODY = Credential()
+NOBODY = Standing()
 
 
 class Denied(Exception):
@@ -25,7 +25,7 @@ class Guarded(Protocol):
     """What a guard remembers: by what somebody was let in, and how long the answer may be believed."""
 
     @property
-    def credential(self) -> Credential:
+    def standing(self) -> Standing:
         """The credentials; the guard looks again when they change."""
 
     @property
@@ -47,7 +47,7 @@ class Target:
     service: str
     port: int
     gateway_url: str
-    credential: Credential = NOBODY
+    standing: Standing = NOBODY
     session_id: UUID | None = None
     visitor: str = ""
     until: datetime | None = None

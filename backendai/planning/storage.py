@@ -1,4 +1,4 @@
-"""Database → the storage hosts that sessions need and agents offer, as the scheduler sees them."""
+"""Which storage hosts sessions need, and which agents offer them, as the scheduler sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.storage.status import Rights
 
 
 class Offer(NamedTuple):
-    """An agent's features of storage hosts, and by host why it lacks them."""
+    """What an agent offers of storage hosts, and by host why it does not."""
 
     features: frozenset[str] = frozenset()
     faults: tuple[tuple[str, str], ...] = ()
@@ -27,8 +27,7 @@ NO_OFFER = Offer()
 
 
 def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
-    """Return the storage needs of these sessions, in one query; none for no sessions. Automatic mounts are optional and
-    need nothing."""
+    """Return what these sessions need, in one query; none for no sessions. Automatic mounts bind nobody."""
     if not session_ids:
         return {}
     found: dict[UUID, list[tuple[str, str, bool, bool]]] = defaultdict(list)
@@ -42,7 +41,7 @@ def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
 
 
 def storage_need(mounts: Iterable[ResolvedMount]) -> StorageNeed | None:
-    """Return the storage needs of a session before its launch."""
+    """Return what a session that is not launched yet would need."""
     rows = [
         (one.folder_name, one.host, one.rights == Rights.VIEW, bool(one.sub_path))
         for one in mounts

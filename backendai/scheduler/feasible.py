@@ -1,4 +1,4 @@
-"""Filters: each checks whether one agent can hold one request."""
+"""What keeps an agent out: filters look at one agent for one request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.scheduler.storage import cannot_mount
 
 
 class Offer(Protocol):
-    """Anything with free amounts."""
+    """Something with free amounts."""
 
     @property
     def free(self) -> Mapping[str, int]: ...
@@ -24,8 +24,10 @@ class Offer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of agents: its name in the trace, the check, and the reason if it fails. ``asked``: whether it applies
-    to this request."""
+    """One question to an agent: its name in the trace, the answer, and the reason when the answer is no.
+
+    ``asked``: whether the question arises at all for this request.
+    """
 
     step: str
     passes: Callable[[Room, Request], bool]
@@ -35,7 +37,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Free amounts of a slot's devices on which a kernel does not fit: the sum, and the largest piece."""
+    """What the devices of one slot have left where a kernel does not fit: in sum, and the largest piece."""
 
     slot: str
     wanted: int
@@ -53,14 +55,14 @@ class Fragment:
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
-    """Return why the agent cannot hold this many kernels with these amounts in sum, or None."""
+    """Return what keeps the agent from taking this many kernels with these amounts in sum, or None when it can."""
     room, request = Room(agent, 0), Request(wanted, kernels, architecture)
     obstacle = first_obstacle(room, request)
     return obstacle.refusal(room, request) if obstacle else None
 
 
 def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
-    """Return the first of the filters (None: all) that rejects the agent, or None."""
+    """Return the first of the filters (None: all) that the agent does not pass, or None."""
     for candidate in FILTERS if filters is None else filters:
         if candidate.asked(request) and not candidate.passes(room, request):
             return candidate
@@ -68,7 +70,7 @@ def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | Non
 
 
 def shortages(agent: Offer, request: Request) -> list[Shortage]:
-    """Return every slot of the request of which the agent has too little free."""
+    """Return every slot of the request that the agent cannot give now."""
     return [
         Shortage(name, amount, agent.free.get(name, 0))
         for name, amount in request.items
@@ -77,7 +79,7 @@ def shortages(agent: Offer, request: Request) -> list[Shortage]:
 
 
 def distance(agent: Offer, request: Request) -> int:
-    """Return how far the agent is from fitting: the missing thousandths of each slot's request, summed."""
+    """Return how far the agent is from fitting: per slot the missing thousandths of what is asked, summed."""
     total = 0
     for name, amount in request.items:
         missing = amount - agent.free.get(name, 0)
@@ -87,7 +89,7 @@ def distance(agent: Offer, request: Request) -> int:
 
 
 def describe_request(request: Request) -> str:
-    """Return the requested amounts for people: ``2 CPU cores, 4 GiB of memory``, or that there are none."""
+    """Return what is asked for people: ``2 CPU cores, 4 GiB of memory``, or that it is nothing."""
     return request.wanted.describe() or Message("no resources")
 
 
@@ -98,7 +100,7 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
 
 
 def fragments(room: Room, request: Request) -> list[Fragment]:
-    """Return the free amounts of the agent's devices for every accelerator that the request needs."""
+    """Return, for every accelerator that the request takes of devices here, what they have left."""
     if room.book is None:
         return []
     return [
@@ -123,7 +125,7 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 
 
 def cannot_start(agents: Sequence[Room]) -> Reason:
-    """Return the reason when agents report faults: the message of the first."""
+    """Return the reason of agents that say themselves that they can start nothing: the first one's words."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:

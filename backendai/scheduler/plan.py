@@ -1,7 +1,8 @@
-"""The scheduler's decisions: placements and waits, each wait with its reason as data.
+"""What the scheduler decides: placements and waits, each wait with its reason as data.
 
-Objects that exist once per session are flat named tuples: a pass creates tens of thousands. Creating them by
-``new_tuple`` with all fields in order avoids a Python call and a third of the time.
+What there is one of for every session is a named tuple, without one inside it: a pass makes tens of thousands, and they
+cost a third. Where it makes them, ``new_tuple`` with every field in order takes a third again, for it leaves out a
+Python call.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from backendai.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something does not happen: a stable kebab-case code, one sentence, and its numbers (JSON values).
+    """Why something does not happen: a stable kebab-case code, one plain sentence, and its numbers (JSON values).
 
-    ``never``: waiting cannot help (larger than any registered agent). ``until``: when the obstacle ends. ``aside``: one
-    more sentence for a direct question; it is not stored, as it changes with every turn of the queue.
+    ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: when it will end.
+    ``aside`` is one more sentence, with numbers, for whoever asks now; it is not kept with the sessions that wait, for
+    it would have to be written anew for all of them with every turn of the queue.
     """
 
     code: str
@@ -33,7 +35,7 @@ class Reason:
 
 
 class Step(NamedTuple):
-    """One check that led to the scheduler's decision about a session."""
+    """One thing the scheduler looked at on the way to its decision about a session."""
 
     step: str
     passed: bool
@@ -42,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Values that the messages of all sessions of a pass share."""
+    """What the words about all sessions of a pass have in common."""
 
     pending: int = 0
     sequence: str = ""
@@ -50,9 +52,11 @@ class Pass(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """The checks that led to a decision about a session; their texts are made on demand. ``shared``: checks with the
-    same result for all sessions with the same request. ``chosen``: the agents of this session, each with the number of
-    better agents that were full."""
+    """What the scheduler looked at on the way to its decision about a session; the words are made when asked for.
+
+    ``shared``: what it found for all sessions that ask for the same and end the same way. ``chosen``: the agents that
+    it chose for this one, each with how many better ranked ones lacked room.
+    """
 
     turn: int
     within: Pass
@@ -61,7 +65,7 @@ class Trail(NamedTuple):
 
     @property
     def in_turn(self) -> str:
-        """The text about whose turn it was."""
+        """Whose turn it was, in words."""
         return Message(
             "Position {turn} of {pending} in the order {sequence}.",
             turn=self.turn,
@@ -71,7 +75,7 @@ class Trail(NamedTuple):
 
     @property
     def own(self) -> tuple[Step, ...]:
-        """The text about the chosen agents."""
+        """The agents that it chose, in words."""
         selection = self.within.selection
         return tuple(
             [
@@ -91,7 +95,7 @@ class Trail(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All checks, in order."""
+        """All of it, in order."""
         return Step("sequencing", True, self.in_turn), *self.shared, *self.own
 
 
@@ -103,8 +107,10 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """Start this session: the agent of every kernel, and the devices of each kernel, if any. The last four fields
-    belong to its ``trail``."""
+    """Start this session: kernel id and agent id, for every kernel; and which devices each kernel gets, if any.
+
+    The last four fields are those of its ``trail``.
+    """
 
     session_id: UUID
     seats: tuple[tuple[UUID, UUID], ...]
@@ -116,24 +122,27 @@ class Placement(NamedTuple):
 
     @property
     def kernels(self) -> dict[UUID, UUID]:
-        """The agent id of each kernel id."""
+        """By kernel id, the agent's."""
         return dict(self.seats)
 
     @property
     def trail(self) -> Trail:
-        """The checks that led to the placement."""
+        """What the scheduler looked at."""
         return Trail(self.turn, self.within, self.shared, self.chosen)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The checks that led to the placement, as steps."""
+        """What the scheduler looked at."""
         return self.trail.steps
 
 
 class Wait(NamedTuple):
-    """Leave this session pending; ``position`` counts from 1 in the order of the pass. ``tried``: it had its turn and
-    did not fit. ``overtaken``: it had so many tries that others may pass it; the caller must remember since when, as
-    overtaking is limited. The last three fields belong to its ``trail``."""
+    """Leave this session pending; ``position`` counts from 1 in the order of the pass.
+
+    ``tried``: it was its turn and it did not fit, which counts as a try. ``overtaken``: it was tried so often that
+    others may pass it; since when must be remembered until it is placed, for the cap on overtaking. The last three
+    fields are those of its ``trail``.
+    """
 
     session_id: UUID
     reason: Reason
@@ -146,18 +155,18 @@ class Wait(NamedTuple):
 
     @property
     def trail(self) -> Trail:
-        """The checks that led to the wait."""
+        """What the scheduler looked at."""
         return Trail(self.turn, self.within, self.shared)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The checks that led to the wait, as steps."""
+        """What the scheduler looked at."""
         return self.trail.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The result of one pass over one resource group. ``next_agent``: where round-robin continues."""
+    """The outcome of one pass over one resource group. ``next_agent``: where round-robin goes on."""
 
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()

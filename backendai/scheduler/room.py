@@ -1,4 +1,4 @@
-"""One agent during a pass: its free amounts after the placements so far."""
+"""One agent within a pass: what it still has after the placements made so far."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ NO_SHARES: Sequence[Shares] = ()
 
 
 class Room:
-    """An ``AgentView`` whose free amounts and kernels are updated during the pass.
+    """It reads like an ``AgentView`` whose free amounts and kernels follow the pass. ``order``: its place by name.
 
-    ``order``: its position by name. ``book`` is None if its devices are unknown; then only amounts count. Allocations
-    are subtracted when the free amount is first read. ``shelf``, ``entry`` and ``packed`` belong to ``Rooms``.
+    ``book`` is None when nothing is known of its devices: then amounts alone count, and what was taken is written down
+    and subtracted when somebody asks, which most often nobody does. ``shelf``, ``entry`` and ``packed`` belong to
+    ``Rooms``.
     """
 
     __slots__ = (
@@ -55,20 +56,20 @@ class Room:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """The capacity less what is allocated."""
+        """What it has less what is taken."""
         if self._taken:
             self._subtract()
         return self._ledger
 
     @property
     def free(self) -> dict[str, int]:
-        """The free amounts: by the ledger, but at most what the devices have free."""
+        """What it can still give: the ledger, but no more than the devices can give."""
         if self._taken:
             self._subtract()
         return self._free
 
     def fits(self, request: Request) -> bool:
-        """Return whether amounts and kernels of the request fit now; devices are not checked."""
+        """Return whether the request finds its amounts and its kernels here now, whatever the devices."""
         free = self.free
         for name, amount in request.items:
             if free.get(name, 0) < amount:
@@ -76,17 +77,17 @@ class Room:
         return self.has_kernels_left(request.kernels)
 
     def has_kernels_left(self, kernels: int) -> bool:
-        """Return whether this many more kernels may be placed here."""
+        """Return whether so many more kernels may come."""
         return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
 
     def shares_for(self, request: Request) -> Sequence[Shares] | None:
-        """Return the devices for each kernel, empty if it needs none, None if they do not fit."""
+        """Return which devices each kernel would get, empty when devices do not matter, None when they do not do."""
         if self.book is None or not request.kinds:
             return NO_SHARES
         return self.book.choose(request.accelerators)
 
     def take(self, request: Request, times: int = 1) -> None:
-        """Subtract the request's amounts from the free ones; ``times=-1`` undoes it."""
+        """Take the request's amounts out of what is free; ``times=-1`` gives them back."""
         self.kernels += request.kernels * times
         if self.book is None and times == 1:
             self._taken.append(request)
@@ -101,12 +102,12 @@ class Room:
                 free[name] = ledger[name]
 
     def take_devices(self, shares: Sequence[Shares], times: int = 1) -> None:
-        """Reserve the devices of a request; ``times=-1`` undoes it. The amounts are subtracted separately."""
+        """Book the devices of a request; ``times=-1`` gives them back. What is free follows with its amounts."""
         if self.book is not None:
             self.book.take(shares, times)
 
     def return_devices(self, request: Request) -> None:
-        """Free devices for amounts that will be freed next, when it is unknown which devices held them."""
+        """Free devices for amounts that are about to be given back, when it is not known which devices held them."""
         if self.book is not None:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])
@@ -135,7 +136,7 @@ class Room:
         self._taken.clear()
 
     def _given_by_devices(self) -> dict[str, int]:
-        """Return the free amounts by the ledger, but at most what the devices have free."""
+        """Return what is free by the ledger, but no more than the devices can give."""
         assert self.book is not None
         free = dict(self._ledger)
         for slot in self.book.slots:

@@ -91,7 +91,6 @@ INSTALLED_APPS = [
     "backendai.usage",
     "backendai.planning",
     "backendai.serving",
-    "backendai.pipelines",
     "backendai.controller",
     "backendai.api",
     "backendai.web",

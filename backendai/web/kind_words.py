@@ -37,7 +37,6 @@ _WORDS = {
         ),
     ),
     "inference": KindWords(_("inference"), _("Inference")),
-    "system": KindWords(_("file access"), _("File access")),
 }
 
 

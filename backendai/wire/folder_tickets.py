@@ -1,5 +1,7 @@
-"""Tickets for a file server: short-lived, for one folder and given rights, signed by the portal. File servers hold only
-the public key, so they cannot issue tickets."""
+"""Tickets for a file server: short-lived, for one folder and certain rights, signed by the portal.
+
+File servers hold only the public key, so no file server can make a ticket.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Messages between the portal and the agents: every field that crosses the process border, and nothing else.
+"""Messages between the portal and the nodes: every field that crosses the process border, and nothing else.
 
-The agent starts each exchange: it sends ``SyncUp``, and the portal answers with the desired state (``SyncDown``).
-Between two syncs the agent fetches a ``KernelSpec`` for each kernel and sends ``KernelReport``s. Amounts of slots are
-decimal strings as in ``core.slots``.
+The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
+fetches a ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pydantic import Field, field_validator
 
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
-from backendai.wire.cluster_access import ClusterKeys, Peer
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import (
     MOST_IMAGES,
@@ -45,13 +43,20 @@ MOST_UNKNOWN = 256  # kernels whose details one sync tells; the others follow wh
 
 
 class KernelState(StrEnum):
-    """State of a kernel as its agent reports it, with the names of the kernel statuses."""
+    """What a node says about one kernel. The names are those of the kernel statuses that they lead to."""
 
     PREPARING = "PREPARING"
     PULLING = "PULLING"
     CREATING = "CREATING"
     RUNNING = "RUNNING"
     TERMINATED = "TERMINATED"
+
+
+class Peer(Order):
+    """A kernel of the same session: its host name and, when known, its address on the session's network."""
+
+    hostname: str
+    address: str | None = None
 
 
 class HomeFile(Order):
@@ -73,18 +78,15 @@ RunMode = Literal["interactive", "batch"]  # how a kernel ends, whatever kinds o
 
 
 def mode_of(*, runs_program: bool) -> RunMode:
-    """Return the mode of a kernel: it ends with its command, or on request."""
+    """Return how a kernel ends: with its command, or when it is told to."""
     return "batch" if runs_program else "interactive"
 
 
 class KernelSpec(Order):
-    """Everything an agent needs to start one kernel.
-
-    ``generation`` is the fencing token: it grows with every placement, and a container of an older generation is stale.
-    ``digest``: the exact image to start; empty: whatever the agent has under the image's name. ``files``: the user's
-    dotfiles and the session's files; ``bootstrap``: a script that runs first. Both may hold secrets and are written to
-    the home folder only. ``authorities``: certificates (PEM).
-    """
+    """Everything a node needs to start one kernel. ``generation`` is the fencing token: it grows with every placement;
+    a container of an older one is stale. ``digest``: of the image exactly the one with this digest; empty: whatever its
+    name stands for there. ``files``: what people keep for every home and what the session brings; ``bootstrap``: a
+    script that runs there first. Both may hold secrets and go into the home folder alone. ``authorities``: PEM."""
 
     deployment: str
     kernel_id: UUID
@@ -113,7 +115,6 @@ class KernelSpec(Order):
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None
-    keys: ClusterKeys | None = None  # of a session with several kernels
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
     manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
@@ -127,12 +128,13 @@ class KernelSpec(Order):
 
     @property
     def exact_image(self) -> str:
-        """The image reference for the engine: the name, with the digest if there is one."""
+        """What the engine is asked for: the name, or the name with the digest."""
         return pinned(self.image, self.digest)
 
 
 class StopOrder(Order):
-    """Stop this kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, even if the log is lost."""
+    """End this kernel: ``grace`` seconds between the polite signal and the kill; 0: kill it now and tell its end,
+    whatever becomes of its log."""
 
     kernel_id: UUID
     generation: int
@@ -140,8 +142,8 @@ class StopOrder(Order):
 
 
 class KernelReport(Telling):
-    """A state change of one kernel: ``reason`` is a kebab-case code, ``message`` one sentence with the numbers.
-    ``fetched_bytes`` of ``image_bytes`` of its image are pulled; the total may still grow."""
+    """What became of one kernel: ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers.
+    Of its image ``fetched_bytes`` of ``image_bytes`` have come; the latter may still grow."""
 
     kernel_id: UUID
     generation: int
@@ -157,7 +159,7 @@ class KernelReport(Telling):
 
 
 class KernelSighting(Message):
-    """A container (or process) of this deployment that exists on the agent."""
+    """One container (or process) of ours that is really there now."""
 
     kernel_id: UUID
     generation: int
@@ -167,7 +169,7 @@ class KernelSighting(Message):
 
 
 class ImageSighting(Message):
-    """An image that the agent can start without pulling. ``labels`` are the image's own (see docs/images.md)."""
+    """An image that the node can start at once. ``labels`` are the image's own (see docs/images.md)."""
 
     reference: str = Field(max_length=255)
     digest: Digest = ""
@@ -177,7 +179,7 @@ class ImageSighting(Message):
 
 
 class Note(Message):
-    """A warning about an agent for administrators, with advice."""
+    """Something an administrator should know about a node, and what to do about it."""
 
     code: Name
     message: Sentence
@@ -185,8 +187,10 @@ class Note(Message):
 
 
 class UnknownKernel(Message):
-    """A kernel that the database does not know, or that the agent refuses to remove (``kept``). ``manifest``: what the
-    portal signed when the kernel started; empty if it started before manifests existed."""
+    """A kernel on an agent that the database does not know, or whose removal the agent refuses (``kept``).
+
+    ``manifest``: what the portal signed when the kernel started; empty if it started before there were manifests.
+    """
 
     kernel_id: UUID
     generation: int = Field(ge=0, lt=2**31)
@@ -196,22 +200,22 @@ class UnknownKernel(Message):
 
 
 class Epoch(Order):
-    """The age of the portal's database: ``lineage`` identifies the database, ``tick`` only grows. An agent that has
-    seen a higher tick or another lineage is talking to a restored or a different database."""
+    """The age of the portal's database: ``lineage`` names the database, ``tick`` only grows in it.
+
+    An agent that has heard a higher tick, or another lineage, talks to a restored or another database.
+    """
 
     lineage: str
     tick: int
 
 
 class SyncUp(Message):
-    """An agent's state. Its list of kernels was taken before the message was built.
-
-    ``low_disk``: free space is below the reserve, so the agent must not pull images. ``fault``: why it cannot start
-    kernels; empty: it can. ``unknown``: details of kernels that the portal does not know, or that this agent refuses to
-    remove. ``storage_hosts``: whose folders kernels can mount; without any, the agent gets no kernel with folders.
-    ``capabilities``: see ``wire.capabilities``; None: the agent's version does not report them. ``working``: kernels
-    that are executing submitted code.
-    """
+    """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
+    than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
+    ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word.
+    ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders.
+    ``capabilities``: what it can do (``wire.capabilities``); None: it is of a version that does not say.
+    ``working``: kernels in which code runs that somebody gave to run."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -240,7 +244,7 @@ class SyncUp(Message):
 
 
 class Desired(Order):
-    """A kernel that should exist on the agent. Not ``started``: the portal has no report yet that it runs."""
+    """A kernel that should exist on the node now; not ``started``: the portal has not heard that it runs."""
 
     kernel_id: UUID
     generation: int
@@ -248,12 +252,13 @@ class Desired(Order):
 
 
 class SyncDown(Order):
-    """The desired state of the agent.
+    """What the portal wants of the node.
 
-    ``desired`` holds every live kernel of the agent, ``stop`` those that must end, ``unwanted`` those in the agent's
-    list that have ended in the database: the agent removes one that two consecutive answers name. ``unknown``: kernels
-    in the list that the database does not know; they keep running, and the agent reports details. ``removals``: kernels
-    that an administrator has decided to remove. ``jobs``: jobs without a reported result.
+    ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
+    that the database knows to be over: the node removes one when it has been named in two answers in a row.
+    ``unknown``: kernels from the list that the database does not know; they go on, and the node tells their details.
+    ``removals``: kernels that an administrator decided to remove. ``jobs``: what else it should do, until it has said
+    what came of it.
     """
 
     deployment: str
@@ -270,7 +275,7 @@ class SyncDown(Order):
 
 
 class JoinUp(Message):
-    """A new agent's request to join, with a join token."""
+    """A new node introduces itself with a join token."""
 
     token: str = Field(max_length=256)
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
@@ -278,7 +283,7 @@ class JoinUp(Message):
 
 
 class JoinDown(Order):
-    """The agent's own token, sent only once. ``broker_url`` stays empty: each agent requests an account of its own."""
+    """The node's own token (said once). ``broker_url`` stays empty: each node asks for an account of its own."""
 
     agent_id: UUID
     name: str

@@ -27,10 +27,10 @@ class LaunchAddress {
   push(step) {
     this.put("pushState", step);
   }
-  put(action, step) {
+  put(deed, step) {
     const address = this.of(step);
     if (address === location.pathname + location.search) return;
-    history[action](null, "", address);
+    history[deed](null, "", address);
     if (!this.notice?.isConnected) this.mark(LaunchAddress.withoutStep(location.search));
   }
   query() {

@@ -47,9 +47,9 @@ def world(db: None) -> World:
     return make_world()
 
 
-def refusal(action: Callable[[], Any]) -> UserError:
+def refusal(deed: Callable[[], Any]) -> UserError:
     with pytest.raises(UserError) as refused:
-        action()
+        deed()
     return refused.value
 
 

@@ -1,4 +1,4 @@
-"""Carries out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
+"""Carrying out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
 class Assignment(NamedTuple):
-    """A session to start: each kernel's agent and devices, and the scheduler's steps (JSON list as text)."""
+    """Start this session: an agent for every kernel, the devices of those that get any, and what the scheduler looked
+    at on the way (the text of a JSON list)."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
@@ -49,11 +50,11 @@ class _Pending(NamedTuple):
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
-    """Move sessions to SCHEDULED with their allocations and return those that were placed, in a fixed number of
-    statements.
+    """Move sessions to SCHEDULED with their allocations and return those that were placed.
 
-    Capacity and devices are checked again under the group's lock, and limits under their holders' locks: a plan from an
-    outdated snapshot cannot overfill an agent, assign a device twice, or exceed a policy.
+    Capacity and devices are checked again here, under the group's lock, and limits under those of their holders: a
+    plan made from an old picture cannot overfill an agent, give a device twice, or exceed what a policy allows. The
+    number of statements does not grow with the sessions.
     """
     if not assignments:
         return set()
@@ -80,7 +81,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
 
 
 def lock_group(group_id: int) -> None:
-    """Lock the group's placements until the transaction ends (SQLite has only one writer anyway)."""
+    """Hold the group's placements still until the transaction ends (SQLite: the write transaction itself does)."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [advisory_locks.PLACEMENT, group_id])
@@ -98,7 +99,7 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
 
 
 def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Return the reserved seats of each accepted session."""
+    """Return the seats of the sessions that are let in, by session: each has all of them."""
     found = {}
     for assignment in assignments:
         seats = []
@@ -142,7 +143,7 @@ def _shares_text(shares: Shares) -> str:
 
 
 def _hint_starts(seats: Iterable[Seat], names: Mapping[UUID, str]) -> None:
-    """After commit, hint each agent in one message to start its kernels."""
+    """Tell each node after commit what to start, in one message for all of its kernels."""
     starts: dict[UUID, list[list[str | int]]] = defaultdict(list)
     for seat in seats:
         starts[seat.agent_id].append([str(seat.kernel_id), seat.generation + 1])

@@ -1,4 +1,4 @@
-"""Renames sessions."""
+"""Giving a session another name."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _BEING_PREPARED = frozenset({Status.PREPARING, Status.PULLING, Status.CREATING})
 
 
 def may_be_renamed(session: ComputeSession) -> bool:
-    """Return whether the session can be renamed now."""
+    """Return whether the session can have another name now."""
     return session.status in LIVE - _BEING_PREPARED
 
 
 def rename_session(session: ComputeSession, user: User, name: str, *, now: datetime) -> ComputeSession:
-    """Return the renamed session, which the user may see. Its programs keep the old name. Raises UserError for an
-    invalid name; Conflict if the session has ended or is being prepared, or the owner has another live one of this name
-    (its id is the error's ``session``)."""
+    """Return the session, which the user may see, with its new name. Inside, programs go on to see the old one.
+
+    Raises UserError when the name breaks the rule for names; Conflict when the session has ended or is being prepared,
+    or its owner has another live one of this name: the error's ``session`` is that one's id.
+    """
     check_session_name(name)
     if name == session.name:
         return session

@@ -1,4 +1,4 @@
-"""An endpoint's health, derived and never stored: the same for pages, REST and the audit."""
+"""How an endpoint is, derived from what is there: never stored, the same for pages, REST and the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backendai.scheduler.serving.snapshot import EndpointView, Wish
 
 
 class Health(StrEnum):
-    """Health of an endpoint."""
+    """How an endpoint is."""
 
     ASLEEP = "asleep"  # no replica, and the next request starts one
     STARTING = "starting"
@@ -19,7 +19,7 @@ class Health(StrEnum):
 
 
 def health_of(endpoint: EndpointView) -> Health:
-    """Return the endpoint's health."""
+    """Return how the endpoint is."""
     if endpoint.wish != Wish.RUN:
         return Health.STOPPED
     answering = sum(one.serves for one in endpoint.replicas)

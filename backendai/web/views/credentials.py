@@ -85,15 +85,15 @@ def key_pair_rotate(request: PageRequest, access_key: str) -> HttpResponse:
 @require_POST
 @login_required
 def key_pair_change(request: PageRequest, access_key: str) -> HttpResponse:
-    """Make a key pair of the user the main one, or activate, deactivate or delete it."""
-    action = request.POST.get("action", "")
+    """Make one of one's key pairs the main one, let it rest, wake it, or delete it."""
+    deed = request.POST.get("deed", "")
     try:
-        if action == "delete":
+        if deed == "delete":
             delete_key_pair(request.user, access_key)
-        elif action == "main":
+        elif deed == "main":
             change_key_pair(request.user, access_key, is_main=True)
         else:
-            change_key_pair(request.user, access_key, is_active=action == "activate")
+            change_key_pair(request.user, access_key, is_active=deed == "wake")
     except NotFound as error:
         raise Http404 from error
     except UserError as error:

@@ -14,7 +14,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
-from backendai.accounts.roles import Action, may_user, rules_people
+from backendai.accounts.roles import Deed, may_user, rules_people
 from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import let_in, set_password
 from backendai.compute.services.purging import live_sessions_of, purge_user
@@ -37,21 +37,21 @@ def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
     return obstacles
 
 
-class UserAction(ConfirmPage):
-    """Base: a question about one person, for those who may do the action to them."""
+class UserDeed(ConfirmPage):
+    """Base: a question about one person, for those who may do the deed to them."""
 
     section = "users"
     rule = staticmethod(rules_people)
     model = User
     list_address = "manage:users"
-    action: Action
+    deed: Deed
     object: User
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; for whoever may not do it, the page does not exist."""
         if isinstance(request.user, User) and rules_people(request.user):
             person = self.get_queryset().filter(pk=kwargs["pk"]).first()
-            if person is None or not may_user(request.user, self.action, person):
+            if person is None or not may_user(request.user, self.deed, person):
                 raise Http404
         return super().dispatch(request, *args, **kwargs)
 
@@ -65,12 +65,12 @@ class UserAction(ConfirmPage):
         return reverse("manage:user", args=[self.object.pk])
 
 
-class DeactivatePage(UserAction):
+class DeactivatePage(UserDeed):
     """Let somebody in no more."""
 
     title = _l("Deactivate")
     submit_label = _l("Deactivate")
-    action = Action.SET_ACTIVE
+    deed = Deed.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
@@ -91,13 +91,13 @@ class DeactivatePage(UserAction):
         return _("%(object)s is deactivated.") % {"object": self.object}
 
 
-class ActivatePage(UserAction):
+class ActivatePage(UserDeed):
     """Let somebody in again."""
 
     title = _l("Activate")
     submit_label = _l("Activate")
     is_dangerous = False
-    action = Action.SET_ACTIVE
+    deed = Deed.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
@@ -126,14 +126,14 @@ class ResetForm(forms.Form):
     end_tokens = forms.BooleanField(required=False, label=_l("Revoke their access tokens too"))
 
 
-class PasswordPage(UserAction):
+class PasswordPage(UserDeed):
     """Give somebody a new password."""
 
     template_name = "web/panel/confirm_form.html"
     title = _l("Set a password")
     submit_label = _l("Set the password")
     is_dangerous = False
-    action = Action.SET_PASSWORD
+    deed = Deed.SET_PASSWORD
     form: ResetForm | None = None
 
     def question(self) -> str:
@@ -165,12 +165,12 @@ class PasswordPage(UserAction):
         return super().get_context_data(**({"form": self.form or ResetForm()} | kwargs))
 
 
-class ResetFactorsPage(UserAction):
+class ResetFactorsPage(UserDeed):
     """Take the second factors from somebody who has lost them."""
 
     title = _l("Reset second factors")
     submit_label = _l("Reset second factors")
-    action = Action.SET_PASSWORD
+    deed = Deed.SET_PASSWORD
 
     def question(self) -> str:
         """Return what is asked."""
@@ -193,12 +193,12 @@ class ResetFactorsPage(UserAction):
         )
 
 
-class PurgePage(UserAction):
+class PurgePage(UserDeed):
     """Take somebody out for good."""
 
     title = _l("Purge")
     submit_label = _l("Purge for good")
-    action = Action.PURGE_USER
+    deed = Deed.PURGE_USER
 
     def question(self) -> str:
         """Return what is asked."""
