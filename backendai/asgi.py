@@ -19,9 +19,9 @@ django_application = get_asgi_application()
 from backendai.api.streamed_body import StreamingHandler  # noqa: E402  (these need the set-up above)
 from backendai.core.open_files import raise_open_files  # noqa: E402
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
+from backendai.ops.buffered_responses import BufferedResponses  # noqa: E402
 from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
 from backendai.ops.routes import route_of  # noqa: E402
-from backendai.ops.whole_answers import WholeAnswers  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
@@ -68,7 +68,7 @@ def closing(application: Any) -> Any:
 
 
 streaming = StreamingHandler()
-pages = WorkerThreads(WholeAnswers(closing(WSGIHandler())))
+pages = WorkerThreads(BufferedResponses(closing(WSGIHandler())))
 
 
 async def http(scope: Any, receive: Any, send: Any) -> None:

@@ -77,7 +77,7 @@ def in_browser(database: str) -> dict[str, float]:
         page.go(portal.address + "/")
         page.wait("document.querySelector('#live-mark')?.textContent === 'Live'")
         with _others(portal):
-            return found | _hearing(page, portal.client())
+            return found | _events(page, portal.client())
 
 
 def _first_load(page: BarePage, address: str) -> dict[str, float]:
@@ -109,7 +109,7 @@ def _others(portal: Portal) -> Iterator[None]:
             socket.close()
 
 
-def _hearing(page: BarePage, client: Client) -> dict[str, float]:
+def _events(page: BarePage, client: Client) -> dict[str, float]:
     """Return how long after a change of status the page heard of it: of sessions that come to wait, and are ended."""
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     body = {"image": "tiny", "type": "batch", "startup_command": "true", "starts_at": later, "resources": {"cpu": "1"}}

@@ -183,12 +183,12 @@ class InProcessPortal:
         note_unknown(agent, answer, up.unknown, now=timezone.now())
         return answer
 
-    def _call(self, deed):
+    def _call(self, action):
         fault, self.faults.portal = self.faults.portal, ""
         if self.cut or fault == "lost-before":
             raise PortalUnreachable("no way to the portal")
         try:
-            answer = deed(Agent.objects.get(pk=self.agent_id))
+            answer = action(Agent.objects.get(pk=self.agent_id))
         except NotFound as error:
             raise PortalRefused(error.message, status=404) from error
         finally:
@@ -269,15 +269,15 @@ class Node:
         for kernel_id, generation in orders.start:
             self._do("start", kernel_id, generation, self.starts.start)
 
-    def _do(self, deed, kernel_id: UUID, generation: int, work) -> None:
-        claim = Claim(kernel_id, generation, deed)
+    def _do(self, action, kernel_id: UUID, generation: int, work) -> None:
+        claim = Claim(kernel_id, generation, action)
         move: Move | None = work(claim)
         while move is not None:
             move = move[1](claim)
 
-    def _survive(self, deed) -> None:
+    def _survive(self, action) -> None:
         try:
-            deed()
+            action()
         except Crashed:
             self.restart()
 

@@ -23,7 +23,7 @@ _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
 _BELOW_SERVING = {"planning"} | _BELOW_PLANNING
-_BELOW_DOORS = {"serving", "gateways", "templates", "texts"} | _BELOW_SERVING
+_BELOW_DOORS = {"pipelines", "serving", "gateways", "templates", "texts"} | _BELOW_SERVING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "usage": {"compute"} | _BELOW_COMPUTE,
     "planning": _BELOW_PLANNING,
     "serving": _BELOW_SERVING,
+    "pipelines": {"templates", "compute"} | _BELOW_COMPUTE,
     "controller": _BELOW_DOORS,
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,

@@ -15,8 +15,8 @@ from django.db import connection, connections
 from django.http import HttpResponse
 
 from backendai.asgi import application, closing
+from backendai.ops.buffered_responses import BufferedResponses
 from backendai.ops.kept_objects import set_aside_what_stays
-from backendai.ops.whole_answers import WholeAnswers
 
 
 async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
@@ -64,7 +64,7 @@ class Answer:
             self.is_closed = True
 
     def sent(self) -> list[dict[str, Any]]:
-        return asyncio.run(ask(WholeAnswers(self), "/"))
+        return asyncio.run(ask(BufferedResponses(self), "/"))
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/static/absent.css"])
@@ -225,7 +225,7 @@ def test_a_long_answer_holds_no_database_connection_while_it_is_sent() -> None:
             "headers": [],
             "http_version": "1.1",
         }
-        await WholeAnswers(closing(page))(scope, receive, send)
+        await BufferedResponses(closing(page))(scope, receive, send)
 
     with mock.patch.dict(connections.settings["default"], {"CONN_MAX_AGE": 0}):  # as with PostgreSQL's pool
         asyncio.run(read_slowly())

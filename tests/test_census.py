@@ -33,6 +33,8 @@ from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.compute.mount_models import SessionMount
+from backendai.pipelines.models import Run, Task
+from backendai.pipelines.services.creating import RunWish, create_run
 from backendai.realtime.routing import websocket_urlpatterns
 from backendai.serving.models import Endpoint, EndpointToken
 from backendai.serving.services.endpoints import create_endpoint
@@ -118,6 +120,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/apps/<slug:service>/public/": (P.VISIBLE, "GET POST"),
+    "sessions/<uuid:session_id>/apps/<slug:service>/settings/": (P.VISIBLE, "GET POST"),
     "apps/<slug:label>/": (P.VISIBLE, "GET"),
     "help/": (P.SIGNED_IN, "GET"),
     "help/<slug:slug>/": (P.SIGNED_IN, "GET"),
@@ -154,6 +157,15 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "endpoints/<uuid:endpoint_id>/state/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/tokens/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/tokens/<uuid:endpoint_token_id>/revoke/": (P.VISIBLE, "POST"),
+    "runs/": (P.SIGNED_IN, "GET"),
+    "runs/new/": (P.SIGNED_IN, "GET POST"),
+    "runs/<uuid:run_id>/": (P.VISIBLE, "GET"),
+    "runs/<uuid:run_id>/board/": (P.VISIBLE, "GET"),
+    "runs/<uuid:run_id>/failures/": (P.VISIBLE, "GET"),
+    "runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
+    "runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
+    "runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),
+    "runs/<uuid:run_id>/retry/": (P.VISIBLE, "POST"),
     "templates/": (P.SIGNED_IN, "GET"),
     "templates/new/": (P.SIGNED_IN, "GET POST"),
     "templates/<uuid:template_id>/": (P.VISIBLE, "GET"),
@@ -279,6 +291,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "account/images/<uuid:own_image_id>/share/": (P.OWN, "GET POST"),
     "account/images/<uuid:own_image_id>/share/<uuid:project_id>/take-back/": (P.OWN, "POST"),
     "account/ssh-keys/": (P.SIGNED_IN, "GET POST"),
+    "folders/sftp/": (P.SIGNED_IN, "GET POST"),
     "account/ssh-keys/<uuid:ssh_key_id>/delete/": (P.OWN, "POST"),
     "account/notifications/": (P.SIGNED_IN, "GET POST"),
     "account/environment/": (P.SIGNED_IN, "GET POST"),
@@ -312,6 +325,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/ssh/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/ssh-key/": (P.OWN, "POST"),
     "api/v1/me/ssh-config/": (P.SIGNED_IN, "GET"),
+    "api/v1/system-sessions/": (P.SIGNED_IN, "POST"),
     "api/v1/sessions/<uuid:session_id>/runs/": (P.VISIBLE, "GET POST"),
     "api/v1/sessions/<uuid:session_id>/runs/<str:run_id>/": (P.VISIBLE, "GET DELETE"),
     "api/v1/sessions/<uuid:session_id>/runs/<str:run_id>/input/": (P.VISIBLE, "POST"),
@@ -338,9 +352,21 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/idle/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/idle/extend/": (P.VISIBLE, "POST"),
+    "api/v1/runs/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/run-preview/": (P.SIGNED_IN, "POST"),
+    "api/v1/runs/<uuid:run_id>/": (P.VISIBLE, "GET"),
+    "api/v1/runs/<uuid:run_id>/tasks/": (P.VISIBLE, "GET"),
+    "api/v1/runs/<uuid:run_id>/failures/": (P.VISIBLE, "GET"),
+    "api/v1/runs/<uuid:run_id>/explain/": (P.VISIBLE, "GET"),
+    "api/v1/runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
+    "api/v1/runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
+    "api/v1/runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),
+    "api/v1/runs/<uuid:run_id>/retry/": (P.VISIBLE, "POST"),
+    "api/v1/runs/<uuid:run_id>/at-once/": (P.VISIBLE, "POST"),
     "api/v1/idle-checkers/": (P.SUPERADMIN, "GET POST"),
     "api/v1/idle-checkers/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/public/": (P.VISIBLE, "PUT DELETE"),
+    "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/settings/": (P.VISIBLE, "PUT"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/owners/": (P.SUPERADMIN, "GET"),
     "api/v1/policies/": (P.SUPERADMIN, "GET POST"),
@@ -539,7 +565,7 @@ SOCKETS = {
 HARMLESS = {"api/v1/templates/<uuid:template_id>/render/", "api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
 WATCHED = [
     ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
-    StorageHost, Endpoint, EndpointToken, Template,
+    StorageHost, Endpoint, EndpointToken, Template, Run, Task,
 ]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),
@@ -639,7 +665,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
-        more |= endpoints(cast) | templates(cast)
+        more |= endpoints(cast) | templates(cast) | runs(cast)
         held = {"folder_id": more["<uuid:folder_id>"], "folder_name": PRIVATE_NAME, "rights": "edit"}
         SessionMount.objects.create(session=session, target="/home/work/data", **held)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
@@ -691,6 +717,13 @@ def templates(cast: Cast) -> dict[str, str]:
     """Give Alice a template; return the parts of addresses."""
     made = create_template(cast.alice, TemplateWish(PRIVATE_NAME), "image: python", now=timezone.now())
     return {"<uuid:template_id>": str(made.pk), "<int:number>": "1"}
+
+
+def runs(cast: Cast) -> dict[str, str]:
+    """Give Alice a run; return the parts of addresses."""
+    document = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": PRIVATE_NAME, "array": 2}
+    run, _ = create_run(cast.alice, RunWish(document=document, name=PRIVATE_NAME), now=timezone.now())
+    return {"<uuid:run_id>": str(run.pk)}
 
 
 def signed_in(user: User) -> Client:

@@ -1,4 +1,4 @@
-"""What lets somebody in, and at what it ends: the table of docs/security.md, deed by deed.
+"""What lets somebody in, and at what it ends: the table of docs/security.md, action by action.
 
 Everything that stays open is real here: websockets, and the app proxy with an app behind it. The ten seconds after
 which each of them asks anew by itself are not waited for: what ends here ends because somebody looked for changes.
@@ -19,12 +19,12 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.ends import set_active
 from backendai.accounts.models import AccessToken, KeyPair, User
 from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import create_token
 from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.accounts.standing import Standing
 from backendai.appproxy.grants import digest_of
 from tests.api.test_key_pairs import signed
 from tests.appproxy.stage import Stage, stage
@@ -42,7 +42,7 @@ EVERYTHING = NOW_HERE | ELSEWHERE | BY_TOKEN | {"key pair"}
 # What was open of the login goes with the key of its session, which a change of password renews.
 OPENED_HERE = NOW_HERE - {"this login"}
 
-# deed → what ends by it; all else survives
+# action → what ends by it; all else survives
 TABLE: dict[str, set[str]] = {
     "nothing": set(),
     "sign-out": NOW_HERE,
@@ -105,31 +105,31 @@ class World:
         return set() if answer.status == 303 else {"code of this login"}
 
 
-@pytest.mark.parametrize("deed", TABLE)
-async def test_a_deed_ends_what_the_table_says_within_seconds_and_nothing_else(deed: str) -> None:
+@pytest.mark.parametrize("action", TABLE)
+async def test_an_action_ends_what_the_table_says_within_seconds_and_nothing_else(action: str) -> None:
     async with stage() as here, AsyncExitStack() as stack:
         world = await make_world(here, stack)
-        await sync_to_async(DEEDS[deed])(world)
+        await sync_to_async(ACTIONS[action])(world)
         await asyncio.sleep(0.3)  # several looks
-        assert await world.ended() == TABLE[deed]
+        assert await world.ended() == TABLE[action]
 
 
 async def make_world(here: Stage, stack: AsyncExitStack) -> World:
     other = Client()
     await sync_to_async(other.force_login)(here.cast.alice)
     _, token = await sync_to_async(create_token)(here.cast.alice, "script")
-    by_token = Standing(token=digest_of(token))
-    standings = {"this login": here.standing(), "other login": login_of(other), "token": by_token}
+    by_token = Credential(token=digest_of(token))
+    credentials = {"this login": here.credential(), "other login": login_of(other), "token": by_token}
     headers = {
         "this login": page_of(here.browser),
         "other login": page_of(other),
         "token": [PORTAL, (b"authorization", f"Bearer {token}".encode())],
     }
     sockets, apps, cookies = {}, {}, {}
-    for kind, standing in standings.items():
+    for kind, credential in credentials.items():
         one = sockets[f"socket of {kind}"] = await stack.enter_async_context(socket(EVENTS_SOCKET, headers[kind]))
         assert await one.message() == {"type": "hello"}
-        entered = await here.ask("POST", "/.backendai/enter", data={"code": await here.code(standing=standing)})
+        entered = await here.ask("POST", "/.backendai/enter", data={"code": await here.code(credential=credential)})
         cookies[f"app of {kind}"] = cookie = entered.headers["Set-Cookie"].split(";")[0]
         apps[f"app of {kind}"] = websocket = await here.websocket(cookie)
         assert await websocket.receive_str() == "welcome"
@@ -137,8 +137,8 @@ async def make_world(here: Stage, stack: AsyncExitStack) -> World:
     return World(here, other, token, pair, await here.code(), sockets, apps, cookies)
 
 
-def login_of(client: Client) -> Standing:
-    return Standing(login=client.session.session_key or "")
+def login_of(client: Client) -> Credential:
+    return Credential(login=client.session.session_key or "")
 
 
 def page_of(client: Client) -> list[Header]:
@@ -221,7 +221,7 @@ def delete(world: World) -> None:
     world.here.cast.alice.delete()
 
 
-DEEDS: dict[str, Callable[[World], Any]] = {
+ACTIONS: dict[str, Callable[[World], Any]] = {
     "nothing": lambda world: None,
     "sign-out": sign_out,
     "password changed here": change_password,

@@ -57,9 +57,9 @@ class World:
 
     def step(self) -> None:
         """Launch, or end, or report something."""
-        deed = self.dice.random()
+        action = self.dice.random()
         live = list(ComputeSession.objects.live().exclude(status=Status.TERMINATING))
-        if deed < 0.6 or not live:
+        if action < 0.6 or not live:
             resources = {"cpu": self.dice.choice(["0.5", 1, 2]), "mem": self.dice.choice(["512m", "1.5g"])}
             if self.dice.random() < 0.4:
                 resources["cuda.shares"] = self.dice.choice(["0.25", "0.5"])

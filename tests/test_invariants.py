@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
+from backendai.cluster.models import Agent, PassLease, Reachability, ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
@@ -47,7 +47,7 @@ index = st.integers(0, 50)
 def clean() -> None:
     """Empty the tables that the walk writes; far faster than a flush of all."""
     for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession,
-                  Folder, StorageHost, Agent, Hearing, PassLease, ResourceGroup,
+                  Folder, StorageHost, Agent, Reachability, PassLease, ResourceGroup,
                   Membership, Project, User, Domain):  # fmt: skip
         model.objects.all().delete()
 
@@ -65,7 +65,7 @@ class WholePlatform(RuleBasedStateMachine):
         self.patches = [
             mock.patch("django.utils.timezone.now", lambda: self.platform.now),
             mock.patch("backendai.wire.broker.hint", self.platform.send),
-            mock.patch("backendai.controller.hearing.door_answers", lambda address: self.platform.is_door_open),
+            mock.patch("backendai.controller.reachability.door_answers", lambda address: self.platform.is_door_open),
         ]
         for patch in self.patches:
             patch.start()

@@ -125,7 +125,7 @@ def test_requests_from_another_domain_learn_and_change_nothing(
     for request in requests:
         answer = send(client, request)
         if answer.status_code == 401 or reverse("account_login") in answer.get("Location", ""):
-            client.force_login(eve)  # an earlier deed ended what she was signed in by
+            client.force_login(eve)  # an earlier action ended what she was signed in by
             answer = send(client, request)
         text = b"".join(answer).decode() if answer.streaming else answer.content.decode(errors="replace")
         told = [secret for secret in secrets if secret in text.lower() and secret not in request.words]

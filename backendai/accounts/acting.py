@@ -45,6 +45,5 @@ def projects_to_act_in(actor: User, owner: User) -> ProjectQuerySet:
 
 
 def both_names(actor: User, owner: User) -> dict[str, str]:
-    """Return what the audit trail says of a deed beside its actor's id: who did it and whose thing it was; nothing when
-    it was the actor's own."""
+    """Return the e-mail addresses of actor and owner for an audit entry; nothing when they are the same person."""
     return {} if actor.pk == owner.pk else {"actor": actor.email, "owner": owner.email}

@@ -71,7 +71,7 @@ class PolicyAdmin(Audited):
         ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
         ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
-        ("One user", {"fields": ["max_concurrent_logins", "max_customized_images"]}),
+        ("One user", {"fields": ["max_concurrent_logins", "max_customized_images", "max_system_sessions"]}),
         ("Folders", {"fields": ["max_folders", "max_folder_bytes"]}),
         ("New ones", {"fields": ["default_for"]}),
     ]

@@ -36,14 +36,14 @@ class Audited(admin.ModelAdmin):
             super().save_formset(request, form, formset, change)
             name = formset.model._meta.model_name
             changed = [obj for obj, _ in formset.changed_objects]
-            for deed, rows in (
+            for action, rows in (
                 ("create", formset.new_objects),
                 ("change", changed),
                 ("delete", formset.deleted_objects),
             ):
                 for row in rows:
                     details = {"name": str(row), "of": str(form.instance)}
-                    audit(request.user.pk, f"{name}.{deed}", self.audit_name, [form.instance.pk], **details)
+                    audit(request.user.pk, f"{name}.{action}", self.audit_name, [form.instance.pk], **details)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and say so."""

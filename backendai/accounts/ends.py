@@ -59,7 +59,7 @@ def end_logins(user: User, *, but: str = "") -> int:
 
 
 def refuse_to_lose_the_last_superadmin(user: User) -> None:
-    """Raise a Conflict when nobody but this user is an active superadmin. In the transaction of the deed."""
+    """Raise a Conflict when nobody but this user is an active superadmin. In the transaction of the action."""
     superadmins = User.objects.select_for_update().filter(role=User.Role.SUPERADMIN, is_active=True)
     if [one.pk for one in superadmins] == [user.pk]:
         raise Conflict(

@@ -32,6 +32,10 @@ _WORDS = {
         Message("Maximum own images"),
         Message("Images that one user may keep. Empty: unlimited."),
     ),
+    "max_system_sessions": (
+        Message("Maximum system sessions"),
+        Message("For access to folders by SFTP; per user, by the user's and the domain's policy. Empty: 1."),
+    ),
     "max_folders": (
         Message("Maximum folders"),
         Message("Per user or project; folders in the trash do not count. Empty: unlimited."),
@@ -76,7 +80,7 @@ class PolicyForm(forms.ModelForm):
         fields: ClassVar[list[str]] = [
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_folders", "max_folder_bytes",
+            "max_customized_images", "max_system_sessions", "max_folders", "max_folder_bytes",
         ]  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

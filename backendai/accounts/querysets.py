@@ -92,7 +92,7 @@ class InvitationQuerySet(models.QuerySet[Any]):
             mine |= Q(project__domain_id=user.domain_id)
         return self.filter(mine)
 
-    def standing(self) -> InvitationQuerySet:
+    def pending(self) -> InvitationQuerySet:
         """Neither accepted nor revoked; they may have expired."""
         return self.filter(accepted_at=None, revoked_at=None)
 
@@ -102,8 +102,8 @@ class InvitationQuerySet(models.QuerySet[Any]):
             return self.filter(accepted_at__isnull=False)
         if state == "revoked":
             return self.filter(revoked_at__isnull=False)
-        standing = self.standing()
-        return standing.filter(expires_at__gt=now) if state == "open" else standing.filter(expires_at__lte=now)
+        pending = self.pending()
+        return pending.filter(expires_at__gt=now) if state == "open" else pending.filter(expires_at__lte=now)
 
 
 class TokenQuerySet(models.QuerySet[Any]):

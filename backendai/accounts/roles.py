@@ -24,7 +24,7 @@ class Rank(IntEnum):
     SUPERADMIN = 3
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """What is done; the sentence is for people: "You may not … here."."""
 
     CREATE_USER = "create users"
@@ -52,51 +52,51 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The least rank that a deed needs where it is done, and the least to do it to oneself (None: nobody may)."""
+    """The least rank that an action needs where it is done, and the least to do it to oneself (None: nobody may)."""
 
     least: Rank
     to_oneself: Rank | None = Rank.NOBODY
 
 
-RULES: dict[Deed, Rule] = {
-    Deed.CREATE_USER: Rule(Rank.DOMAIN_ADMIN),
-    Deed.CHANGE_USER: Rule(Rank.DOMAIN_ADMIN),
-    Deed.SET_ROLE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
-    Deed.SET_USER_POLICY: Rule(Rank.DOMAIN_ADMIN, to_oneself=Rank.SUPERADMIN),
-    Deed.SET_USER_WEIGHT: Rule(Rank.SUPERADMIN),
-    Deed.MOVE_USER: Rule(Rank.SUPERADMIN),
-    Deed.SET_ACTIVE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
-    Deed.SET_PASSWORD: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
-    Deed.PURGE_USER: Rule(Rank.SUPERADMIN, to_oneself=None),
-    Deed.CREATE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
-    Deed.CHANGE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
-    Deed.SET_PROJECT_POLICY: Rule(Rank.DOMAIN_ADMIN),
-    Deed.SET_PROJECT_WEIGHT: Rule(Rank.SUPERADMIN),
-    Deed.DELETE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
-    Deed.CHOOSE_MEMBERS: Rule(Rank.PROJECT_ADMIN),
-    Deed.INVITE: Rule(Rank.PROJECT_ADMIN),
-    Deed.INVITE_WITH_POLICY: Rule(Rank.DOMAIN_ADMIN),
-    Deed.CREATE_DOMAIN: Rule(Rank.SUPERADMIN),
-    Deed.CHANGE_DOMAIN: Rule(Rank.SUPERADMIN),
-    Deed.DELETE_DOMAIN: Rule(Rank.SUPERADMIN),
-    Deed.SET_DOTFILES: Rule(Rank.DOMAIN_ADMIN),
+RULES: dict[Action, Rule] = {
+    Action.CREATE_USER: Rule(Rank.DOMAIN_ADMIN),
+    Action.CHANGE_USER: Rule(Rank.DOMAIN_ADMIN),
+    Action.SET_ROLE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Action.SET_USER_POLICY: Rule(Rank.DOMAIN_ADMIN, to_oneself=Rank.SUPERADMIN),
+    Action.SET_USER_WEIGHT: Rule(Rank.SUPERADMIN),
+    Action.MOVE_USER: Rule(Rank.SUPERADMIN),
+    Action.SET_ACTIVE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Action.SET_PASSWORD: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Action.PURGE_USER: Rule(Rank.SUPERADMIN, to_oneself=None),
+    Action.CREATE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Action.CHANGE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Action.SET_PROJECT_POLICY: Rule(Rank.DOMAIN_ADMIN),
+    Action.SET_PROJECT_WEIGHT: Rule(Rank.SUPERADMIN),
+    Action.DELETE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Action.CHOOSE_MEMBERS: Rule(Rank.PROJECT_ADMIN),
+    Action.INVITE: Rule(Rank.PROJECT_ADMIN),
+    Action.INVITE_WITH_POLICY: Rule(Rank.DOMAIN_ADMIN),
+    Action.CREATE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Action.CHANGE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Action.DELETE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Action.SET_DOTFILES: Rule(Rank.DOMAIN_ADMIN),
 }
 _RANKS = {User.Role.SUPERADMIN: Rank.SUPERADMIN, User.Role.ADMIN: Rank.DOMAIN_ADMIN, User.Role.USER: Rank.NOBODY}
 
 
-def check_user(actor: User, deed: Deed, user: User) -> None:
+def check_user(actor: User, action: Action, user: User) -> None:
     """Refuse (NotAllowed) unless the actor may do this to this user."""
-    _refuse(_against_user(actor, deed, user), actor, deed, "user", user.pk)
+    _refuse(_against_user(actor, action, user), actor, action, "user", user.pk)
 
 
-def check_project(actor: User, deed: Deed, project: Project) -> None:
+def check_project(actor: User, action: Action, project: Project) -> None:
     """Refuse (NotAllowed) unless the actor may do this to this project; at most one query."""
-    _refuse(_against(rank_in_project(actor, project), deed), actor, deed, "project", project.pk)
+    _refuse(_against(rank_in_project(actor, project), action), actor, action, "project", project.pk)
 
 
-def check_domain(actor: User, deed: Deed, domain: Domain | None) -> None:
+def check_domain(actor: User, action: Action, domain: Domain | None) -> None:
     """Refuse (NotAllowed) unless the actor may do this in (or to) this domain; None: to no domain in particular."""
-    _refuse(_against_domain(actor, deed, domain), actor, deed, "domain", domain.pk if domain else "")
+    _refuse(_against_domain(actor, action, domain), actor, action, "domain", domain.pk if domain else "")
 
 
 def check_grant(actor: User, role: str) -> None:
@@ -108,19 +108,19 @@ def check_grant(actor: User, role: str) -> None:
         raise refusal
 
 
-def may_user(actor: User, deed: Deed, user: User) -> bool:
+def may_user(actor: User, action: Action, user: User) -> bool:
     """Return whether ``check_user`` would let it pass: what a page offers."""
-    return _against_user(actor, deed, user) is None
+    return _against_user(actor, action, user) is None
 
 
-def may_project(actor: User, deed: Deed, project: Project) -> bool:
+def may_project(actor: User, action: Action, project: Project) -> bool:
     """Return whether ``check_project`` would let it pass."""
-    return _against(rank_in_project(actor, project), deed) is None
+    return _against(rank_in_project(actor, project), action) is None
 
 
-def may_domain(actor: User, deed: Deed, domain: Domain | None) -> bool:
+def may_domain(actor: User, action: Action, domain: Domain | None) -> bool:
     """Return whether ``check_domain`` would let it pass."""
-    return _against_domain(actor, deed, domain) is None
+    return _against_domain(actor, action, domain) is None
 
 
 def rules_people(user: User) -> bool:
@@ -159,32 +159,34 @@ def rank_in_project(user: User, project: Project) -> Rank:
     return Rank.PROJECT_ADMIN if admins.exists() else Rank.NOBODY
 
 
-def _refuse(refusal: NotAllowed | None, actor: User, deed: Deed, target_type: str, target_id: object) -> None:
+def _refuse(refusal: NotAllowed | None, actor: User, action: Action, target_type: str, target_id: object) -> None:
     """Raise the refusal, if there is one, and note it for the audit trail."""
     if refusal is not None:
-        note_refusal(actor.pk, deed.name.lower().replace("_", "-"), target_type, target_id, code=refusal.code)
+        note_refusal(actor.pk, action.name.lower().replace("_", "-"), target_type, target_id, code=refusal.code)
         raise refusal
 
 
-def _against_user(actor: User, deed: Deed, user: User) -> NotAllowed | None:
-    rule = RULES[deed]
+def _against_user(actor: User, action: Action, user: User) -> NotAllowed | None:
+    rule = RULES[action]
     if user.pk == actor.pk:
         if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
-            text = Message("You may not {action}: it is yourself. Ask another administrator.", action=deed)
+            text = Message("You may not {action}: it is yourself. Ask another administrator.", action=action)
             return NotAllowed(text, code="not-oneself")
     elif rank_of(user) > rank_of(actor):
         return NotAllowed(
             "You may not {action}: the role {role} is above yours.",
-            action=deed,
+            action=action,
             role=user.get_role_display(),
             code="stands-above",
         )
-    return _against(rank_in_domain(actor, user.domain_id), deed)
+    return _against(rank_in_domain(actor, user.domain_id), action)
 
 
-def _against_domain(actor: User, deed: Deed, domain: Domain | None) -> NotAllowed | None:
-    return _against(rank_in_domain(actor, domain.pk if domain else None), deed)
+def _against_domain(actor: User, action: Action, domain: Domain | None) -> NotAllowed | None:
+    return _against(rank_in_domain(actor, domain.pk if domain else None), action)
 
 
-def _against(rank: Rank, deed: Deed) -> NotAllowed | None:
-    return NotAllowed("You may not {action}.", action=deed, code="not-allowed") if rank < RULES[deed].least else None
+def _against(rank: Rank, action: Action) -> NotAllowed | None:
+    return (
+        NotAllowed("You may not {action}.", action=action, code="not-allowed") if rank < RULES[action].least else None
+    )

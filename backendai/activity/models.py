@@ -18,7 +18,7 @@ USUAL_SILENCE = timedelta(minutes=10)
 
 
 class AuditEntry(models.Model):
-    """Somebody did something to something. Written in the transaction of the deed, never changed."""
+    """Somebody did something to something. Written in the transaction of the action, never changed."""
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -22,6 +22,7 @@ class NoticeKind(models.TextChoices):
     LAUNCHED = "launched", Message("launched")
     STARTED = "started", Message("started after a wait")
     FAILED = "failed", Message("failed")
+    FINISHED = "finished", Message("finished successfully")
     ENDED = "ended", Message("ended by the platform")
     ENDING = "ending", Message("will end soon")
     IDLE = "idle", Message("idle, and will end soon")
@@ -39,7 +40,7 @@ class Channels:
 
 CHANNELS = ("card", "bell", "email")
 # That a session is launched belongs to its start; that it is idle, or an app of it closes, to its end: one choice.
-CHOSEN = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
+CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
 
 
 def choices_of(user: Any) -> dict[str, Channels]:

@@ -1,5 +1,5 @@
 """Attempts that were refused, in the audit trail: who tried what, and why not. Written after the request, for what it
-did was undone by then; at most one entry for each person and deed in a minute."""
+did was undone by then; at most one entry for each person and action in a minute."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from uuid import UUID
 from backendai.activity.models import AuditEntry
 
 PREFIX = "refused."
-_LONGEST_DEED, _LONGEST_ID = 64, 64
+_LONGEST_ACTION, _LONGEST_ID = 64, 64
 _AT_MOST_EVERY = timedelta(minutes=1)
 _MOST_AT_ONCE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Somebody may not do something. ``deed`` is kebab-case, such as ``set-role``."""
+    """Somebody may not do something. ``action`` is kebab-case, such as ``set-role``."""
 
     actor_id: UUID
-    deed: str
+    action: str
     target_type: str
     target_id: str = ""
     details: dict[str, Any] = field(default_factory=dict)
@@ -41,22 +41,22 @@ def refusals_of_request() -> Iterator[list[Refusal]]:
         _noted.reset(before)
 
 
-def note_refusal(actor_id: UUID, deed: str, target_type: str, target_id: Any = "", **details: Any) -> None:
+def note_refusal(actor_id: UUID, action: str, target_type: str, target_id: Any = "", **details: Any) -> None:
     """Remember a refused attempt for the end of the request; outside of requests nothing is kept."""
     found = _noted.get()
     if found is not None and len(found) < _MOST_AT_ONCE:
-        found.append(Refusal(actor_id, deed, target_type, str(target_id)[:_LONGEST_ID], details))
+        found.append(Refusal(actor_id, action, target_type, str(target_id)[:_LONGEST_ID], details))
 
 
 def write_refusals(refusals: list[Refusal], *, now: datetime) -> int:
     """Write those that their actors have not tried within the last minute; returns how many."""
-    by_deed = {(one.actor_id, _action(one)): one for one in refusals}
-    if not by_deed:
+    by_action = {(one.actor_id, _action(one)): one for one in refusals}
+    if not by_action:
         return 0
-    actors, actions = zip(*by_deed, strict=True)
+    actors, actions = zip(*by_action, strict=True)
     recent = AuditEntry.objects.filter(at__gt=now - _AT_MOST_EVERY, actor__in=actors, action__in=actions)
     known = set(recent.values_list("actor", "action"))
-    fresh = [one for key, one in by_deed.items() if key not in known]
+    fresh = [one for key, one in by_action.items() if key not in known]
     AuditEntry.objects.bulk_create(
         AuditEntry(
             at=now,
@@ -72,7 +72,7 @@ def write_refusals(refusals: list[Refusal], *, now: datetime) -> int:
 
 
 def _action(refusal: Refusal) -> str:
-    return f"{PREFIX}{refusal.deed}"[:_LONGEST_DEED]
+    return f"{PREFIX}{refusal.action}"[:_LONGEST_ACTION]
 
 
 _noted: ContextVar[list[Refusal] | None] = ContextVar("refusals", default=None)

@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -25,6 +26,7 @@ _PATIENCE_SECONDS = 3.0  # before a guest is started to see whether the service 
 _LOG_BYTES = 4096
 _RUNTIME = "ai.backend.runtime-path"
 _PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path|socket))\}")
+_ARGUMENTS = "{arguments}"
 _PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,500}\Z")
 State = Literal["ready", "starting", "failed", "absent"]
 
@@ -53,6 +55,7 @@ class _Launch:
     handle: str
     path: str
     at: float
+    arguments: tuple[str, ...] = ()
     was_ready: bool = False
 
 
@@ -66,16 +69,20 @@ class AppStarts:
         self._launches: dict[tuple[UUID, str], _Launch] = {}
         self._locks: defaultdict[tuple[UUID, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def look(self, kernel_id: UUID, service: str, port: int, *, again: bool = False) -> AppState:
+    async def look(
+        self, kernel_id: UUID, service: str, port: int, *, again: bool = False, arguments: Sequence[str] = ()
+    ) -> AppState:
         """Return how the service is after starting it if need be, waiting a moment for it; ``again`` starts it anew
-        after a failure. Raises KernelGone, BackendError."""
+        after a failure, and so do other ``arguments`` than it was started with. Raises KernelGone, BackendError."""
+        words = tuple(arguments)
         async with self._locks[kernel_id, service]:
             launch = self._launches.get((kernel_id, service))
+            is_other = launch is not None and launch.arguments != words
             is_late = launch is None or self._now() - launch.at > _PATIENCE_SECONDS
-            if await self._ports.answers(kernel_id, service, port, from_inside=is_late):
+            if not is_other and await self._ports.answers(kernel_id, service, port, from_inside=is_late):
                 return await self._ready(kernel_id, service)
-            if launch is None or again or (launch.was_ready and await self._exit_code(launch) is not None):
-                found = await self._launch(kernel_id, service, port)
+            if launch is None or again or is_other or (launch.was_ready and await self._exit_code(launch) is not None):
+                found = await self._launch(kernel_id, service, port, words)
                 if isinstance(found, AppState):
                     return found
                 launch = found
@@ -95,15 +102,15 @@ class AppStarts:
         launch.was_ready = True
         return AppState("ready", path=launch.path, seconds=self._now() - launch.at)
 
-    async def _launch(self, kernel_id: UUID, service: str, port: int) -> _Launch | AppState:
+    async def _launch(self, kernel_id: UUID, service: str, port: int, words: tuple[str, ...]) -> _Launch | AppState:
         """Return the launch, or why there is none."""
         source = await asyncio.to_thread(self._host.source, kernel_id, service)
         if source.definition is None:
             return _not_launched(source, port)
         socket = await asyncio.to_thread(self._host.socket, kernel_id, service)
-        command, environ, path = _read_definition(source, service, socket)
+        command, environ, path = _read_definition(source, service, socket, words)
         handle = await asyncio.to_thread(self._host.launch, kernel_id, service, command, environ)
-        launch = self._launches[kernel_id, service] = _Launch(handle, path, self._now())
+        launch = self._launches[kernel_id, service] = _Launch(handle, path, self._now(), words)
         return launch
 
     async def _wait(self, kernel_id: UUID, service: str, launch: _Launch, port: int) -> AppState:
@@ -143,16 +150,44 @@ def _not_launched(source: ServiceSource, port: int) -> AppState:
     )
 
 
-def _read_definition(source: ServiceSource, service: str, socket: str) -> tuple[list[str], dict[str, str], str]:
+def _read_definition(
+    source: ServiceSource, service: str, socket: str, words: Sequence[str]
+) -> tuple[list[str], dict[str, str], str]:
+    """Return the command with the commands before it, its variables, and the first page."""
     said = _parsed(source.definition)
-    command, environ = said.get("command"), said.get("env", {})
-    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+    command: Any = said.get("command")
+    environ = said.get("env", {})
+    if not _is_command(command):
         raise BadDefinition(f"The image's definition of {service} names no command.")
     if not isinstance(environ, dict) or not all(isinstance(value, str) for value in environ.values()):
         raise BadDefinition(f"The image's definition of {service} has variables that are no texts.")
     ports = next((one.ports for one in service_ports_of(source.labels) if one.name == service), ())
     named = {"runtime_path": source.labels.get(_RUNTIME, ""), "socket": socket}
-    return [_filled(word, ports, named) for word in command], environ, _first_page(source.definition)
+    before: Any = said.get("prestart", [])
+    if not isinstance(before, list) or not all(_is_command(one) for one in before):
+        raise BadDefinition(f"The image's definition of {service} has something before its start that is no command.")
+    filled = _with_arguments([_filled(word, ports, named) for word in command], words)
+    first = [[_filled(word, ports, named) for word in one] for one in before]
+    return _after(first, filled), environ, _first_page(source.definition)
+
+
+def _is_command(said: Any) -> bool:
+    return isinstance(said, list) and bool(said) and all(isinstance(word, str) for word in said)
+
+
+def _with_arguments(command: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the command with the words where it says ``{arguments}``, else at its end."""
+    if _ARGUMENTS not in command:
+        return [*command, *words]
+    place = command.index(_ARGUMENTS)
+    return [*command[:place], *words, *command[place + 1 :]]
+
+
+def _after(before: Sequence[Sequence[str]], command: list[str]) -> list[str]:
+    """Return a command that runs others first, one after the other, and ends with the first that fails."""
+    if not before:
+        return command
+    return ["sh", "-c", " && ".join([*map(shlex.join, before), f"exec {shlex.join(command)}"])]
 
 
 def _filled(word: str, ports: tuple[int, ...], named: Mapping[str, str]) -> str:

@@ -9,9 +9,12 @@ from backendai.agent.accelerators.cuda import Cuda
 from backendai.agent.accelerators.cuda_grant import Mps
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import is_accelerator
+from backendai.agent.accelerators.pool import PoolGpus
 from backendai.agent.accelerators.rocm import Rocm
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.kubernetes import KubernetesBackend
+from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.backends.process import ProcessBackend
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
@@ -31,6 +34,8 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
     asked = {slot: amount for slot, amount in (settings.slots or {}).items() if is_accelerator(slot)}
     if settings.backend == "simulated":
         return Accelerators(asked=asked)
+    if settings.backend == "kubernetes":  # those of this machine are none of the pool's
+        return Accelerators()
     kinds = list[Accelerator]()
     if settings.cuda != "off":
         kinds.append(Cuda("shares" if settings.cuda == "shares" else "device", mps=Mps(settings.mps_pipe)))
@@ -44,6 +49,8 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
     of this node before, else processes. A mark of ``bin/up`` puts processes in the place of containers for a while."""
     if settings.backend == "simulated":
         return _simulated(settings, credentials)
+    if settings.backend == "kubernetes":
+        return _kubernetes(settings, credentials, accelerators)
     if settings.backend == "process":
         forget_containers(settings.data)
         return _process(settings, credentials, accelerators)
@@ -72,6 +79,24 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
             return _process(settings, credentials, accelerators)
         logger.warning("the container engine is not there yet: %s", error.message)
     return docker
+
+
+def _kubernetes(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> KubernetesBackend:
+    """Raises BackendError where the settings name no cluster; one that does not answer yet is waited for."""
+    backend = KubernetesBackend(
+        settings.data,
+        find_access(settings.pool.kubeconfig, settings.pool.context),
+        settings.pool,
+        deployment=credentials.deployment,
+        agent=credentials.name,
+        told=settings.slots,
+    )
+    accelerators.add(PoolGpus(backend.pool.gpus))
+    try:
+        backend.setup()
+    except BackendError as error:
+        logger.warning("the Kubernetes cluster is not there yet: %s", error.message)
+    return backend
 
 
 def _process(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> ProcessBackend:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from backendai.agent.kubernetes_settings import PoolSettings, read_pool
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, parse_amount, parse_size
 
-BACKENDS = ("auto", "docker", "process", "simulated")
+BACKENDS = ("auto", "docker", "process", "kubernetes", "simulated")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _LEAST_RESERVE = 512 * 2**20
@@ -53,6 +54,7 @@ class NodeSettings:
     linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
     serves_natively: bool  # native processes may be replicas of endpoints, whose ports all on this machine reach
     time_scale: float  # of simulated kernels: real seconds per simulated second
+    pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
 
     def offered(self, machine: Slots) -> Slots:
         """Return what the portal may hand out of ``machine``: less the reserve, or the amounts that were set."""
@@ -106,6 +108,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
         serves_natively=_serves(environ),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
+        pool=read_pool(environ),
     )
 
 

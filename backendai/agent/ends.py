@@ -19,7 +19,7 @@ DEFAULT_GRACE = 5.0
 
 
 class Ends:
-    """The deeds at the end of a kernel's life. An engine or portal that does not answer ends the deed without a
+    """The actions at the end of a kernel's life. An engine or portal that does not answer ends the action without a
     verdict: the kernel stays as it is and the sync loop asks again."""
 
     def __init__(self, backend: Backend, portal: Portal, roster: Roster) -> None:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from backendai.agent.backends.abilities import Homely, Streaming
+from backendai.agent.backends.abilities import Homely, Mounting, Streaming
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.gateway_files import FileRoutes
@@ -74,6 +74,7 @@ class Gateway:
         app.router.add_get("/kernels/{id}/terminal", self._terminal)
         app.router.add_get("/kernels/{id}/log", self._log)
         app.router.add_get("/kernels/{id}/home", self._home)
+        app.router.add_post("/kernels/{id}/cut", self._cut)
         self._apps.add_to(app.router)
         self._files.add_to(app.router)
         self._guests.add_to(app)
@@ -164,6 +165,21 @@ class Gateway:
         if look is None:
             raise web.HTTPNotFound(text="The home folder cannot be seen from here.")
         return web.json_response(look.model_dump())
+
+    async def _cut(self, request: web.Request) -> web.Response:
+        backend = self._view.backend
+        try:
+            folder_id = UUID(request.query.get("folder", ""))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text="folder is the id of a folder") from error
+
+        def cut(kernel_id: UUID) -> int:
+            if not isinstance(backend, Mounting):
+                raise BackendError("This agent mounts no folders.")
+            return backend.cut_folder(kernel_id, folder_id)
+
+        _, ended = await self._ask(request, "cut", cut)
+        return web.json_response({"ended": ended})
 
     async def _ask(
         self, request: web.Request, purpose: Purpose, question: Callable[[UUID], Answer]

@@ -7,6 +7,7 @@ flows there is checked by the app proxy, which alone gets tickets for it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import weakref
 from collections.abc import Callable
@@ -25,7 +26,10 @@ from backendai.wire.tickets import Ticket, TicketRefused
 
 logger = logging.getLogger(__name__)
 
-_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "apps-impossible": 501, "app-not-listening": 502}
+_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "apps-impossible": 501, "app-not-listening": 502} | {
+    "bad-arguments": 400
+}
+_MOST_WORDS = 64
 Admit = Callable[[web.Request], Ticket]
 
 
@@ -56,7 +60,8 @@ class AppRoutes:
             self._starts.forget(self._roster.ids())
             self._links.forget(self._roster.ids())
             again = request.query.get("again") == "1"
-            state = await self._starts.look(ticket.kernel_id, ticket.service, ticket.port, again=again)
+            words = await _arguments(request)
+            state = await self._starts.look(ticket.kernel_id, ticket.service, ticket.port, again=again, arguments=words)
         except (TicketRefused, BackendError) as error:
             return _refusal(error)
         return web.json_response(asdict(state))
@@ -93,6 +98,19 @@ class AppRoutes:
                 "This agent cannot protect the ports of its sessions from others.", code="apps-impossible"
             )
         return self._ports
+
+
+async def _arguments(request: web.Request) -> tuple[str, ...]:
+    """Return the words that the portal wants the command to get; it has seen to it that the image allows them."""
+    said = await request.read()
+    try:
+        words = json.loads(said or b"{}").get("arguments", [])
+    except (ValueError, AttributeError, RecursionError):
+        words = None
+    is_list = isinstance(words, list) and len(words) <= _MOST_WORDS
+    if not is_list or not all(isinstance(word, str) and word.isprintable() for word in words):
+        raise BackendError("These are no arguments.", code="bad-arguments")
+    return tuple(words)
 
 
 def _refusal(error: TicketRefused | BackendError) -> web.Response:

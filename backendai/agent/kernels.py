@@ -1,6 +1,6 @@
 """Orders about kernels, from wherever they come: hints, the sync loop, the watcher.
 
-What this is not: it decides nothing. The portal says what is wanted, the backend what is there; a deed brings one
+What this is not: it decides nothing. The portal says what is wanted, the backend what is there; an action brings one
 kernel from here to there and tells the portal what became of it. Every order may be repeated, crossed or lost.
 """
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Kernels:
-    """Puts deeds on the lanes. Every method returns at once."""
+    """Puts actions on the lanes. Every method returns at once."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Kernels:
         self._starts.on_unanswered = act
 
     def start_soon(self, kernel_id: UUID, generation: int) -> bool:
-        """Get or adopt this kernel, if the portal still wants it then. Returns whether a deed was queued."""
+        """Get or adopt this kernel, if the portal still wants it then. Returns whether an action was queued."""
         if self._starts.draining.is_set():
             return False
         return self._lanes.submit(Claim(kernel_id, generation, "start"), self._starts.start)
@@ -58,7 +58,7 @@ class Kernels:
         """End this kernel and report it. A start of it that is under way gives up at its next chance. Only a registry
         that speaks gives one to a start that waits for its image: the end of that is reported at once."""
         holder = self._lanes.holder(kernel_id)
-        if holder is not None and holder.deed in ("stop", "discard"):
+        if holder is not None and holder.action in ("stop", "discard"):
             return
         if holder is not None and holder.generation <= generation:
             holder.abandon.set()
@@ -70,7 +70,7 @@ class Kernels:
     def look_soon(self, kernel_id: UUID, generation: int) -> None:
         """Look at a kernel that may have ended by itself: keep its log, report it, remove it."""
         holder = self._lanes.holder(kernel_id)
-        if holder is None or holder.deed == "start":
+        if holder is None or holder.action == "start":
             self._lanes.submit_after(Claim(kernel_id, generation, "look"), self._ends.look)
 
     def discard_soon(self, kernel_id: UUID, generation: int) -> None:

@@ -1,6 +1,6 @@
 """Who works on which kernel now, and on how many threads.
 
-A kernel is claimed by one deed at a time; hints, sync and the watcher all come through here, so a double or a
+A kernel is claimed by one action at a time; hints, sync and the watcher all come through here, so a double or a
 crossing order costs nothing. Threads are daemons: a call that hangs in the engine cannot keep the process alive.
 """
 
@@ -18,20 +18,20 @@ from uuid import UUID
 logger = logging.getLogger(__name__)
 
 LaneName = str  # start, pull, end, or a kind of job
-Deed = Literal["start", "stop", "look", "discard", "verdict", "job"]
+Action = Literal["start", "stop", "look", "discard", "verdict", "job"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
 
 
 @dataclass(slots=True)
 class Claim:
-    """One deed's hold on one kernel, or on a job (then ``kernel_id`` is the job's, and ``lane`` its kind). While a step
+    """One action's lock on a kernel, or on a job (then ``kernel_id`` is the job's, and ``lane`` its kind). While a step
     runs that may take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it
     can, and ``is_pulling`` says that it waits for its image, so that nothing of the kernel is here."""
 
     kernel_id: UUID
     generation: int
-    deed: Deed
+    action: Action
     allowed: float = 0.0
     deadline: float | None = None
     abandon: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +55,7 @@ class Lanes:
         self._pools[name] = _Pool(name, size)
 
     def submit(self, claim: Claim, work: Work) -> bool:
-        """Queue the work unless another deed holds the kernel; returns whether it was queued."""
+        """Queue the work unless another action holds the kernel; returns whether it was queued."""
         with self._changed:
             if claim.kernel_id in self._claims:
                 return False
@@ -64,11 +64,11 @@ class Lanes:
         return True
 
     def submit_after(self, claim: Claim, work: Work) -> None:
-        """Queue the work now, or as soon as the deed that holds the kernel ends. One wish waits; a stop goes first."""
+        """Queue the work now, or when the action that holds the kernel ends. One action waits; a stop replaces it."""
         with self._changed:
             if claim.kernel_id in self._claims:
                 waiting = self._next.get(claim.kernel_id)
-                if waiting is None or waiting[0].deed != "stop":
+                if waiting is None or waiting[0].action != "stop":
                     self._next[claim.kernel_id] = (claim, work)
                 return
             self._claims[claim.kernel_id] = claim
@@ -105,7 +105,7 @@ class Lanes:
         try:
             move = work(claim)
         except Exception:
-            logger.exception("kernel %s: its %s failed", claim.kernel_id, claim.deed)
+            logger.exception("kernel %s: its %s failed", claim.kernel_id, claim.action)
         if move is not None:
             self._queue(claim, *move)
             return
@@ -120,7 +120,7 @@ class Lanes:
 
 
 def _first_lane(claim: Claim) -> LaneName:
-    return claim.lane or ("start" if claim.deed == "start" else "end")
+    return claim.lane or ("start" if claim.action == "start" else "end")
 
 
 class _Pool:

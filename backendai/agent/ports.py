@@ -83,6 +83,11 @@ class Ports:
 
     async def _from_inside(self, kernel_id: UUID, service: str, port: int, *, is_only_way: bool) -> Side:
         nothing = NotListening(f"Nothing is listening on port {port}.")
+        if self._host.carries:
+            joined = await self._host.connect(kernel_id, port)
+            if joined is None:
+                raise nothing
+            return (await asyncio.get_running_loop().create_connection(Side, sock=joined))[1]
         if self._links is None or self._silent.get(kernel_id, 0.0) > self._now():
             raise nothing
         socket = await asyncio.to_thread(self._host.socket, kernel_id, service)

@@ -50,7 +50,7 @@ class Reconciler:
         kept: Set[Key] = frozenset(),
         in_touch: bool = False,
     ) -> Orders:
-        """Return the orders. ``held``: kernels that a deed works on. ``eager``: start at the first sighting, because
+        """Return the orders. ``held``: kernels that an action works on. ``eager``: start at the first sighting, because
         no hint can be on its way. ``kept``: removed by an administrator's decision only. ``in_touch``: this agent and
         the portal have talked without a break."""
         here = {(one.kernel_id, one.generation): one for one in listing}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from socket import socket as Socket
 from uuid import UUID
 
 
@@ -20,7 +21,10 @@ class ServiceSource:
 
 
 class ServiceHost(abc.ABC):
-    """Reaches into running kernels. Every method blocks, and raises KernelGone or BackendError."""
+    """Reaches into running kernels. Every method but ``connect`` blocks, and raises KernelGone or BackendError.
+    ``carries``: it has a way of its own to ports that no address leads to."""
+
+    carries = False
 
     @abc.abstractmethod
     def address(self, kernel_id: UUID) -> str:
@@ -30,6 +34,10 @@ class ServiceHost(abc.ABC):
     def socket(self, kernel_id: UUID, service: str) -> str:
         """Return the unix socket, as the kernel names it, on which the service may listen; empty: it has a port."""
         return ""
+
+    async def connect(self, kernel_id: UUID, port: int) -> Socket | None:
+        """Return a socket that is joined to a port inside the kernel, where it ``carries``; None: nobody listens."""
+        return None
 
     @abc.abstractmethod
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:

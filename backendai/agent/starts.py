@@ -43,7 +43,7 @@ class _Abandoned(Exception):
 
 
 class Starts:
-    """The deeds at the beginning of a kernel's life.
+    """The actions at the beginning of a kernel's life.
 
     ``on_unanswered`` is called when a start was spent on a portal that did not answer. ``draining`` set: nothing new is
     begun. ``unswept`` clear: a sweep decides what belongs to nobody, so whatever a

@@ -12,11 +12,11 @@ from rest_framework.exceptions import APIException, AuthenticationFailed
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import AccessToken, KeyPair, User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import token_of
 from backendai.accounts.signatures import SCHEME, SignatureRefused, Signed, signer_of
-from backendai.accounts.standing import Standing
 from backendai.core.errors import NotFound
 
 
@@ -49,13 +49,13 @@ def asking_token(request: Request) -> AccessToken | None:
     return request.auth if isinstance(request.auth, AccessToken) else None
 
 
-def standing_of(request: Request) -> Standing | None:
+def credential_of(request: Request) -> Credential | None:
     """Return by what the one who asks was let in, to be asked again later; None when nothing is known of it."""
     if token := asking_token(request):
-        return Standing(token=token.digest)
+        return Credential(token=token.digest)
     if pair := signing_pair(request):
-        return Standing(key_pair=pair.pk)
-    return Standing(login=request.session.session_key) if request.session.session_key else None
+        return Credential(key_pair=pair.pk)
+    return Credential(login=request.session.session_key) if request.session.session_key else None
 
 
 class BearerAuthentication(BaseAuthentication):

@@ -193,6 +193,14 @@ class FolderInvitationBody(Answer[FolderGrant]):
         return grant.created_by.email if grant.created_by else None
 
 
+class FolderCutWish(StrictSerializer):
+    """How a session is cut off."""
+
+    keep_session = serializers.BooleanField(
+        default=False, help_text="Unmount the folder instead of ending the session."
+    )
+
+
 class FolderUseBody(Answer[SessionMount]):
     """A session that mounts the folder, or did."""
 
@@ -205,7 +213,7 @@ class FolderUseBody(Answer[SessionMount]):
         model = SessionMount
         fields = [
             "session_id", "session", "owner", "sub_path", "target", "rights", "is_automatic", "created_at",
-            "released_at",
+            "released_at", "cut_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -55,6 +55,9 @@ class RoleBody(StrictSerializer):
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     mounts = MountBody(many=True, default=list, help_text="Folders beside those that every kernel mounts.")
+    on_failure = serializers.CharField(
+        max_length=16, default="", allow_blank=True, help_text="end (the default), tolerate or restart."
+    )
 
 
 class LaunchRequest(StrictSerializer):
@@ -107,7 +110,7 @@ class LaunchRequest(StrictSerializer):
         max_length=16, default="", allow_blank=True, help_text="How sessions of one launch lie: spread or pack."
     )
     retry_on_agent_loss = serializers.BooleanField(
-        default=False, help_text="Wait again and run from the start when its node is lost. Batch only."
+        default=False, help_text="Return to the queue and run from the start when its agent is lost. Batch only."
     )
     launch_id = serializers.UUIDField(
         default=None, allow_null=True, help_text="Sessions launched with the same id belong together."

@@ -22,7 +22,7 @@ class ResourceGroupBody(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField()
     is_active = serializers.BooleanField()
-    is_default = serializers.BooleanField(help_text="Chosen for whoever names no group.")
+    is_default = serializers.BooleanField(help_text="Used when a launch names no group.")
     allowed_session_types = serializers.ListField(child=serializers.CharField())
     agents = serializers.IntegerField(help_text="How many agents answer and take sessions.")
     pending = serializers.IntegerField(help_text="How many sessions wait.")

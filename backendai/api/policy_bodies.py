@@ -37,6 +37,7 @@ class PolicyChange(StrictSerializer):
     max_session_lifetime = serializers.DurationField(required=False, allow_null=True, help_text="As hh:mm:ss.")
     max_concurrent_logins = _limit(32767)
     max_customized_images = _limit(32767)
+    max_system_sessions = _limit(32767, help_text="Of one user at once, for access to folders; null: 1.")
     max_folders = _limit(help_text="Of one user or one project.")
     max_folder_bytes = _limit(2**63 - 1, help_text="Sum of the limits of these folders.")
     default_for = serializers.ListField(
@@ -66,7 +67,8 @@ class PolicyBody(Answer[ResourcePolicy]):
         fields = [
             "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_folders", "max_folder_bytes", "default_for", "used_by", "created_at",
+            "max_customized_images", "max_system_sessions", "max_folders", "max_folder_bytes", "default_for",
+            "used_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 

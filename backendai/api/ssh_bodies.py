@@ -27,6 +27,14 @@ class SshWayBody(serializers.Serializer[Any]):
     commands = serializers.DictField(child=serializers.CharField())
 
 
+class SystemSessionBody(SshWayBody):
+    """The session that opens folders, and how it is reached."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    status = serializers.CharField()
+
+
 class SshKeyWish(StrictSerializer):
     """Whether the old key shall open nothing any more."""
 

@@ -54,6 +54,11 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path(
+        "v1/sessions/<uuid:session_id>/apps/<slug:service>/settings/",
+        apps.SessionAppSettings.as_view(),
+        name="session-app-settings",
+    ),
+    path(
         "v1/sessions/<uuid:session_id>/apps/<slug:service>/public/",
         apps.SessionAppForEverybody.as_view(),
         name="session-app-public",
@@ -123,6 +128,7 @@ urlpatterns = [
     path("v1/keypairs/<str:access_key>/rotate/", key_pairs.KeyPairRotation.as_view(), name="keypair-rotate"),
     path("v1/me/ssh-config/", ssh.SshConfig.as_view(), name="ssh-config"),
     path("v1/sessions/<uuid:session_id>/ssh/", ssh.SessionSsh.as_view(), name="session-ssh"),
+    path("v1/system-sessions/", ssh.SystemSessions.as_view(), name="system-sessions"),
     path("v1/sessions/<uuid:session_id>/ssh-key/", ssh.SessionSshKeyView.as_view(), name="session-ssh-key"),
     path("v1/me/ssh-keys/", environments.SshKeyList.as_view(), name="ssh-keys"),
     path("v1/me/ssh-keys/<uuid:ssh_key_id>/", environments.SshKeyDetail.as_view(), name="ssh-key"),
@@ -152,6 +158,7 @@ urlpatterns = [
     path("v1/", include("backendai.api.people_urls")),
     path("v1/", include("backendai.api.folder_urls")),
     path("v1/", include("backendai.api.run_urls")),
+    path("v1/", include("backendai.api.pipeline_urls")),
     path("v1/", include("backendai.api.endpoint_urls")),
     path("v1/templates/", include("backendai.api.template_urls")),
     re_path("^", documents.Nowhere.as_view(), name="nowhere"),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 from django.conf import settings
 from django.utils import translation
 
@@ -40,6 +40,7 @@ _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
 _BY_HAND = Message("Start your server in the terminal, then try again.")
+_UNSURE = Message("Your sign-in could not be checked. Try again in a moment.")
 _ENDED = frozenset({"session-ended"})
 
 
@@ -60,6 +61,8 @@ class Door:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         host = app_host(request.headers.get("Host", ""))
+        if request.version < HttpVersion10:  # its answers have no heads, so nothing else can come behind them
+            return _last(pages.refusal(request, 505, "http-too-old", Message("Use HTTP/1.0 or newer.")))
         if host is None:
             return _no_app(request)
         if request.method not in _METHODS or not request.raw_path.startswith("/"):
@@ -88,9 +91,7 @@ class Door:
                 request, _DENIED.get(error.code, 401), error.code, error.message, portal=_way_in(host, error.code)
             )
         except Unknown:
-            return pages.refusal(
-                request, 503, "try-again", Message("Your sign-in could not be checked. Try again in a moment.")
-            )
+            return pages.refusal(request, 503, "try-again", _UNSURE)
         assert isinstance(target, Target)  # hosts of folders are the other door's
         with self._guard.watching(key):
             if request.path == pages.OPEN_PATH:
@@ -127,7 +128,10 @@ class Door:
     async def _show(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response:
         """Send the browser to the app's first page once it answers; until then say how far it is."""
         try:
-            state = await look(self._nodes, target, again=again)
+            arguments = await self._guard.arguments(target)
+            state = await look(self._nodes, target, again=again, arguments=arguments)
+        except Unknown:
+            return pages.refusal(request, 503, "try-again", _UNSURE)
         except NoTunnel as error:
             return pages.refusal(request, _NO_TUNNEL.get(error.code, 503), error.code, error.message)
         if state.state == "ready":

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from backendai.accounts.credentials import Credential, user_by
 from backendai.accounts.models import User
 from backendai.accounts.services import token_of
-from backendai.accounts.standing import Standing, user_by
 from backendai.activity.services import audit
 from backendai.appproxy.grants import LIFETIME, digest_of
 from backendai.appproxy.models import FilesGrant
@@ -42,7 +42,7 @@ class FolderTarget:
     address: str
     version: int
     rights: Literal["view", "edit"]
-    standing: Standing
+    credential: Credential
     account: str
     visitor: str
     portal: str = ""
@@ -78,7 +78,7 @@ def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -
         raise Denied(
             "foreign-origin", Message("Open the folder in the portal: a page of another origin may not sign you in.")
         )
-    user, folder = _entitled(claims.user_id, claims.standing, Folder.objects.filter(pk=claims.folder_id), now)
+    user, folder = _entitled(claims.user_id, claims.credential, Folder.objects.filter(pk=claims.folder_id), now)
     text = secrets.token_urlsafe(32)
     try:
         with transaction.atomic():
@@ -99,15 +99,15 @@ def open_files_by(texts: Sequence[str], host: str, now: datetime) -> FolderTarge
     lasting = FilesGrant.objects.filter(host=host, expires_at__gt=now)
     grant: FilesGrant | None = lasting.filter(digest__in=digests).first()
     if grant is not None:
-        standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
-        user, folder = _entitled(grant.user_id, standing, Folder.objects.filter(pk=grant.folder_id), now)
-        return _target(user, folder, standing, grant.pk.hex, portal=grant.portal)
+        credential = Credential(login=grant.login, token=grant.token, key_pair=grant.key_pair)
+        user, folder = _entitled(grant.user_id, credential, Folder.objects.filter(pk=grant.folder_id), now)
+        return _target(user, folder, credential, grant.pk.hex, portal=grant.portal)
     token = token_of(texts[1]) if texts[:1] == (BEARER,) else None
     if token is None:
         raise Denied("not-entered", Message("These files are private. Open the folder in the portal."))
-    standing = Standing(token=token.digest)
-    user, folder = _entitled(token.user_id, standing, folders_at(host) or Folder.objects.none(), now)
-    return _target(user, folder, standing, token.digest[:32], may_change=_SCOPE in token.scopes)
+    credential = Credential(token=token.digest)
+    user, folder = _entitled(token.user_id, credential, folders_at(host) or Folder.objects.none(), now)
+    return _target(user, folder, credential, token.digest[:32], may_change=_SCOPE in token.scopes)
 
 
 def may_ask(origin: str, host: str, now: datetime) -> bool:
@@ -118,8 +118,8 @@ def may_ask(origin: str, host: str, now: datetime) -> bool:
     return is_portal_origin(origin, portals.values_list("portal", flat=True).first() or "")
 
 
-def _entitled(user_id: UUID, standing: Standing, rows: FolderQuerySet, now: datetime) -> tuple[User, Folder]:
-    user = user_by(standing, now)
+def _entitled(user_id: UUID, credential: Credential, rows: FolderQuerySet, now: datetime) -> tuple[User, Folder]:
+    user = user_by(credential, now)
     if user is None or user.pk != user_id:
         raise Denied("signed-out", Message("You are signed out of the portal. Sign in and open the folder again."))
     visible = Folder.objects.visible_to(user).filter(pk__in=rows.values("pk"))
@@ -135,7 +135,7 @@ def _entitled(user_id: UUID, standing: Standing, rows: FolderQuerySet, now: date
 
 
 def _target(
-    user: User, folder: Folder, standing: Standing, visitor: str, *, portal: str = "", may_change: bool = True
+    user: User, folder: Folder, credential: Credential, visitor: str, *, portal: str = "", may_change: bool = True
 ) -> FolderTarget:
     changes = may_change and folder.rights in _CHANGES and not folder.linked_path  # type: ignore[attr-defined]
     return FolderTarget(
@@ -144,7 +144,7 @@ def _target(
         folder.host.address,
         folder.version,
         "edit" if changes else "view",
-        standing,
+        credential,
         user.email,
         visitor,
         portal,
@@ -159,9 +159,9 @@ def _write(claims: FileClaims, host: str, text: str, now: datetime) -> None:
         folder_id=claims.folder_id,
         host=host,
         portal=claims.portal,
-        login=claims.standing.login,
-        token=claims.standing.token,
-        key_pair=claims.standing.key_pair,
+        login=claims.credential.login,
+        token=claims.credential.token,
+        key_pair=claims.credential.key_pair,
         created_at=now,
         expires_at=now + LIFETIME,
     )

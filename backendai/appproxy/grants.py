@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.acting import both_names
+from backendai.accounts.credentials import Credential, user_by
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing, user_by
 from backendai.activity.services import audit
 from backendai.appproxy.models import AppGrant
 from backendai.compute.models import Kernel
@@ -40,7 +40,7 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
         raise Denied(
             "foreign-origin", Message("Open the app from the portal: a page of another origin may not sign you in.")
         )
-    user, target = _entitled(claims.user_id, claims.standing, claims.kernel_id, claims.generation, now)
+    user, target = _entitled(claims.user_id, claims.credential, claims.kernel_id, claims.generation, now)
     text = secrets.token_urlsafe(32)
     try:
         with transaction.atomic():
@@ -77,8 +77,8 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
     grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
     if grant is None:
         raise Denied("not-entered", Message("This app is private. Sign in to the portal to open it."))
-    standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
-    _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
+    credential = Credential(login=grant.login, token=grant.token, key_pair=grant.key_pair)
+    _, kernel = _entitled(grant.user_id, credential, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
     return Target(
         kernel.pk,
@@ -86,7 +86,7 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
         grant.service,
         grant.port,
         gateway_url,
-        standing,
+        credential,
         kernel.session_id,
         grant.pk.hex,
     )
@@ -113,9 +113,9 @@ def _open_to_everybody(host: str, now: datetime) -> Target | None:
 
 
 def _entitled(
-    user_id: UUID, standing: Standing, kernel_id: UUID, generation: int, now: datetime
+    user_id: UUID, credential: Credential, kernel_id: UUID, generation: int, now: datetime
 ) -> tuple[User, Kernel]:
-    user = user_by(standing, now)
+    user = user_by(credential, now)
     if user is None or user.pk != user_id:
         raise Denied("signed-out", Message("You are signed out of the portal. Sign in and open the app again."))
     try:
@@ -136,9 +136,9 @@ def _write(claims: Claims, text: str, now: datetime) -> None:
         service=claims.service,
         port=claims.port,
         host=claims.host,
-        login=claims.standing.login,
-        token=claims.standing.token,
-        key_pair=claims.standing.key_pair,
+        login=claims.credential.login,
+        token=claims.credential.token,
+        key_pair=claims.credential.key_pair,
         created_at=now,
         expires_at=now + LIFETIME,
     )

@@ -6,7 +6,9 @@ from django.utils import timezone
 
 from backendai.appproxy.file_grants import may_ask
 from backendai.appproxy.targets import AnyTarget, Key, open_at, redeem_at
+from backendai.compute.services.app_settings import words_for
 from backendai.gateways.guard import Guard
+from backendai.gateways.targets import Target
 
 
 class AppGuard(Guard[Key, AnyTarget]):
@@ -18,6 +20,10 @@ class AppGuard(Guard[Key, AnyTarget]):
     async def enter(self, code: str, host: str, origin: str) -> str:
         """Exchange a code for the text of a cookie. Raises Denied, Unknown."""
         return await self.ask(lambda: redeem_at(code, host, timezone.now(), origin=origin))
+
+    async def arguments(self, target: Target) -> tuple[str, ...]:
+        """Return the words that the command of the target's service gets. Raises Unknown."""
+        return await self.ask(lambda: words_for(target.session_id, target.service))
 
     async def may_ask(self, origin: str, host: str) -> bool:
         """Return whether pages of this origin may ask for the files of this host. Raises Unknown."""

@@ -58,7 +58,7 @@ class ImageQuerySet(models.QuerySet[Any]):
     def _shared_with(self, user: User) -> Q:
         """Return what is true of own images that are shared with a project to which the user and the owner belong. They
         are looked up once for a statement, not once for each image."""
-        shares = self.model.shares.rel.related_model.objects.standing()
+        shares = self.model.shares.rel.related_model.objects.effective()
         return Q(pk__in=shares.filter(project__memberships__user=user).order_by().values("image"))
 
     def _open_to(self, domains: Q) -> Q:
@@ -73,7 +73,7 @@ class ImageQuerySet(models.QuerySet[Any]):
 class ImageShareQuerySet(models.QuerySet[Any]):
     """Which own images are shared with which projects."""
 
-    def standing(self) -> ImageShareQuerySet:
+    def effective(self) -> ImageShareQuerySet:
         """Those of own images whose owner belongs to the project, which is active."""
         owners = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("image__owner"))
         return self.filter(Exists(owners), project__is_active=True)

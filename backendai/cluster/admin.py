@@ -10,11 +10,11 @@ from backendai.cluster.group_form import GroupForm
 from backendai.cluster.models import (
     Agent,
     Announcement,
-    Hearing,
     IdleBinding,
     IdleChecker,
     JoinToken,
     PassLease,
+    Reachability,
     ResourceGroup,
     SiteSetting,
     SlotType,
@@ -171,8 +171,8 @@ class PassLeaseAdmin(MadeElsewhere):
     list_display = ["name", "owner", "until", "finished_at"]
 
 
-@admin.register(Hearing)
-class HearingAdmin(ReadOnly):
+@admin.register(Reachability)
+class ReachabilityAdmin(ReadOnly):
     list_display = ["since", "noted_at"]
 
 

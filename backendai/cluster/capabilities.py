@@ -91,5 +91,5 @@ def why_not(agent: Agent, capability: Capability) -> str:
     if capability == Capability.COMMIT and Capability.NATIVE in has:
         return f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
     if capability == Capability.EXECUTION:
-        return f"Agent {agent.name} cannot run code in its sessions: an administrator has to update the agent."
+        return f"Agent {agent.name} cannot run code in its sessions: its backend cannot, or its version is old."
     return f"Agent {agent.name} lacks the capability {capability}."

@@ -49,7 +49,7 @@ class IdleChecker(models.Model):
     name = models.CharField(max_length=64, unique=True)
     description = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=24, choices=Kind, default=Kind.NETWORK)
-    is_active = models.BooleanField(default=True, help_text=Message("Unticked, it warns and ends nothing anywhere."))
+    is_active = models.BooleanField(default=True, help_text=Message("If off, it neither warns nor ends sessions."))
     limit = models.DurationField(
         default=timedelta(hours=1),
         help_text=Message("The longest run, the longest time without traffic, or the time over which use is averaged."),

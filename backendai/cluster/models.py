@@ -25,11 +25,11 @@ from backendai.core.slots import Slots
 __all__ = [
     "Agent",
     "Announcement",
-    "Hearing",
     "IdleBinding",
     "IdleChecker",
     "JoinToken",
     "PassLease",
+    "Reachability",
     "ResourceGroup",
     "SiteSetting",
     "SlotType",
@@ -68,7 +68,7 @@ class ResourceGroup(models.Model):
     description = models.CharField(max_length=255, blank=True)
     is_active = models.BooleanField(default=True)
     is_default = models.BooleanField(
-        default=False, help_text=Message("Chosen for whoever names no group and may use this one. One group at most.")
+        default=False, help_text=Message("Used when a launch names no group. Only one group can be the default.")
     )
     is_public = models.BooleanField(
         default=True, help_text=Message("Open to every project; else only to those named below.")
@@ -192,7 +192,7 @@ class Agent(models.Model):
     live = models.JSONField(
         default=dict,
         blank=True,
-        help_text="How busy the node was at its last report, as it says itself: at (ISO time), cpu_pct (0-100), load "
+        help_text="Load of the agent at its last report: at (ISO time), cpu_pct (0-100), load "
         "(1 minute), mem_used, mem_total, disk_free and disk_total (bytes), "
         "devices: device id → slot, model, util_pct, mem_used, mem_total, "
         "numa, healthy, mock, note, kernels: kernel id → util_pct, mem_used. What is not known is null.",
@@ -223,7 +223,7 @@ class Agent(models.Model):
         editable=False,
         help_text=Message("How many of them run: while there are any, nothing new is placed there."),
     )
-    reserved = models.JSONField(default=dict, blank=True, help_text="What the node keeps for itself of its machine.")
+    reserved = models.JSONField(default=dict, blank=True, help_text="Amounts that the agent reserves for its machine.")
     max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: as the group says."))
     drain_started_at = models.DateTimeField(null=True, blank=True, help_text="Since when it takes no new sessions.")
     drain_ends_at = models.DateTimeField(null=True, blank=True, help_text="When what still runs on it is ended.")
@@ -305,15 +305,15 @@ class PassLease(models.Model):
         return self.name
 
 
-class Hearing(models.Model):
-    """Since when nodes can be heard without a break; one row. While nobody listens, or the door that nodes knock at is
-    shut, their silence means nothing, and no deadline that only they can meet runs."""
+class Reachability(models.Model):
+    """Since when agents could reach the portal without a break; one row. While the portal or its repair pass is down,
+    a silent agent is not a lost one, and no deadline runs that only an agent can meet."""
 
     since = models.DateTimeField()
     noted_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"hearing nodes since {self.since.isoformat()}"
+        return f"agents can reach the portal since {self.since.isoformat()}"
 
 
 class DatabaseEpoch(models.Model):

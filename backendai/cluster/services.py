@@ -16,7 +16,7 @@ from django.db.models import Case, F, Max, Q, Value, When
 from backendai.accounts.prepared import Prepared
 from backendai.cluster.capabilities import capabilities_of, reported
 from backendai.cluster.joining import digest_of
-from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
+from backendai.cluster.models import Agent, PassLease, Reachability, ResourceGroup
 from backendai.cluster.slot_types import ensure_slot_types, is_usual
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
@@ -130,20 +130,20 @@ def last_heard_at() -> datetime | None:
     return newest
 
 
-def note_hearing(*, now: datetime, can_hear: bool, longest_gap: timedelta) -> None:
-    """Note whether nodes can be heard now; after a gap of more than ``longest_gap`` between two notes, or a clock that
-    was set back, nobody knows whether they could, and what is heard counts from ``now``."""
-    row, _ = Hearing.objects.get_or_create(pk=1, defaults={"since": now, "noted_at": now})
+def record_reachability(*, now: datetime, is_reachable: bool, longest_gap: timedelta) -> None:
+    """Record whether agents can reach the portal now. After a gap of more than ``longest_gap`` between records, or a
+    clock that was set back, it is unknown whether they could, and their silence counts from ``now``."""
+    row, _ = Reachability.objects.get_or_create(pk=1, defaults={"since": now, "noted_at": now})
     if row.noted_at > now:
         _count_from(now)
-    if not can_hear or not timedelta(0) <= now - row.noted_at <= longest_gap:
+    if not is_reachable or not timedelta(0) <= now - row.noted_at <= longest_gap:
         row.since = now
-    Hearing.objects.filter(pk=row.pk).update(since=row.since, noted_at=now)
+    Reachability.objects.filter(pk=row.pk).update(since=row.since, noted_at=now)
 
 
-def hearing_since(now: datetime) -> datetime:
-    """Return since when nodes can be heard without a break; ``now`` when nobody has listened yet."""
-    since: datetime | None = Hearing.objects.values_list("since", flat=True).first()
+def reachable_since(now: datetime) -> datetime:
+    """Return since when agents could reach the portal without a break; ``now`` when nothing is recorded yet."""
+    since: datetime | None = Reachability.objects.values_list("since", flat=True).first()
     return since or now
 
 

@@ -8,9 +8,11 @@ from django.utils import timezone
 
 from backendai.core.messages import Message
 
+LONGEST_APP_TITLE = 40
+
 
 class PublicFor(models.TextChoices):
-    """How long an app stays public. Every choice ends with the session at the latest."""
+    """How long an app stays public; at most until its session ends."""
 
     HOUR = "1h", Message("1 hour")
     DAY = "1d", Message("1 day")
@@ -36,6 +38,23 @@ class PublicApp(models.Model):
         ordering = ["-opened_at"]
         indexes = [models.Index(fields=["closes_at"], name="public_app_by_end")]
         constraints = [models.UniqueConstraint(fields=["session", "service"], name="public_app_once")]
+
+    def __str__(self) -> str:
+        return f"{self.service} of {self.session_id}"
+
+
+class AppSetting(models.Model):
+    """What people have set for one app of a session: its name in the launcher, and arguments that the image allows."""
+
+    session = models.ForeignKey(
+        "compute.ComputeSession", on_delete=models.CASCADE, related_name="app_settings", db_index=False
+    )
+    service = models.CharField(max_length=32)
+    title = models.CharField(max_length=LONGEST_APP_TITLE, blank=True)
+    arguments = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session", "service"], name="app_setting_once")]
 
     def __str__(self) -> str:
         return f"{self.service} of {self.session_id}"

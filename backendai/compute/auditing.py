@@ -1,7 +1,7 @@
-"""The invariants of the platform as functions: each returns the violations that it sees, one sentence each.
+"""Invariants of the platform as functions: each returns the violations, one sentence each.
 
-Run by ``manage.py audit`` on a live installation, and by the tests after every step. ``engine`` is what really runs:
-(kernel id, generation, running) of every container of this deployment, or None when it cannot be asked.
+``manage.py audit`` runs them on a live installation, the tests after every step. ``engine``: the containers of this
+deployment as (kernel id, generation, running), or None if unreachable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sighted:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the checks look at besides the database: the time, and what the engines run (None: cannot be asked)."""
+    """Input of the checks besides the database: the time, and the engine's containers (None: unreachable)."""
 
     now: datetime
     engine: Sequence[Sighted] | None = None
@@ -46,13 +46,13 @@ _OVERDUE_SLACK = timedelta(minutes=2)
 
 
 def session_has_owner_and_kernels(world: World) -> list[str]:
-    """I-01: every accepted session is there with its kernels."""
+    """I-01: every accepted session exists with its kernels."""
     rows = ComputeSession.objects.annotate(number=Count("kernels")).values_list("pk", "cluster_size", "number")
     return [f"session {pk} has {number} of {size} kernels" for pk, size, number in rows if number != size]
 
 
 def history_follows_the_table(world: World) -> list[str]:
-    """I-02: every change of status is allowed, and the history's rows chain."""
+    """I-02: every change of status is allowed, and each history row starts where the last ended."""
     violations = []
     last: dict[UUID, str] = {}
     rows = SchedulingRecord.objects.order_by("session_id", "id").values_list("session_id", "from_status", "to_status")
@@ -72,7 +72,7 @@ def history_follows_the_table(world: World) -> list[str]:
 
 
 def terminal_rows_are_complete(world: World) -> list[str]:
-    """I-03: what has ended has its end's time and no live kernel."""
+    """I-03: every ended session has an end time and no live kernel."""
     open_ends = ComputeSession.objects.filter(status__in=TERMINAL, ended_at=None).values_list("pk", flat=True)
     alive = Kernel.objects.filter(session__status__in=TERMINAL, status__in=LIVE).values_list("pk", "session_id")
     return [f"session {pk} has ended without a time" for pk in open_ends] + [
@@ -93,7 +93,7 @@ def one_kernel_per_rank(world: World) -> list[str]:
 
 
 def no_container_from_the_future(world: World) -> list[str]:
-    """I-06: no container carries a generation that the database has not given out."""
+    """I-06: no container has a generation that the database has not issued."""
     known = dict(Kernel.objects.filter(pk__in=_sighted(world)).values_list("pk", "generation"))
     return [
         f"kernel {sighted.kernel_id} runs generation {sighted.generation}, known is {known[sighted.kernel_id]}"
@@ -119,7 +119,7 @@ def ledger_matches_live_kernels(world: World) -> list[str]:
 
 
 def no_agent_is_overfull(world: World) -> list[str]:
-    """I-08: on each agent, what is taken is between nothing and its capacity."""
+    """I-08: allocations on each agent are between 0 and its capacity."""
     violations = []
     agents = Agent.objects.in_bulk()
     for agent_id, occupied in occupied_by_agent().items():
@@ -134,7 +134,7 @@ def no_agent_is_overfull(world: World) -> list[str]:
 
 
 def nobody_is_collected_by_surprise(world: World) -> list[str]:
-    """I-15: every session that an idle checker ended had been warned for as long as that asks for."""
+    """I-15: every session that an idle checker ended had been warned for the required time."""
     warned = IdleWarning.objects.filter(
         session=OuterRef("pk"),
         collected_at__isnull=False,
@@ -147,10 +147,10 @@ def nobody_is_collected_by_surprise(world: World) -> list[str]:
 
 
 def mounts_follow_their_session(world: World) -> list[str]:
-    """I-16: a session holds its folders exactly as long as it lives, and none of them is on its way out."""
+    """I-16: a session mounts its folders exactly as long as it lives, and none of them is being deleted."""
     held = SessionMount.objects.filter(released_at=None)
     late = held.filter(session__status__in=TERMINAL).values_list("session_id", "folder_name")
-    early = SessionMount.objects.exclude(released_at=None).filter(session__status__in=LIVE)
+    early = SessionMount.objects.exclude(released_at=None).filter(cut_at=None, session__status__in=LIVE)
     lost = held.filter(folder__isnull=False).exclude(folder__status=FolderStatus.READY)
     return (
         [f"session {pk} has ended but still holds folder {name}" for pk, name in late]
@@ -160,7 +160,7 @@ def mounts_follow_their_session(world: World) -> list[str]:
 
 
 def nothing_is_overdue(world: World) -> list[str]:
-    """L-01: no session stays on its way for longer than its deadline (unconfirmed kernels excepted)."""
+    """L-01: no session is in transition beyond its deadline (unconfirmed kernels excepted)."""
     violations = []
     moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
     for session in moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group"):
@@ -174,7 +174,7 @@ def nothing_is_overdue(world: World) -> list[str]:
 
 
 def nothing_outlives_its_kernel(world: World) -> list[str]:
-    """L-05: no container of a kernel that has ended."""
+    """L-05: no container belongs to an ended kernel."""
     ended = set(Kernel.objects.filter(pk__in=_sighted(world), status__in=TERMINAL).values_list("pk", flat=True))
     return [f"kernel {sighted.kernel_id} has ended but its container is there" for sighted in world.engine or ()
             if sighted.kernel_id in ended]  # fmt: skip
@@ -213,12 +213,12 @@ CHECKS: dict[str, Check] = {
 
 
 def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the violations of each check that has any (of the named checks only, when names are given)."""
+    """Return the violations by check, without passed checks; ``names`` selects checks."""
     return violations_of(CHECKS, world, names)
 
 
 def violations_of(checks: Mapping[str, Check], world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the violations of each of these checks that has any (of the named ones only, when names are given)."""
+    """Return the violations of these checks by name, without passed ones; ``names`` selects checks."""
     found = {name: check(world) for name, check in checks.items() if not names or name in names}
     return {name: violations for name, violations in found.items() if violations}
 

@@ -1,4 +1,4 @@
-"""Images that are made of running sessions."""
+"""Images saved from running sessions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from backendai.core.messages import Message
 
 
 class ImageCommit(NodeJobRow):
-    """An image that somebody wants of a session: what its node shall make, and what came of it.
-
-    Its id is that of the image that comes of it. It outlives job, session and agent: it says what an image was made of,
-    and which half-made ones may be removed from nodes.
-    """
+    """A request to save a session as an image, and its result. Its id is the image's id. The row outlives job, session
+    and agent: it records the image's origin, and which unfinished images agents may remove."""
 
     class Status(models.TextChoices):
         WAITING = "WAITING", Message("waiting")

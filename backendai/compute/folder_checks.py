@@ -1,4 +1,4 @@
-"""The invariants of folders and of their mounts, run with those of sessions."""
+"""Invariants of folders and mounts, checked with those of sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOUNTABLE = (FolderStatus.READY,)
 
 
 def folders_are_whole(world: World) -> list[str]:
-    """F-01: every folder has a known status, and one in the trash has its time."""
+    """F-01: every folder has a known status, and every folder in the trash a deletion time."""
     rows = Folder.objects.filter(
         ~Q(status__in=FolderStatus.values)
         | Q(status=FolderStatus.TRASHED, trashed_at=None)
@@ -40,10 +40,10 @@ def folders_have_owners(world: World) -> list[str]:
 
 
 def mounts_follow_sessions(world: World) -> list[str]:
-    """F-03: a mount is released when its session has ended, and only then; what is mounted is ready."""
+    """F-03: a mount is released exactly when its session has ended, and mounted folders are ready."""
     mounts = SessionMount.objects.order_by("pk")
     kept = mounts.filter(released_at=None, session__status__in=TERMINAL).values_list("folder_name", "session_id")
-    early = mounts.exclude(released_at=None).exclude(session__status__in=TERMINAL)
+    early = mounts.filter(cut_at=None).exclude(released_at=None).exclude(session__status__in=TERMINAL)
     lost = mounts.filter(released_at=None).exclude(folder__status__in=_MOUNTABLE)
     columns = ("folder_name", "session_id")
     return [
@@ -54,7 +54,7 @@ def mounts_follow_sessions(world: World) -> list[str]:
 
 
 def folders_arrive(world: World) -> list[str]:
-    """F-04: no folder stays on its way while its storage host works (clones excepted)."""
+    """F-04: no folder stays in transition while its storage host works (clones excepted)."""
     late = Q(status=FolderStatus.CREATING, cloned_from=None, changed_at__lt=world.now - _LONGEST_CREATION)
     late |= Q(status=FolderStatus.DELETING, changed_at__lt=world.now - _LONGEST_DELETION)
     rows = Folder.objects.filter(late, host__fault="", host__answered_at__isnull=False)
@@ -65,7 +65,7 @@ def folders_arrive(world: World) -> list[str]:
 
 
 def directories_are_known(world: World) -> list[str]:
-    """F-05: every directory of a storage host has a row (manage.py adopt_folders writes those that lack one)."""
+    """F-05: every directory of a storage host has a row (manage.py adopt_folders adds missing ones)."""
     return [
         f"storage host {host.name} holds folder {row.get('id')} ({row.get('name')} of {row.get('owner')})"
         for host in StorageHost.objects.all()

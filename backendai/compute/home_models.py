@@ -10,7 +10,7 @@ from backendai.storage.models import Folder
 
 
 class HomeKeep(models.Model):
-    """Which kernel's home is copied into which folder. It is under way while the folder has an open ``FolderFill``."""
+    """The copy of a kernel's home into a folder. It is in progress while the folder has an open ``FolderFill``."""
 
     folder = models.OneToOneField(Folder, on_delete=models.CASCADE, related_name="kept_home")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""When sessions were used last, and what their owners were told about being idle."""
+"""The last use of sessions, and warnings of idle checkers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from backendai.core.messages import Message
 
 
 class SessionTraffic(models.Model):
-    """When somebody last used a session through its terminal or an app. A session without a row was never heard of: the
-    count begins when that is noticed."""
+    """The last use of a session through its terminal or an app. Without a row nothing was recorded; the count then
+    starts when a checker notices."""
 
     session = models.OneToOneField(
         "compute.ComputeSession", on_delete=models.CASCADE, primary_key=True, related_name="traffic"
@@ -26,8 +26,8 @@ class SessionTraffic(models.Model):
 
 
 class IdleWarning(models.Model):
-    """What one idle checker has said of one session: the warning that stands (``warned_at`` None: none), how often it
-    was put off, and whether it came to the end. It stays as evidence after both are gone."""
+    """One idle checker's state for one session: the active warning (``warned_at`` None: none), the number of
+    extensions, and whether the session ended by it. It stays as evidence after session and checker are gone."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # A unique constraint begins with it.

@@ -1,4 +1,4 @@
-"""What launches bring along, and what people launched by the form, kept for another time."""
+"""Files of launches, and recent launches of the form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.core.messages import Message
 
 
 class LaunchRecord(models.Model):
-    """What somebody launched by the form, to launch it again. Only ``services.recent`` writes it."""
+    """A launch by the form, kept for repeating it. Only ``services.recent`` writes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -43,7 +43,7 @@ class LaunchRecord(models.Model):
 
 
 class SessionFile(models.Model):
-    """One of them. It is shown to nobody but who launched the session, and deleted with the session."""
+    """A text file of a launch. Only the person who launched the session sees it; it is deleted with the session."""
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="files")
     path = models.CharField(max_length=255, help_text=Message("Relative to the home folder."))

@@ -1,4 +1,4 @@
-"""What kernels have put out, kept after their containers are gone."""
+"""Output of kernels, stored after their containers are removed."""
 
 from __future__ import annotations
 

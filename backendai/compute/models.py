@@ -1,4 +1,4 @@
-"""Compute sessions, their kernels, what they hold, and what happened to them.
+"""Compute sessions, their kernels, their allocations and their history.
 
 Only ``services.moves`` writes a status; only ``services.ledger`` writes allocations.
 """
@@ -16,6 +16,7 @@ from backendai.accounts.models import Project
 from backendai.activity.message_field import MessageField
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.app_models import AppSetting as AppSetting
 from backendai.compute.app_models import PublicApp as PublicApp
 from backendai.compute.commit_models import ImageCommit as ImageCommit
 from backendai.compute.home_models import HomeKeep as HomeKeep
@@ -33,6 +34,7 @@ from backendai.compute.status import (
     LIVE,
     TERMINAL,
     ClusterMode,
+    OnFailure,
     Outcome,
     Phase,
     Placement,
@@ -117,6 +119,8 @@ class ComputeSession(models.Model):
     launch_id = models.UUIDField(
         null=True, blank=True, editable=False, help_text="Sessions launched together share it."
     )
+    # Rooms above know what it is; whatever looks for a run's sessions begins with its own rows.
+    run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run of which it is an element.")
     placement = models.CharField(max_length=16, choices=Placement, blank=True)
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
     overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
@@ -160,6 +164,8 @@ class ComputeSession(models.Model):
                 name="session_queue",
             ),
             models.Index(fields=["status"], condition=_IS_LIVE, name="session_live_status"),
+            # Lists have a row for a run and not for its sessions; how many those are, this alone answers.
+            models.Index(fields=["owner"], condition=models.Q(run_id__isnull=False), name="session_of_run"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -182,32 +188,32 @@ class ComputeSession(models.Model):
 
     @property
     def kind(self) -> SessionKind:
-        """What sessions of its type can do."""
+        """The features of the session's type."""
         return KINDS[self.session_type]
 
     @property
     def kernel_slots(self) -> Slots:
-        """The amounts of one kernel."""
+        """The amounts of each kernel."""
         return Slots.parse(self.slots)
 
     @property
     def total(self) -> Slots:
-        """The amounts of all its kernels together."""
+        """The amounts of all kernels together."""
         return self.kernel_slots * self.cluster_size if self.total_slots is None else Slots.parse(self.total_slots)
 
     @property
     def is_terminal(self) -> bool:
-        """Nothing more will happen to it."""
+        """Whether the session has ended."""
         return self.status in TERMINAL
 
     @property
     def is_running(self) -> bool:
-        """Its terminal and apps can be opened."""
+        """Whether its terminal and apps can be opened."""
         return self.status == Status.RUNNING
 
     @property
     def reason_text(self) -> str:
-        """The reason in plain words."""
+        """The text of the status's reason."""
         return self.status_message or reason_of(self.status_reason).text
 
 
@@ -215,7 +221,7 @@ ComputeSession._meta.get_field("status").register_lookup(OneOf)
 
 
 class Kernel(models.Model):
-    """One container (or process) of a session. ``generation`` grows with every placement: the fencing token."""
+    """One container (or process) of a session. ``generation``, the fencing token, grows with every placement."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="kernels", db_index=False)
@@ -251,6 +257,19 @@ class Kernel(models.Model):
     shm_bytes = models.BigIntegerField(null=True, blank=True)
     environ = models.JSONField(default=dict, blank=True, help_text="Variables beside those of its session.")
     startup_command = models.TextField(blank=True)
+    on_failure = models.CharField(
+        max_length=16,
+        choices=OnFailure,
+        default=OnFailure.END,
+        db_default=OnFailure.END,
+        help_text=Message("When it ends and should not."),
+    )
+    restarts = models.PositiveSmallIntegerField(
+        default=0, db_default=0, editable=False, help_text=Message("How often it started again in its seat.")
+    )
+    starts_after = models.DateTimeField(
+        null=True, editable=False, help_text=Message("Before it the agent is not told to start it again.")
+    )
     devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
     forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its node is to kill it at once.")
@@ -273,38 +292,38 @@ class Kernel(models.Model):
 
     @property
     def amounts(self) -> Slots:
-        """What it asks for."""
+        """The requested amounts."""
         return Slots.parse(self.slots)
 
     @property
     def started_image(self) -> Image:
-        """The image that it starts: its own, or its session's."""
+        """The kernel's image: its own, or its session's."""
         return self.image or self.session.image
 
     @property
     def started_digest(self) -> str:
-        """What that image was at the launch, if known."""
+        """The image's digest at the launch, if known."""
         return self.image_digest if self.image_id else self.session.image_digest
 
     @property
     def command(self) -> str:
-        """What it runs: its own command, or its session's."""
+        """The kernel's command: its own, or its session's."""
         return self.startup_command or self.session.startup_command
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables of its session, and its own over them."""
+        """The session's variables, overridden by the kernel's own."""
         return {**self.session.environ, **self.environ}
 
     @property
     def reason_text(self) -> str:
-        """The reason in plain words."""
+        """The text of the status's reason."""
         return self.status_message or reason_of(self.status_reason).text
 
 
 class Allocation(models.Model):
-    """The ledger: this kernel holds this amount on this agent. A row lives exactly as long as the kernel is placed
-    and live; "used" is a sum over rows."""
+    """An amount of a slot that a kernel holds on an agent. The row exists exactly as long as the kernel is placed and
+    live; use is the sum of rows."""
 
     # Neither is checked by the database again: the transaction that writes a row has just changed its kernel, which
     # the lock on that row keeps, and rows of agents stay.
@@ -328,7 +347,7 @@ class Allocation(models.Model):
 
 
 class SchedulingRecord(models.Model):
-    """One row of a session's history. The same thing happening again counts ``attempts`` up instead of a new row."""
+    """One row of a session's scheduling history. A repeated event increments ``attempts`` instead of adding a row."""
 
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     # Not checked by the database again: whoever writes a row has just looked at its session or changed it.

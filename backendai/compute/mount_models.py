@@ -12,10 +12,8 @@ from backendai.storage.status import Rights
 
 
 class SessionMount(models.Model):
-    """A folder that the kernels of a session mount, frozen at launch: all of them, or those of one ``role``.
-
-    It keeps the folder out of the trash until ``released_at``: when every kernel of the session has ended.
-    """
+    """A folder that a session mounts, fixed at the launch: in all kernels, or in those of one ``role``. Until
+    ``released_at`` (the end of every kernel, or ``cut_at``) the folder cannot be moved to the trash."""
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")
     folder = models.ForeignKey(Folder, null=True, on_delete=models.SET_NULL, related_name="mounts")
@@ -27,6 +25,9 @@ class SessionMount(models.Model):
     is_automatic = models.BooleanField(default=False, help_text=Message("A folder whose name begins with a dot."))
     created_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
+    cut_at = models.DateTimeField(
+        null=True, blank=True, help_text=Message("When it was taken out of the running session.")
+    )
 
     class Meta:
         ordering = ["session", "target"]

@@ -1,4 +1,4 @@
-"""The job of agents about sessions: ``image.commit``."""
+"""The job kind ``image.commit``: agents save running sessions as images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
 
 
 class CommitKind:
-    """Images that agents make of running sessions."""
+    """Saves a running session as an image."""
 
     name = COMMIT
 

@@ -1,4 +1,4 @@
-"""What the owner of a session is told about it: in a card on the page, under the bell, by e-mail."""
+"""Notifications of sessions' owners: shown as a card, under the bell, or sent by e-mail."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from backendai.activity.notices import NoticeKind
 
 
 class NoticeQuerySet(models.QuerySet[Any]):
-    """Notices of sessions."""
+    """Notifications of sessions."""
 
     def in_bell_of(self, user: Any) -> NoticeQuerySet:
-        """One's own that one has not put away, whatever one's role: nobody reads another person's notices."""
+        """The user's own notifications that are not dismissed, whatever the user's role."""
         return self.filter(owner=user, cleared_at=None)
 
     def unseen(self) -> NoticeQuerySet:
-        """Those that nobody has looked at."""
+        """Notifications that the user has not seen."""
         return self.filter(seen_at=None)
 
 
 class SessionNotice(models.Model):
-    """One thing that a session's owner is told, at most once of each kind. What it says now, such as its status and
-    the reason of its end, is read from the session."""
+    """A notification of a session's owner, at most one of each kind. Its text is rendered from the session's current
+    state."""
 
     # A unique constraint and an index begin with these two: they need no index of their own.
     session = models.ForeignKey(

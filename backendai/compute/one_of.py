@@ -1,7 +1,7 @@
-"""``status__one_of=LIVE``: as ``__in``, with the statuses written into the statement.
+"""``status__one_of=LIVE``: like ``__in``, with the statuses as literals in the SQL.
 
-SQLite takes an index that holds live sessions only where the statement itself says which those are: of values that are
-handed over beside it, it knows nothing yet when it plans. The difference is a look at every session there ever was.
+SQLite uses a partial index on live sessions only if the SQL itself names the statuses; with bound parameters it scans
+all sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backendai.compute.status import Status
 
 
 class OneOf(Lookup):
-    """The column is one of these statuses, which come from code."""
+    """A lookup for statuses from code, written as literals."""
 
     lookup_name = "one_of"
     prepare_rhs = False

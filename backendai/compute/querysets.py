@@ -1,4 +1,4 @@
-"""Who may see which session, and the groups of statuses that the rest asks for."""
+"""Querysets: visibility of sessions, and common groups of statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SessionQuerySet(models.QuerySet[Any]):
     """Compute sessions."""
 
     def visible_to(self, user: User) -> SessionQuerySet:
-        """All for superadmins, the domain's for its admins, else one's own, also inside one project."""
+        """All sessions for superadmins, the domain's for its admins, else the user's own, also within a project."""
         if user.role == "superadmin":
             return self
         if user.role == "admin" and user.domain_id:
@@ -46,7 +46,7 @@ class KernelQuerySet(models.QuerySet[Any]):
     """Kernels."""
 
     def placed(self) -> KernelQuerySet:
-        """On an agent and not ended: they hold slots."""
+        """Kernels on an agent that have not ended: they hold slots."""
         return self.filter(status__in=PLACED)
 
     def live(self) -> KernelQuerySet:
@@ -55,17 +55,17 @@ class KernelQuerySet(models.QuerySet[Any]):
 
 
 class AllocationQuerySet(models.QuerySet[Any]):
-    """The ledger."""
+    """Rows of the ledger."""
 
     def of_live(self) -> AllocationQuerySet:
-        """All of it: only what lives holds anything. Said in so many words, the database begins with the few sessions
-        that live and not with the many that somebody ever had."""
+        """All rows. Joined with live sessions, so that the database starts with those few and not with all sessions
+        ever."""
         return self.filter(kernel__session__status__one_of=LIVE)
 
 
 class LaunchRecordQuerySet(models.QuerySet[Any]):
-    """What people launched by the form."""
+    """Recent launches of the form."""
 
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
-        """One's own alone, whatever one's role."""
+        """The user's own, whatever the role."""
         return self.filter(owner=user)

@@ -1,4 +1,4 @@
-"""Why sessions and kernels end: one table of codes with kind, last status, whether another try may help, and a text."""
+"""Why sessions and kernels end: one table of codes with kind, final status, whether a retry may help, and text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINISHED = "task-finished"  # the command of a batch session ended with exit cod
 
 
 class ReasonKind(StrEnum):
-    """What brought about an end."""
+    """Who or what caused an end."""
 
     REQUEST = "request"  # a person asked for it
     PROGRAM = "program"  # the program of the session
@@ -26,10 +26,8 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. ``fails``: the work of the session did not end as its owner wanted, through no wish of anybody.
-
-    ``is_retriable``: a start that ended so may succeed on another agent.
-    """
+    """One reason. ``fails``: the session did not do what its owner wanted, without anyone's request. ``is_retriable``:
+    a start that ended like this may succeed on another agent."""
 
     kind: ReasonKind
     text: str
@@ -39,7 +37,7 @@ class Reason:
 
     @property
     def outcome(self) -> Outcome:
-        """How the scheduling history records a step or an end with this reason."""
+        """The result that the scheduling history records for this reason."""
         return Outcome.FAILURE if self.fails else Outcome.SUCCESS
 
 
@@ -81,6 +79,7 @@ REASONS: dict[str, Reason] = {
     "force-terminated": _requested(Message("Ended by force.")),
     "folder-revoked": _requested("Cut off from a folder that is no longer shared with its owner."),
     "replica-ended": _requested("Its endpoint does not need it any more."),
+    "run-stopped": _requested(Message("Another element of its run failed, and the run stops at the first failure.")),
     "agent-stopped": _requested(Message("The agent process was stopped, and native processes end with it.")),
     "self-terminated": Reason(ReasonKind.PROGRAM, Message("The main program ended.")),
     FINISHED: Reason(ReasonKind.PROGRAM, Message("The batch program finished.")),
@@ -91,6 +90,7 @@ REASONS: dict[str, Reason] = {
     "idle-timeout": _idle(Message("Idle longer than its resource group allows.")),
     "idle-utilization": _idle(Message("Utilization below the minimum of its resource group.")),
     "idle-session-lifetime": _idle(Message("Reached the maximum lifetime of an idle checker.")),
+    "not-connected": _idle(Message("Nobody was connected to it.")),
     "task-timeout": _limit(Message("The batch program exceeded its timeout.")),
     "session-lifetime": _limit(Message("Reached the maximum lifetime of its policy.")),
     "pending-timeout": _not_started(Message("Pending longer than its resource group allows.")),
@@ -119,6 +119,12 @@ REASONS: dict[str, Reason] = {
     "accelerator-refused": _fault(Message("NVIDIA's runtime on the agent refused the GPUs.")),
     "name-taken": _fault(Message("Another container on the agent has its name."), is_retriable=False),
     "wrong-deployment": _fault(Message("The agent belongs to another platform."), is_retriable=False),
+    "wider-than-any-node": _fault(Message("No machine of the cluster is large enough for it.")),
+    "unschedulable": _fault(Message("No machine of the cluster had room for it.")),
+    "quota-exceeded": _fault(Message("Its namespace in the cluster had no quota left.")),
+    "volume-not-mounted": _fault(Message("The cluster could not mount a volume of its container.")),
+    "pod-evicted": _fault(Message("The cluster evicted its container.")),
+    "pod-deleted": _fault(Message("Its container was deleted outside the platform."), is_retriable=False),
     "failed-to-start": _fault(Message("The agent could not start it.")),
     "create-timeout": _fault(Message("The start took too long.")),
     "start-timeout": _fault(Message("The agent did not start it in time.")),
@@ -132,7 +138,7 @@ _ASKED_FOR = Reason(ReasonKind.REQUEST, "")
 
 
 def reason_of(code: str) -> Reason:
-    """Return what is known of a code; an unknown code is a fault, an empty one an ordinary end."""
+    """Return the reason of a code; an unknown code counts as a fault, an empty one as a normal end."""
     return REASONS.get(code, _UNKNOWN if code else _ASKED_FOR)
 
 

@@ -1,4 +1,4 @@
-"""What somebody asks for when launching: one shape for the browser's form, REST and tests."""
+"""A launch request: one form for the browser, REST and tests."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from backendai.core.session_kinds import USUAL_KIND
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A text file for the home folder of a new session; ``path`` is relative to it. It may hold secrets."""
+    """A text file for a new session's home; ``path`` is relative to the home. It may hold secrets."""
 
     path: str
     content: str = field(repr=False)
 
     @property
     def size(self) -> int:
-        """The bytes of its text."""
+        """The size of its text in bytes."""
         return len(self.content.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class MountWish:
-    """A folder to mount, by id or name. Empty ``target``: by its name in the home; empty ``rights``: all that are
-    granted; empty ``path``: the whole folder."""
+    """A requested mount of a folder, by id or name. Empty ``target``: its name in the home; empty ``rights``: all that
+    are granted; empty ``path``: the whole folder."""
 
     folder: str
     path: str = ""
@@ -37,8 +37,8 @@ class MountWish:
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """Kernels of a session that differ from the others. What is empty is as the session says; ``environ`` and
-    ``mounts`` come beside the session's."""
+    """Kernels of a session with values of their own. Empty fields are the session's; ``environ`` and ``mounts`` are
+    added to the session's. ``on_failure``: what the failure of one of its kernels does; empty: it ends the session."""
 
     count: int = 1
     image: str = ""
@@ -47,23 +47,22 @@ class RoleSpec:
     environ: Mapping[str, str] = field(default_factory=dict)
     startup_command: str = ""
     mounts: Sequence[MountWish] = ()
+    on_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """A launch request as typed; ``services.create`` checks every field and names the one that is wrong.
+    """A launch request as entered; ``services.create`` validates every field.
 
-    ``resources`` are border amounts (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default.
-    ``priority`` None: the usual one, or the highest that the policies allow. ``depends_on``: own sessions, by id or
-    name, that must have ended well first. ``agents``: the only ones it may run on, by id or name. Sessions of one
-    ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents. ``owner``:
-    the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
-    ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start. ``access_key``: the
-    owner's key pair for which it counts; empty: the main one. ``files`` are in the home folder before the command runs.
-    ``roles``: kernels that differ, by the name of their role; ``main`` is the first. Without them there are
-    ``cluster_size`` kernels alike. ``start_in``: the folder or the mount path of one of the ``mounts``, where programs
-    begin; empty: in the home. ``template``: of which version of a template the request was made, with these
-    ``parameters``; it is told, and changes nothing.
+    ``resources`` are strings or numbers (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default. ``priority``
+    None: the default, or the highest that policies allow. ``depends_on``: own sessions, by id or name, that must
+    succeed first. ``agents``: designated agents, by id or name. Sessions with the same ``launch_id`` belong together;
+    ``placement`` distributes them. ``owner``: e-mail address of the person for whom an administrator launches; empty:
+    oneself. ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start. ``access_key``: the
+    owner's key pair that it counts against; empty: the main one. ``files``: written to the home before the command
+    runs. ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal
+    kernels. ``start_in``: working directory, as folder or mount path of one of the ``mounts``; empty: the home.
+    ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 
     image: str

@@ -1,6 +1,6 @@
-"""A launch request as a document: the versioned, validated form that REST bodies, sessions and recent launches share.
+"""A launch request as a document: the versioned, validated form shared by REST, sessions and recent launches.
 
-Version 1 has the names of REST. Older documents are upgraded when they are read, and never rewritten.
+Version 1 has the names of REST. Older documents are upgraded when read, and never rewritten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READER = TypeAdapter(SessionSpec)
 
 
 def document_of(spec: SessionSpec) -> dict[str, Any]:
-    """Return the request as a document of the newest version: what is as usual is left out."""
+    """Return the request as a document of the newest version, without default values."""
     said = {
         key: _plain(value) for key, name in _KEYS.items() if not _is_usual(value := getattr(spec, name), USUAL[key])
     }
@@ -37,8 +37,7 @@ def document_of(spec: SessionSpec) -> dict[str, Any]:
 
 
 def kept_document(spec: SessionSpec) -> dict[str, Any]:
-    """Return the document as it may be stored: of variables that look like secrets only the names (None for the value),
-    of files the paths. Their texts are kept with the session alone."""
+    """Return the document for storage: secret-looking variables without values (None), files without texts."""
     kept = document_of(replace(spec, files=()))
     if spec.files:
         kept["files"] = [file.path for file in spec.files]
@@ -49,12 +48,12 @@ def kept_document(spec: SessionSpec) -> dict[str, Any]:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return variables by name with their values; None stands for what looks like a secret."""
+    """Return variables by name, with None for values that look like secrets."""
     return {name: None if looks_secret(name, value) else value for name, value in environ.items()}
 
 
 def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document in the newest version. Raises a UserError for one that a later release wrote."""
+    """Return the document in the newest version. Raises UserError for one of a later release."""
     version = document.get("version", 0)
     if not isinstance(version, int) or not 0 <= version <= VERSION:
         raise UserError(
@@ -73,8 +72,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(document: Mapping[str, Any]) -> SessionSpec:
-    """Return the request that a document describes. Raises a UserError at the first wrong key; an unknown one is
-    refused with the nearest that there is."""
+    """Return the request of a document. Raises UserError at the first invalid key, with the closest known key."""
     said = upgraded(document)
     del said["version"]
     _check_all_keys(said)
@@ -88,12 +86,12 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
 
 
 def digest_of(spec: SessionSpec) -> str:
-    """Return what two requests that ask for the same have in common."""
+    """Return a digest that is the same for equal requests."""
     return hashlib.sha256(json.dumps(document_of(spec), sort_keys=True).encode()).hexdigest()
 
 
 def _check_all_keys(said: Mapping[str, Any]) -> None:
-    """Refuse keys that there are not, in the parts too; what is no part at all is refused when it is read."""
+    """Reject unknown keys, also in nested parts; malformed parts are rejected when they are read."""
     _check_keys(said, _KEYS, "")
     mounts, roles, files = said.get("mounts"), said.get("roles"), said.get("files")
     for part, kind, found in (("mounts", MountWish, mounts), ("files", BroughtFile, files)):
@@ -122,7 +120,7 @@ def _is_usual(value: Any, usual: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON has it."""
+    """Return the value as plain JSON."""
     match value:
         case timedelta():
             return value.total_seconds()

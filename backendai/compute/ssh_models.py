@@ -1,4 +1,4 @@
-"""The key of SSH that a session has itself."""
+"""A session's own SSH key."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.utils import timezone
 
 
 class SessionSshKey(models.Model):
-    """A key pair that opens one session. The private half is made anew from site, session and version when its owner
-    downloads it; only the fingerprint is kept."""
+    """A key pair that opens one session. The private key is derived from site, session and version at each download;
+    only the fingerprint is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.OneToOneField("compute.ComputeSession", on_delete=models.CASCADE, related_name="ssh_key")

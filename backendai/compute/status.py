@@ -1,7 +1,5 @@
-"""Statuses of compute sessions and kernels, and the moves between them.
-
-Sessions and kernels bear the same names. ``docs/architecture.md`` draws this table.
-"""
+"""Statuses of sessions and kernels, and the allowed moves. Both have the same names; ``docs/architecture.md`` draws
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from backendai.core.messages import Message
 
 
 class Status(models.TextChoices):
-    """Where a compute session or a kernel is in its life."""
+    """Status of a compute session or a kernel."""
 
     PENDING = "PENDING", Message("pending")
     SCHEDULED = "SCHEDULED", Message("scheduled")
@@ -26,21 +24,29 @@ class Status(models.TextChoices):
 
 
 class ClusterMode(models.TextChoices):
-    """Where the kernels of one session lie."""
+    """How the kernels of a session are placed: on one agent or several."""
 
     SINGLE_NODE = "single-node", Message("all on one agent")
     MULTI_NODE = "multi-node", Message("on any agents")
 
 
 class Placement(models.TextChoices):
-    """How the sessions of one launch lie on the agents."""
+    """How the sessions of one launch are distributed over agents."""
 
     SPREAD = "spread", Message("on different agents, if they can be had")
     PACK = "pack", Message("on few agents")
 
 
+class OnFailure(models.TextChoices):
+    """What becomes of a session when a kernel ends that should not."""
+
+    END = "end", Message("the session ends")
+    TOLERATE = "tolerate", Message("the others go on")
+    RESTART = "restart", Message("the kernel starts again")
+
+
 class Result(models.TextChoices):
-    """How a batch session's main program did."""
+    """Result of a batch session's main program."""
 
     UNDEFINED = "UNDEFINED", Message("undefined")
     SUCCESS = "SUCCESS", Message("success")
@@ -60,7 +66,7 @@ class Outcome(models.TextChoices):
 
 
 class Phase(models.TextChoices):
-    """Which part of the platform wrote a row of the scheduling history."""
+    """The part of the platform that wrote a history row."""
 
     SCHEDULE = "schedule", Message("schedule")
     PRECONDITION = "precondition", Message("precondition (image)")
@@ -98,7 +104,8 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     for status, targets in SESSION_MOVES.items()
 } | {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
-    _S.TERMINATED: frozenset({_S.PENDING}),
+    # With its whole session into the queue, or alone back into its seat.
+    _S.TERMINATED: frozenset({_S.PENDING, _S.SCHEDULED}),
 }
 
 

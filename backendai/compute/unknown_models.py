@@ -10,11 +10,9 @@ from backendai.core.messages import Message
 
 
 class UnknownKernel(models.Model):
-    """A kernel that an agent has and the database does not know, or that the agent keeps against the portal's word.
-
-    It goes on until an administrator adopts its session or has it removed. The row lives as long as the agent tells
-    of the kernel.
-    """
+    """A kernel that an agent has and the database does not know, or that the agent refuses to remove. It keeps running
+    until an administrator adopts its session or orders its removal. The row exists as long as the agent reports the
+    kernel."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+", db_index=False)
     kernel_id = models.UUIDField()
@@ -40,20 +38,20 @@ class UnknownKernel(models.Model):
 
     @property
     def session_name(self) -> str:
-        """The name of its session; empty: not known."""
+        """The session's name; empty: unknown."""
         return str(self.manifest.get("name", ""))
 
     @property
     def owner(self) -> str:
-        """The address of its session's owner; empty: not known."""
+        """The owner's e-mail address; empty: unknown."""
         return str(self.manifest.get("owner", ""))
 
     @property
     def hostname(self) -> str:
-        """Its host name; empty: not known."""
+        """The kernel's host name; empty: unknown."""
         return str(self.manifest.get("hostname", ""))
 
     @property
     def slots(self) -> dict[str, str]:
-        """What it holds, as decimal strings; empty: not known."""
+        """The kernel's amounts as decimal strings; empty: unknown."""
         return dict(self.manifest.get("kernel_slots", {}))

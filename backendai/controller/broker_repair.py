@@ -1,4 +1,4 @@
-"""The nodes' accounts at the broker are what the database says, also after the broker has lost them."""
+"""Keeps the agents' accounts at the broker as the database says, also after the broker lost them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def settle_accounts(now: datetime) -> int:
-    """Make missing accounts, take away those of nodes that are no more; returns how many."""
+    """Create missing accounts and delete those of removed agents; returns how many."""
     try:
         settled = settle_broker_access()
     except (BrokerAway, NoAccounts) as error:

@@ -1,4 +1,4 @@
-"""The control worker's own clock: when beat and the broker deliver nothing, the passes run all the same."""
+"""A clock thread in the control worker: runs the passes when beat and the broker deliver nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import folders, idle, loops, observe, outages, serving
+from backendai.controller import folders, idle, loops, observe, outages, pipelines, serving
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _SILENCE = timedelta(seconds=4)
 
 
 class ClockStep(bootsteps.StartStopStep):
-    """A thread of the worker that runs a pass when none has ended for ``_SILENCE``."""
+    """A worker thread that runs a pass if none has ended for ``_SILENCE``."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -38,7 +38,7 @@ class ClockStep(bootsteps.StartStopStep):
         self._thread.start()
 
     def stop(self, worker: Any) -> None:
-        """Stop it and wait for the pass that may be under way."""
+        """Stop the thread and wait for a running pass."""
         self._stop.set()
         if self._thread:
             self._thread.join(timeout=30)
@@ -67,11 +67,14 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         idle.run_idle(now)
     if _overdue(serving.SERVING_LEASE, _SILENCE, clock):
         serving.run_serving(now)
+    if _overdue(pipelines.PIPELINES_LEASE, _SILENCE, clock):
+        pipelines.run_pipelines(now)
     if _overdue(folders.FOLDERS_LEASE, settings.FOLDERS_INTERVAL + _SILENCE, clock):
         folders.begin(now)
 
 
 def _overdue(lease: str, silence: timedelta, clock: Callable[[], datetime]) -> bool:
-    """Return whether no pass has ended for ``silence``. A future end was written before the clock was set back."""
+    """Return whether no pass has ended for ``silence``. An end in the future was written before the clock was set
+    back."""
     last = last_pass_at(lease)  # before the clock is read: another worker may end a pass meanwhile
     return last is None or not timedelta(0) <= clock() - last <= silence

@@ -1,7 +1,6 @@
-"""Python's collector of cycles, at rest while a pass works.
+"""Pauses Python's garbage collector during a pass.
 
-A pass makes hundreds of thousands of objects and keeps most of them to its end, none in a cycle. Looking through them
-again and again cost a third of its time.
+A pass creates hundreds of thousands of objects without cycles; scanning them repeatedly took a third of its time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _resting = 0
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Let the collector of this process rest until the last of those who asked for it has ended."""
+    """Pause garbage collection in this process until the last such block ends."""
     global _resting
     with _lock:
         _resting += 1

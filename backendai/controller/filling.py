@@ -1,7 +1,7 @@
-"""Copies of files into new folders, each in a thread of its own: they take minutes or hours, and no pass waits.
+"""Copies files into new folders, each in its own thread, as copies take minutes or hours.
 
-Bytes go from their source through this process to the file server; both are asked with tickets. A worker that dies is
-followed by another one a minute later, which goes on with what is not there yet.
+Bytes pass from the source through this process to the file server; tickets authorise both. If a worker dies, another
+one continues a minute later.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _workers = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
 
 class _Unwanted(Exception):
-    """Leaves the copy when somebody cancelled it, or another worker has taken it over."""
+    """Raised to abort a copy that was cancelled or that another worker took over."""
 
 
 def begin() -> None:
-    """Carry out in the background what waits; beyond two copies in this process, a later hint or pass does."""
+    """Start waiting copies in the background, two per process; a later hint or pass starts the others."""
     if _workers.acquire(blocking=False):
         threading.Thread(target=_run, name="fill", daemon=True).start()
 
 
 def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
-    """Carry out every copy that waits, one after the other; returns how many were tried."""
+    """Run every waiting copy, one after the other; returns how many were tried."""
     worker, tried = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}", 0
     while fill := next((one for one in due_fills(clock()) if take_fill(one, worker, now=clock())), None):
         fill.taken_by = worker
@@ -117,7 +117,7 @@ def _total(folder: Folder) -> int | None:
 def _told(
     fill: FolderFill, archive: Iterator[bytes], total: int | None, clock: Callable[[], datetime]
 ) -> Iterator[bytes]:
-    """Pass the archive on, telling every two seconds how far it is. Raises _Unwanted when nobody wants it any more."""
+    """Forward the archive, reporting progress every two seconds. Raises _Unwanted if it is no longer wanted."""
     sent, told_at = 0, -_TELL_EVERY
     for piece in archive:
         if time.monotonic() - told_at >= _TELL_EVERY:
@@ -129,13 +129,13 @@ def _told(
 
 
 def _stop(fill: FolderFill, now: datetime) -> None:
-    """Delete what came of a cancelled copy; one that another worker has taken over is left to it."""
+    """Delete the result of a cancelled copy, unless another worker has taken it over."""
     if FolderFill.objects.filter(pk=fill.pk, taken_by=fill.taken_by).exists():
         cancel_fill(fill, now=now)
 
 
 def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetime) -> None:
-    """Try again later, unless the session whose home it is has ended."""
+    """Retry later, unless the session whose home is copied has ended."""
     if keep is not None:
         keep.session.refresh_from_db(fields=["status"])
         if keep.session.status != Status.RUNNING:
@@ -145,7 +145,7 @@ def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetim
 
 
 def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
-    """Keep the files that came: there is no other copy of them any more. Without any the folder is an ERROR."""
+    """Keep the files copied so far, as their source is gone. Without any, the folder becomes ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:
         finish_fill(fill, message=f"Not all files of the home are here. {message}", now=now)
@@ -154,7 +154,7 @@ def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
 
 
 def _left_out(told: dict[str, object]) -> str:
-    """Return which files did not come along; empty for none."""
+    """Return which files were not copied; empty for none."""
     refused = told.get("refused")
     if not isinstance(refused, list) or not refused:
         return ""

@@ -1,5 +1,4 @@
-"""The pass over folders and storage hosts, every 30 s in a thread of its own: a storage host may hang, and no other
-pass waits for it."""
+"""The pass over folders and storage hosts, every 30 s in its own thread, as a storage host may hang."""
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ _one_at_a_time = threading.Lock()
 
 
 def begin(now: datetime) -> None:
-    """Run the pass in the background, unless one runs in this process."""
+    """Start the pass in the background, unless this process is running one."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, args=(now,), name="folders", daemon=True).start()
 
 
 def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
-    """Look at all storage hosts, and carry out what waits for them; returns how many folders changed, 0 when it is done
-    elsewhere. A rule that fails is logged and does not keep the others from their work."""
+    """Check all storage hosts and run waiting work; returns how many folders changed, 0 if another process runs the
+    pass. A failed rule is logged and does not stop the others."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(FOLDERS_LEASE, owner, now=now, duration=_LEASE):
         return 0

@@ -1,7 +1,7 @@
-"""One pass over one resource group: look, decide, act; and what is said when a part of it fails.
+"""One scheduler pass over one resource group, and its error handling.
 
-What is wrong with one session, or with the rules of one group, is written on the sessions that wait for it, with an id
-under which the log has the rest. The others go on.
+A fault of one session, or of a group's rules, becomes the wait reason of the affected sessions, with an id that refers
+to the log. Other sessions are not affected.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _told: set[str] = set()  # errors that this process has logged whole
 
 
 def schedule(group: ResourceGroup, now: datetime) -> int:
-    """Run one pass over the group and return how many sessions were placed. Never raises for what one session or the
-    group's rules do wrong: it is written on the sessions that wait."""
+    """Run one pass over the group and return how many sessions were placed. Faults of single sessions or of the group's
+    rules are not raised, but written as wait reasons."""
     try:
         picture = read_picture(group, now)
         _note_broken(picture.broken, now)
@@ -99,7 +99,7 @@ def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, obj
 
 
 def _log(error: Exception, what: str) -> str:
-    """Log the error and return its id: the same for the same error, so that an unchanged reason stays unchanged."""
+    """Log the error and return its id: equal errors have equal ids, so that the reason does not change."""
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next

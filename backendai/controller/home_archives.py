@@ -1,4 +1,4 @@
-"""The home folder of a running kernel as a tar stream, from its agent's gateway."""
+"""A running kernel's home folder as a tar stream, from its agent's gateway."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _pool = urllib3.PoolManager(num_pools=16, maxsize=2, retries=urllib3.Retry(0, re
 
 
 class HomeGone(UserError):
-    """The agent has no such home folder."""
+    """The agent has no home folder of this kernel."""
 
     code = "home-gone"
 
 
 def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
-    """Give the home folder of this generation of a kernel. Raises HomeGone, and StorageSilent when it breaks off."""
+    """Yield the home folder of this generation of a kernel. Raises HomeGone, and StorageSilent if the stream breaks
+    off."""
     if kernel.generation != generation or kernel.agent is None:
         raise HomeGone("The session ended before its home was copied.")
     address = address_of(kernel, "files")

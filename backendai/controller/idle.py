@@ -1,4 +1,4 @@
-"""The pass that looks for idle sessions: warns their owners, and ends what was warned for long enough."""
+"""The idle pass: warns owners of idle sessions, and ends sessions after the warning time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
 from backendai.planning.idle import look_at_idle
-from backendai.planning.idle_deeds import act_on_idle
+from backendai.planning.idle_actions import act_on_idle
 
 IDLE_LEASE = "idle"
 _LEASE = timedelta(seconds=60)
 
 
 def run_idle(now: datetime) -> int:
-    """Look at all running sessions and do what their idle checkers say; returns how many were warned, spared or ended,
-    0 when it is done elsewhere."""
+    """Check all running sessions against their idle checkers; returns how many were warned, spared or ended, 0 if
+    another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(IDLE_LEASE, owner, now=now, duration=_LEASE):
         return 0

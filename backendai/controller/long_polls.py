@@ -1,4 +1,4 @@
-"""Answers that wait until something is wanted of a node. They hold no database connection while they wait."""
+"""Long polls of agents: responses that wait for work, without holding a database connection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _newest: dict[UUID, object] = {}  # the waiting poll of each agent in this proce
 
 
 async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``read`` returns and give its database connection back at once: requests that wait would soon hold
-    the whole pool, which has ten connections, and every page of the process would fail."""
+    """Return ``read()`` and release its database connection at once: waiting requests would exhaust the pool of ten."""
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 
 async def something_comes(agent_id: UUID, seconds: float) -> bool:
-    """Wait until something is wanted of the agent and return True; False after these seconds, or as soon as the agent
-    waits with another poll."""
+    """Wait until the agent has work and return True; False after these seconds, or when the agent starts another
+    poll."""
     mine = _newest[agent_id] = object()
     try:
         for _ in range(int(seconds / _POLL_SECONDS)):

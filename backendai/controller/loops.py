@@ -1,4 +1,4 @@
-"""The loops: look, decide, act. Beat, a hint and the clock thread all call the same functions, in any number."""
+"""The passes. Beat, hints and the clock thread call the same functions, as often as they like."""
 
 from __future__ import annotations
 
@@ -36,27 +36,25 @@ _GROUPS_AT_ONCE = 4
 
 def run_pass(now: datetime) -> int:
     """Run the scheduler over every group with pending sessions; returns how many sessions were placed."""
-    return _single(PASS_LEASE, now, lambda: _all_groups(now))
+    return single(PASS_LEASE, now, lambda: _all_groups(now))
 
 
 def schedule_group(group_id: int, now: datetime) -> int:
-    """Run the scheduler over one group; returns how many sessions were placed.
-
-    When it returns, a pass over the group has begun after it was called, in this thread or in another one: what the
-    caller has written is seen. Of many calls at once one runs, one waits, and the others need not.
-    """
+    """Run the scheduler over one group; returns how many sessions were placed. A pass that started after the call, in
+    this thread or another, has ended on return, so it has seen the caller's writes. Of concurrent calls one runs, one
+    waits, and the others return."""
     begun = time.monotonic()
     with _lines[group_id].turn() as is_ours:
         group = ResourceGroup.objects.filter(pk=group_id).first() if is_ours else None
         if group is None:
             return 0
         name = f"group.{group_id}"
-        return _single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
+        return single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
 
 
 def run_repair(now: datetime) -> int:
     """Run the repair pass; returns how many rows it put right."""
-    return _single(REPAIR_LEASE, now, lambda: repair(now))
+    return single(REPAIR_LEASE, now, lambda: repair(now))
 
 
 def _all_groups(now: datetime) -> int:
@@ -85,21 +83,20 @@ def _one_of_many(group_id: int, now: datetime) -> int:
 
 
 def _one_group(group: ResourceGroup, now: datetime) -> int:
-    """Look, decide, act; it says itself what fails."""
+    """Run one pass over a group; it logs its own errors."""
     with collector_at_rest():
         return schedule(group, now)
 
 
-class _Line:
-    """Where threads wait for one thing to be done: one does it, one waits, who comes then is served by the one who
-    waits."""
+class Line:
+    """Coalesces concurrent calls: one thread runs, one waits, and later callers share the waiting one's run."""
 
     def __init__(self) -> None:
         self._doing, self._waiting = threading.Lock(), threading.Lock()
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Give True when it is the caller's turn to do it, False when somebody who waits already will."""
+        """Yield True if the caller must run now, False if a waiting thread will run for it."""
         if not self._waiting.acquire(blocking=False):
             yield False
             return
@@ -108,11 +105,11 @@ class _Line:
             yield True
 
 
-def _single(
+def single(
     name: str, now: datetime, work: Callable[[], int], *, begun: float | None = None, patience: float = 0.0
 ) -> int:
-    """Do the work under the lease. Held elsewhere, it is tried again for ``patience`` seconds: the other process may
-    have looked before our news was written. ``begun``: when it was ``now``, by the monotonic clock."""
+    """Run the function under the lease. If another process holds it, retry for ``patience`` seconds, as that process
+    may have read before our write. ``begun``: the monotonic time of ``now``."""
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
     begun = time.monotonic() if begun is None else begun
@@ -127,12 +124,12 @@ def _single(
 
 
 def _later(now: datetime, begun: float) -> datetime:
-    """Return what the caller's clock shows by now: a lease given back while we wait is free."""
+    """Return the caller's ``now`` advanced by the time spent waiting."""
     return now + timedelta(seconds=time.monotonic() - begun)
 
 
 def _has_died(owner: str) -> bool:
-    """Return whether the owner was a process of this machine that is no more; of other machines nothing is known."""
+    """Return whether the lease's owner was a process of this machine that has died; False for other machines."""
     host, pid, incarnation, *_ = owner.split(":")
     if host != _HOST:
         return False
@@ -144,4 +141,4 @@ def _has_died(owner: str) -> bool:
 _HOST = socket.gethostname()[:24].replace(":", "-")
 _INCARNATION = secrets.token_hex(4)
 _PROCESS = f"{_HOST}:{os.getpid()}:{_INCARNATION}"
-_lines: defaultdict[int, _Line] = defaultdict(_Line)
+_lines: defaultdict[int, Line] = defaultdict(Line)

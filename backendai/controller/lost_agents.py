@@ -1,4 +1,5 @@
-"""Agents that fall silent, and the sessions on them. Silence counts only while nodes can be heard (``hearing``)."""
+"""Marks silent agents as lost and ends their sessions. Silence counts only while agents can reach the portal
+(``reachability``)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from django.conf import settings
 from django.db.models import F
 
 from backendai.cluster.models import Agent
-from backendai.cluster.services import hearing_since, mark_lost
+from backendai.cluster.services import mark_lost, reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, lose
@@ -22,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def mark_silent_agents(now: datetime) -> int:
-    """Call agents that have not been heard of for a while lost; returns how many."""
-    if now - hearing_since(now) < settings.AGENT_LOST_AFTER:
+    """Mark agents without a recent sync as LOST; returns how many."""
+    if now - reachable_since(now) < settings.AGENT_LOST_AFTER:
         return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
     for agent in lost:
@@ -32,13 +33,13 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_what_is_lost(now: datetime) -> int:
-    """End sessions whose agent stays silent beyond the group's grace; what may still run keeps its allocations. Batch
-    sessions that asked for it wait again instead: a kernel that the node still has is of an older generation by then,
-    and is removed when it is back."""
+    """End sessions whose agent stays lost beyond the group's grace; kernels that may still run keep their slots. Batch
+    sessions with a retry return to the queue instead: their old kernel's generation is then outdated, and it is removed
+    when the agent returns."""
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),
-        resource_group__agent_lost_grace__lt=now - hearing_since(now),
+        resource_group__agent_lost_grace__lt=now - reachable_since(now),
     )
     if not gone.exists():  # as almost always
         return 0

@@ -1,4 +1,4 @@
-"""News of sessions as mails, in the language of whoever reads them."""
+"""Texts of notification mails, in the recipient's language."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from backendai.texts.translation import gettext as _
 
 
 def mail_of(notice: SessionNotice) -> tuple[str, str]:
-    """Return the subject and the text of the mail, in the language that the session's owner has chosen for the pages.
-    Who has chosen none gets English: a mail is written without a browser that could be asked."""
+    """Return subject and text of the mail, in the language that the owner chose for pages, else in English."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
 
 
 def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
-    """Return the subject and the text of a mail about unknown kernels, in the language of this superadmin."""
+    """Return subject and text of a mail about unknown kernels, in this superadmin's language."""
     with override(admin.language or settings.LANGUAGE_CODE):
         parts = [
             _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
@@ -37,6 +36,7 @@ def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
 def _subject(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.STARTED: _("%(name)s has started"),
+        NoticeKind.FINISHED: _("%(name)s has finished successfully"),
         NoticeKind.FAILED: _("%(name)s has failed"),
         NoticeKind.ENDED: _("%(name)s was ended by the platform"),
         NoticeKind.ENDING: _("%(name)s will end soon"),
@@ -49,6 +49,7 @@ def _subject(notice: SessionNotice) -> str:
 def _text(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.STARTED: _("Your session %(name)s has started."),
+        NoticeKind.FINISHED: _("Your session %(name)s has finished successfully."),
         NoticeKind.FAILED: _("Your session %(name)s has failed."),
         NoticeKind.ENDED: _("Your session %(name)s was ended by the platform."),
         NoticeKind.ENDING: _("Your session %(name)s will end soon."),
@@ -73,4 +74,4 @@ def _why(notice: SessionNotice) -> str:
         return f"{when} {why}".strip()
     if notice.kind == NoticeKind.APP_CLOSED:
         return in_words(notice.message)
-    return "" if notice.kind == NoticeKind.STARTED else in_words(notice.session.reason_text)
+    return "" if notice.kind in (NoticeKind.STARTED, NoticeKind.FINISHED) else in_words(notice.session.reason_text)

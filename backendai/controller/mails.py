@@ -1,4 +1,4 @@
-"""Mails to owners of sessions and to superadmins, in a thread of their own: no pass may wait for a mail server."""
+"""Sends mails to owners and superadmins in a separate thread, as a mail server may be slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _one_at_a_time = threading.Lock()
 
 
 def mail_news(now: datetime) -> int:
-    """Begin to send what is due, unless that goes on in this process; returns 0, for that puts nothing right."""
+    """Start sending due mails, unless this process is sending already; returns 0, as it repairs nothing."""
     if (has_unknown_mails(now) or has_mails(now)) and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0

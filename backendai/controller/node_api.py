@@ -1,4 +1,4 @@
-"""What nodes may ask and say over HTTP. A node's token reaches its own kernels only."""
+"""The HTTP API for agents. A token gives access to its agent's own kernels only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ View = Callable[..., HttpResponse]
 
 
 def node_view(view: View) -> View:
-    """Let a node in by its token and turn errors into small JSON answers."""
+    """Wrap a view: authenticate the agent by its token and turn errors into small JSON responses."""
 
     @csrf_exempt
     @wraps(view)
@@ -69,7 +69,7 @@ def node_view(view: View) -> View:
 @csrf_exempt
 @require_http_methods(["POST"])
 def join(request: HttpRequest) -> HttpResponse:
-    """Let a new node introduce itself with a join token."""
+    """Register a new agent by its join token."""
     try:
         agent, token = join_agent(JoinUp.model_validate_json(request.body))
     except NotFound as error:
@@ -89,14 +89,14 @@ def join(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["POST"])
 @node_view
 def broker(request: HttpRequest, agent: Agent) -> HttpResponse:
-    """Give a node its account at the broker. It may ask again at any time: the account is made when it is missing."""
+    """Return an agent's account at the broker, creating it if missing. Agents may ask at any time."""
     message = BrokerUp.model_validate_json(request.body)
     return _answer(give_broker_access(agent, message.digest).model_dump_json())
 
 
 @csrf_exempt
 async def sync(request: HttpRequest) -> HttpResponse:
-    """Take a node's view of itself, answer with what it should do; with ``wait`` the answer waits for something."""
+    """Take an agent's state and return its desired state; with ``wait`` the response waits for work."""
     if request.method != "POST":
         return HttpResponse(status=405)
     status, answer, wait, agent_id = await look(_sync, request)
@@ -111,14 +111,14 @@ async def sync(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET"])
 @node_view
 def kernel(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Return the spec of one kernel that this node should run."""
+    """Return the spec of one kernel that this agent should run."""
     return _answer(spec_for(agent, kernel_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
 def report(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Take a node's word about one of its kernels."""
+    """Apply an agent's report about one of its kernels."""
     message = KernelReport.model_validate_json(request.body)
     if message.kernel_id != kernel_id:
         raise UserError("The report is about another kernel.", code="invalid-message")
@@ -128,7 +128,7 @@ def report(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
 @require_http_methods(["PUT"])
 @node_view
 def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Keep the output of a kernel that ended."""
+    """Store the output of an ended kernel."""
     if int(request.headers.get("Content-Length") or 0) > LARGEST:
         return _problem(413, "too-long", f"A log may have at most {LARGEST} bytes.")
     generation = int(request.GET.get("generation", "0"))
@@ -139,21 +139,21 @@ def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
 @require_http_methods(["GET"])
 @node_view
 def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Return the account with which the image of a kernel that starts here is pulled."""
+    """Return the registry account for pulling the image of a kernel that starts on this agent."""
     return _secret(registry_access_for(agent, kernel_id).model_dump_json())
 
 
 @require_http_methods(["GET"])
 @node_view
 def job(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Return a job that this node should do, with its work, which may hold an account."""
+    """Return a job of this agent with its work, which may hold an account."""
     return _secret(kind_named(kind).spec(agent, job_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
 def job_report(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Take a node's word about one of its jobs."""
+    """Apply an agent's report about one of its jobs."""
     message = NodeJobReport.model_validate_json(request.body)
     if (message.kind, message.job_id) != (kind, job_id):
         raise UserError("The report is about another job.", code="invalid-message")
@@ -191,7 +191,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
 
 
 def _in_short(error: Exception) -> str:
-    """Return the first field that cannot be read, with the cause: the whole of it may be pages long."""
+    """Return the first invalid field with the cause; the whole error may be pages long."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""How often and how much one node may say: a node that was taken over shall not wear out the portal."""
+"""Rate and size limits of one agent, so that a compromised one cannot overload the portal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _TOO_MUCH = frozenset({"too_long", "string_too_long"})
 
 
 def too_fast(agents: Sequence[Agent], now: datetime) -> dict[UUID, float]:
-    """Count one sync for each of these agents; return those that have said too much, with the seconds to wait. One
-    round trip; nobody is held up while Redis is away."""
+    """Count one sync of each of these agents; return those above the rate, with the seconds to wait. One round trip; no
+    limits while Redis is down."""
     rates = [Rate(f"node:{agent.pk}", SYNCS, MINUTE, SYNCS_AT_ONCE) for agent in agents]
     waits = take_each(rates, now=now.timestamp())
     return {agent.pk: wait for agent, wait in zip(agents, waits, strict=True) if wait > 0}
 
 
 def is_too_much(error: Exception) -> bool:
-    """Return whether a message was refused because it holds more than one may."""
+    """Return whether a message was rejected because it exceeds a size limit."""
     return isinstance(error, ValidationError) and any(one["type"] in _TOO_MUCH for one in error.errors())

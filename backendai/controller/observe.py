@@ -1,4 +1,4 @@
-"""The pass that counts what sessions hold, for fair shares and for reports, and deletes what is kept long enough."""
+"""The observe pass: records what sessions hold, for fair share and reports, and deletes expired data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LEASE = timedelta(seconds=60)
 
 
 def run_observe(now: datetime) -> int:
-    """Count what kernels held since the last time, thin old samples of their use, and delete old logs, history and
-    audit entries; returns how many kernels were counted, 0 when it is done elsewhere."""
+    """Record what kernels held since the last pass, thin out old samples, and delete expired logs, history and audit
+    entries; returns how many kernels were recorded, 0 if another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
         return 0

@@ -1,8 +1,8 @@
-"""Notices a second portal: the copy of a database and its secrets that uses the same broker.
+"""Detects a second portal: a copy of a database and its secrets that uses the same broker.
 
-Each repair pass writes a random mark into the broker and into the database. A mark in the broker that is not the
-database's was written by another portal, or by this one before its database was restored: then by the next pass it is
-its own again. Two portals find each other's mark in every pass.
+Each repair pass writes a random mark to the broker and to the database. If the broker's mark differs from the
+database's, another portal wrote it, or this one before its database was restored; in that case it matches again at the
+next pass. Two portals find each other's mark in every pass.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 def watch_for_others(now: datetime) -> int:
-    """Leave a new mark and look whose was there; a rule of the repair pass. Returns 0: it puts nothing right. Nothing
-    is learnt while the broker is away."""
+    """Write a new mark and compare the previous one; a rule of the repair pass. Returns 0, as it repairs nothing.
+    Without the broker nothing is checked."""
     expected, mark = read_mark(), secrets.token_hex(16)
     try:
         found = swap_mark(mark)

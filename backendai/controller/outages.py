@@ -1,4 +1,4 @@
-"""One line in the log for each time that the database is away, instead of a traceback for each task."""
+"""Logs one line per database outage instead of a traceback per task."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ logger = logging.getLogger(__name__)
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the database is away; a connection that broke off counts, too."""
+    """Return whether the error means that the database is unreachable, broken connections included."""
     return is_away(error) or (isinstance(error, InterfaceError) and "connection" in str(error))
 
 
 def log_failure(to: logging.Logger, error: BaseException, text: str, *values: object) -> None:
-    """Log a failure with its traceback, unless the database is away."""
+    """Log a failure with its traceback, unless the database is unreachable."""
     if not note(error):
         to.error(text, *values, exc_info=error)
 
 
 def note(error: BaseException) -> bool:
-    """Return whether this is an outage; the first error of one is logged, in one line."""
+    """Return whether the error is a database outage; the first of an outage is logged in one line."""
     if not is_outage(error):
         return False
     with _changed:
@@ -48,7 +48,7 @@ def note_answer() -> None:
 
 
 class PatientTask(Task):
-    """A task that an outage of the database ends without a traceback: the next tick tries again."""
+    """A task that ends without a traceback during a database outage: the next tick retries."""
 
     abstract = True
 

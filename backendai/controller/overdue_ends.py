@@ -1,7 +1,7 @@
-"""Ends that take too long: forced on a node that answers, unconfirmed and said so on one that does not.
+"""Ends that exceed their time limit: forced on a reachable agent, recorded as unconfirmed on others.
 
-A node may answer and yet be unable to kill, because its container engine is dead. Then the history counts how long the
-forced end stays open, and a superadmin's force frees what the node does not let go.
+A reachable agent may be unable to kill, if its container engine is down. Then the history counts how long the forced
+end is open, and a superadmin's force frees the slots.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _Sentence = Callable[[str, str, str, str], str]  # of host name, agent, time wai
 
 
 def force_ends(now: datetime) -> int:
-    """Have kernels killed whose end is overdue, or note that nobody can confirm it; returns how many kernels. Each is
-    said once; a forced end that stays open is counted in the history, once in each ``terminate_timeout``."""
+    """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. An open
+    forced end is counted in the history once per ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
     ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # its node is back
@@ -44,7 +44,7 @@ def force_ends(now: datetime) -> int:
 
 
 def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
-    """Set the columns and write one row for each session; only what this call changed is told."""
+    """Set the columns and write one row for each session that this call changed."""
     candidates = list(kernels.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if not candidates:
         return 0
@@ -62,7 +62,7 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
 
 
 def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
-    """Count up the rows of sessions whose forced end is still open: the newest one, if it says so already."""
+    """Increment the newest rows of sessions whose forced end is still open, or write new ones."""
     told = _sentences(kernels, now, _stays)
     if not _due(told, now):
         return
@@ -78,7 +78,7 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
 
 
 def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
-    """Return the sessions whose history has not said lately that a forced end is open, with the row to count up."""
+    """Return the sessions whose history has not recorded the open forced end recently, with the row to increment."""
     newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
     due: dict[UUID, UUID | None] = {}
@@ -92,7 +92,7 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
 
 
 def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
-    """Return by session what there is to say about the first of its kernels."""
+    """Return each session's message about the first of its kernels."""
     told: dict[UUID, str] = {}
     columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
     for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:

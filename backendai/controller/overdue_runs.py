@@ -1,4 +1,4 @@
-"""Running sessions whose time is up: the batch program's own limit, or the lifetime that a policy allows."""
+"""Ends running sessions whose time is up: a batch session's own limit, or a policy's maximum run time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MOST_AT_ONCE = 1000
 
 
 def end_runs(now: datetime) -> int:
-    """End sessions that have run until their ``ends_at``, which they were told at their start; returns how many. Those
-    that began when starts did not tell it yet have a batch program's own limit at most."""
+    """End sessions that have reached ``ends_at``; returns how many. Sessions of older versions without it have at most
+    a batch limit."""
     untold = Q(ends_at=None, started_at__lte=now - F("batch_timeout"))
     over = ComputeSession.objects.running().filter(Q(ends_at__lte=now) | untold, started_at__isnull=False)
     tasks: dict[UUID, Why] = {}

@@ -1,7 +1,6 @@
-"""Starts that take too long on a node that answers: the image (precondition) and the making (start).
+"""Starts that exceed their time limit on a reachable agent: pulling the image (precondition) and creating (start).
 
-The time counts only while the node could tell how far it is: not before it was found again, and not while no node could
-be heard.
+Time counts only while the agent could report: not before it returned, and not while no agent could reach the portal.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, Q
 
 from backendai.cluster.models import Agent
-from backendai.cluster.services import hearing_since
+from backendai.cluster.services import reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
-from backendai.compute.services.retrying import Expired, expire_starts, phase_of
+from backendai.compute.services.retrying import Expired, expire_restarts, expire_starts, phase_of
 from backendai.compute.status import STARTING, Outcome, Status
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
@@ -41,30 +40,31 @@ _COLUMNS = (
 
 
 def end_starts(now: datetime) -> int:
-    """Have overdue starts ended by their nodes: with retries left the session starts again once the nodes confirm it,
-    else it ends with that reason. Returns how many sessions that concerns."""
+    """Order agents to end overdue starts; the session then retries, or ends with the reason if no retry is left.
+    Returns how many sessions."""
     again: dict[UUID, Expired] = {}
     over: dict[UUID, Expired] = {}
-    for one, may_retry in _overdue(now):
+    for one, may_retry in _overdue(now, Q(session__status__in=STARTING)):
         (again if may_retry else over).setdefault(one.session_id, one)
-    return expire_starts(again.values(), now=now) + _end(over, now)
+    restarts = [one for one, _ in _overdue(now, Q(session__status=Status.RUNNING))]
+    return expire_starts(again.values(), now=now) + _end(over, now) + expire_restarts(restarts, now=now)
 
 
-def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
-    group, heard_since = "session__resource_group", hearing_since(now)
+def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
+    group, heard_since = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
     late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
     begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(begun), session__session_type__in=kinds_with("runs_program")
     )
-    kernels = Kernel.objects.filter(late, agent__in=Agent.objects.answering(), session__status__in=STARTING)
+    kernels = Kernel.objects.filter(late, of_session, agent__in=Agent.objects.answering())
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
         yield _expired(row, now, heard_since), row["may_retry"]
 
 
 def _longer(now: datetime, heard_since: datetime, limit: str) -> Q:
-    """Return what is true of kernels that had more than their group's limit, and the slack, to be reported."""
+    """Return the query condition for kernels beyond their group's limit plus the slack for reporting."""
     begin = now - SLACK - F(limit)
     returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
     return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - heard_since})

@@ -1,4 +1,4 @@
-"""Pending sessions that have waited long enough: for anything at all, for others that failed, or in too many tries."""
+"""Pending sessions that have waited too long: by time, by failed dependencies, or by number of tries."""
 
 from __future__ import annotations
 
@@ -29,16 +29,13 @@ _GROUP = "resource_group__"
 
 
 def cancel_in_vain(now: datetime) -> int:
-    """Cancel sessions that depend on one that ended without success, and those that depend on them."""
+    """Cancel sessions whose dependency ended without success, and their dependants."""
     return len(cancel_dependents(now=now))
 
 
 def sweep_pending(now: datetime) -> int:
-    """Cancel sessions that could have started for longer than their group lets them wait; returns how many.
-
-    The wait begins at the launch, or when a failed start came back to the queue; not before the time that was asked
-    for, and not before all that it depends on has ended.
-    """
+    """Cancel sessions that were pending beyond their group's limit; returns how many. The wait starts at the launch or
+    at the return after a failed start, but not before the requested start time and the end of all dependencies."""
     start = now - F("resource_group__pending_timeout")
     free = ComputeSession.objects.pending().exclude(pk__in=_HELD_BY_OTHERS)
     waited = free.filter(
@@ -82,8 +79,8 @@ def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: in
 
 
 def give_up_scheduling(now: datetime) -> int:
-    """Do what the group asks for with sessions that were tried often enough: say so, lower their priority, or cancel
-    them. Returns how many sessions that concerned."""
+    """Apply the group's rule to sessions with too many tries: record it, lower their priority, or cancel them. Returns
+    how many sessions."""
     tired = ComputeSession.objects.pending().filter(
         resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
     )
@@ -106,7 +103,7 @@ class _Tired:
 
     @property
     def tries(self) -> str:
-        """How often it was tried, and how often it may be."""
+        """Its number of tries, and the allowed number."""
         return Message(
             "attempted {attempts} times (resource group {group} gives up after {limit})",
             attempts=self.attempts,

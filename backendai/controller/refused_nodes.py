@@ -1,4 +1,4 @@
-"""Nodes whose credential the portal does not know: answered each time, logged once in an hour."""
+"""Agents with an unknown token: rejected each time, logged once an hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _told: dict[tuple[str, str], float] = {}
 
 
 def refuse(request: HttpRequest) -> JsonResponse:
-    """Return the answer. Django itself logs nothing of it: a node that is turned away goes on asking."""
+    """Return the rejection. Django does not log it, as a rejected agent keeps asking."""
     _say_once(request)
     answer = JsonResponse({"code": CODE, "detail": SENTENCE}, status=401)
     answer._has_been_logged = True  # type: ignore[attr-defined]

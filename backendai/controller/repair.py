@@ -1,4 +1,4 @@
-"""The repair pass: puts right what was lost, and gives up on what took too long. Every live state has a deadline."""
+"""The repair pass: repairs lost state and ends what exceeded its deadline. Every live state has a deadline."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
 from backendai.compute.services.public_apps import close_what_is_over
+from backendai.compute.services.system_sessions import end_unused
 from backendai.controller.broker_repair import settle_accounts
-from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.mails import mail_news
 from backendai.controller.other_portals import watch_for_others
@@ -25,6 +25,7 @@ from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
 from backendai.controller.overdue_waits import cancel_in_vain, give_up_scheduling, sweep_pending
+from backendai.controller.reachability import watch_reachability
 from backendai.controller.scans import hint_again
 from backendai.controller.tags import hint_at_tags
 from backendai.controller.unfollowed import follow_kernels
@@ -36,13 +37,14 @@ Rule = Callable[[datetime], int]
 RULES: tuple[Rule, ...] = (
     advance_epoch,
     watch_for_others,
-    listen,
+    watch_reachability,
     mark_silent_agents,
     end_what_is_lost,
     end_drained,
     end_starts,
     warn_of_ends,
     end_runs,
+    end_unused,
     force_ends,
     close_what_is_over,
     cancel_in_vain,
@@ -64,8 +66,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def repair(now: datetime) -> int:
-    """Look at every state that can get stuck; returns how many rows were put right. A rule that fails is logged and
-    does not keep the others from their work. Two passes at once do everything once."""
+    """Run all rules; returns how many rows were repaired. A failed rule is logged and does not stop the others.
+    Concurrent passes do nothing twice."""
     return sum(_apply(rule, now) for rule in RULES)
 
 

@@ -1,4 +1,4 @@
-"""What is deleted after its time: logs, history and audit entries. A rule that fails does not stop the others."""
+"""Deletes expired logs, history and audit entries. A failed rule does not stop the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
 
 
 def forget(now: datetime) -> int:
-    """Delete a bounded part of what is too old or too much; returns how many rows."""
+    """Delete a bounded number of expired or excess rows; returns how many."""
     return sum(_apply(rule, now) for rule in RULES)
 
 

@@ -1,4 +1,4 @@
-"""Scans of registries, each in a thread of its own: they take minutes, and no pass may wait for them."""
+"""Scans registries, each in its own thread, as a scan takes minutes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _one_at_a_time = threading.Lock()
 
 
 def begin(job_id: UUID) -> None:
-    """Carry the scan out in the background; while another one goes on in this process, it waits for a later hint."""
+    """Run the scan in the background; while this process runs another one, it waits for a later hint."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
 
 
 def hint_again(now: datetime) -> int:
-    """Hint once more at scans that nobody has begun; returns 0, for that puts nothing right by itself."""
+    """Hint again at scans that have not started; returns 0, as it repairs nothing itself."""
     for job_id in waiting_scans():
         hint("controller.scan_registry", str(job_id), queue=CONTROL_QUEUE)
     return 0

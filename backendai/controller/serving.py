@@ -1,4 +1,4 @@
-"""The pass over inference endpoints, every 2 s by beat, by a hint or by the clock: look, decide, act."""
+"""The pass over inference endpoints, every 2 s by beat, by a hint or by the clock."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _LEASE = timedelta(seconds=30)
 
 
 def run_serving(now: datetime) -> int:
-    """Let replicas follow their sessions, and bring each endpoint nearer to what it should be.
-
-    Returns how many changed, 0 when the pass runs elsewhere or there is no endpoint."""
+    """Update replicas from their sessions, and start or drain replicas as each endpoint needs. Returns how many
+    changed, 0 if another process runs the pass or there is no endpoint."""
     if not Endpoint.objects.unfinished().exists():
         return 0
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"

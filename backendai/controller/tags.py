@@ -1,4 +1,4 @@
-"""Tags of deleted images leave their registries in a thread of its own: a registry may be slow, and no pass waits."""
+"""Deletes tags of deleted images from their registries, in a separate thread, as a registry may be slow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _one_at_a_time = threading.Lock()
 
 
 def begin() -> None:
-    """Take out in the background what waits; while that goes on in this process, a later hint does."""
+    """Delete waiting tags in the background; while this process is doing that, a later hint starts it."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="tags", daemon=True).start()
 
 
 def hint_at_tags(now: datetime) -> int:
-    """Hint once more at tags that nobody has begun with; returns 0, for that puts nothing right by itself."""
+    """Hint again at tag deletions that have not started; returns 0, as it repairs nothing itself."""
     if waiting_removals():
         hint("controller.remove_tags", queue=CONTROL_QUEUE)
     return 0

@@ -1,4 +1,4 @@
-"""Doors: hints and beat's ticks call the loops."""
+"""Celery tasks: hints and beat's ticks call the passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.cluster.node_jobs import follow_jobs as follow
-from backendai.controller import filling, folders, idle, loops, observe, scans, serving, tags
+from backendai.controller import filling, folders, idle, loops, observe, pipelines, scans, serving, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -25,31 +25,37 @@ def run_repair() -> None:
 
 @shared_task(name="controller.run_observe", ignore_result=True)
 def run_observe() -> None:
-    """Count what sessions hold."""
+    """Run one observe pass."""
     observe.run_observe(timezone.now())
 
 
 @shared_task(name="controller.run_idle", ignore_result=True)
 def run_idle() -> None:
-    """Warn of idle sessions, and end those that were warned for long enough."""
+    """Run one idle pass."""
     idle.run_idle(timezone.now())
 
 
 @shared_task(name="controller.run_serving", ignore_result=True)
 def run_serving() -> None:
-    """Bring inference endpoints nearer to what they should be."""
+    """Run one pass over inference endpoints."""
     serving.run_serving(timezone.now())
+
+
+@shared_task(name="controller.run_pipelines", ignore_result=True)
+def run_pipelines() -> None:
+    """Bring runs of arrays and pipelines forward."""
+    pipelines.run_pipelines(timezone.now())
 
 
 @shared_task(name="controller.run_folders", ignore_result=True)
 def run_folders() -> None:
-    """Look at storage hosts and folders, beside the passes."""
+    """Start the pass over folders in the background."""
     folders.begin(timezone.now())
 
 
 @shared_task(name="controller.fill_folders", ignore_result=True)
 def fill_folders() -> None:
-    """Copy files into new folders, beside the passes."""
+    """Start copies into new folders in the background."""
     filling.begin()
 
 
@@ -61,17 +67,17 @@ def schedule_group(group_id: int) -> None:
 
 @shared_task(name="controller.scan_registry", ignore_result=True)
 def scan_registry(job_id: str) -> None:
-    """Look through a registry, beside the passes."""
+    """Start scanning a registry in the background."""
     scans.begin(UUID(job_id))
 
 
 @shared_task(name="controller.remove_tags", ignore_result=True)
 def remove_tags() -> None:
-    """Take tags of deleted images out of their registries, beside the passes."""
+    """Start deleting tags of deleted images in the background."""
     tags.begin()
 
 
 @shared_task(name="controller.follow_jobs", ignore_result=True)
 def follow_jobs() -> None:
-    """End jobs of agents that somebody has cancelled before their agents began."""
+    """End agents' jobs that were cancelled before their agents started them."""
     follow(timezone.now())

@@ -1,4 +1,5 @@
-"""Sessions that are not where their kernels are: two last words came at once, and neither saw the other."""
+"""Repairs sessions whose status lags behind their kernels: two final reports came at once, and neither saw the
+other."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _MOST_AT_ONCE = 1000
 
 
 def follow_kernels(now: datetime) -> int:
-    """Bring such sessions to where their kernels are; returns 0, for most of them are only on their way."""
+    """Update such sessions from their kernels; returns 0, as most of them are only in transition."""
     apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if sessions:

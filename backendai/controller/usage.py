@@ -1,4 +1,4 @@
-"""What nodes say about the use of their kernels: never a reason to refuse a sync or to hold up its answer for long."""
+"""Stores usage reports of agents; errors must never reject a sync or delay it for long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
-    """Count as use that code runs in kernels which these nodes hold. What fails is logged and lost."""
+    """Record as use that these agents' kernels are executing code. Errors are logged and the data is lost."""
     told = {agent.pk: up.working for agent, up in syncs if up.working}
     if not told:
         return
@@ -26,7 +26,7 @@ def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
 
 
 def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:
-    """Keep what these syncs say was used; returns how many samples were new. What fails is logged and lost."""
+    """Store the usage of these syncs; returns how many samples were new. Errors are logged and the data is lost."""
     reports = [(agent, up.usage) for agent, up in syncs if up.usage is not None and up.usage.kernels]
     if not reports:
         return 0

@@ -1,7 +1,5 @@
-"""Keys of PostgreSQL's advisory locks, in one table so that no number stands for two things.
-
-Each is held until the end of its transaction. A key with a second number is one lock for each number.
-"""
+"""Keys of PostgreSQL's advisory locks, in one table so that each is unique. Locks are held until the end of the
+transaction. A key with a second number is a separate lock per number."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Access to paths that people name, relative to a directory's descriptor, which they cannot leave.
+"""Access to user-supplied paths below a directory's descriptor, without leaving that directory.
 
-Absolute paths, ``..``, links that lead out and magic links are refused by the kernel (openat2), or where it has no such
-call by a walk that opens one component after the other. Links inside a directory are followed only when asked. What is
-neither a regular file nor a directory is never opened.
+Absolute paths, ``..``, links that lead out and magic links are rejected: by the Linux kernel (openat2), or on older
+ones by opening one component after the other. Links inside the directory are followed on request only. Only regular
+files and directories are ever opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 
 
 class PathRefused(UserError):
-    """The path is not one below the folder."""
+    """The path does not stay below the folder."""
 
     code = "path-refused"
 
@@ -40,7 +40,7 @@ class _How(ctypes.Structure):
 
 
 def parse(path: str | bytes) -> Parts:
-    """Return the components of a relative path; () is the folder itself. Raises PathRefused."""
+    """Return the components of a relative path; () for the folder itself. Raises PathRefused."""
     try:
         raw = path.encode() if isinstance(path, str) else path
     except UnicodeEncodeError as error:
@@ -144,17 +144,17 @@ def has_openat2() -> bool:
 
 
 def opener() -> Opener:
-    """Return the implementation for this machine."""
+    """Return the implementation that works on this machine."""
     return open_by_openat2 if has_openat2() else open_by_walk
 
 
 def open_path(directory: int, parts: Parts, *, follow: bool) -> int:
-    """Return a descriptor that only names what is there (O_PATH), of any kind but a link. Raises OSError."""
+    """Return a descriptor (O_PATH) of an entry of any kind but a link. Raises OSError."""
     return opener()(directory, parts, os.O_PATH, follow)
 
 
 def open_directory(directory: int, parts: Parts, *, follow: bool) -> int:
-    """Return the descriptor of a directory below another, for listing and as a base. Raises OSError."""
+    """Return the descriptor of a directory below another. Raises OSError."""
     found = opener()(directory, parts, _DIRECTORY, follow)
     try:
         return _reopen(found, os.O_RDONLY | os.O_DIRECTORY)
@@ -163,7 +163,7 @@ def open_directory(directory: int, parts: Parts, *, follow: bool) -> int:
 
 
 def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_RDONLY) -> int:
-    """Return the descriptor of a regular file; what is none is refused before it is opened. Raises OSError."""
+    """Return the descriptor of a regular file; anything else is rejected before it is opened. Raises OSError."""
     found = open_path(directory, parts, follow=follow)
     try:
         mode = os.fstat(found).st_mode
@@ -178,7 +178,7 @@ def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_R
 
 @contextmanager
 def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
-    """Open the directory that holds a path, following no link; gives its descriptor and the last name."""
+    """Open the directory that holds a path, without following links; returns its descriptor and the last name."""
     if not parts:
         raise PathRefused("This would change the folder itself; name something in it.", field="path")
     parent = open_directory(directory, parts[:-1], follow=False)
@@ -195,7 +195,7 @@ def names_in(directory: int) -> list[bytes]:
 
 
 def exists(parent: int, name: bytes) -> bool:
-    """Return whether an open directory has something of this name, be it a link that leads nowhere."""
+    """Return whether an open directory has an entry of this name, broken links included."""
     try:
         os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ def exists(parent: int, name: bytes) -> bool:
 
 
 def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
-    """Return the descriptor of a directory below another, making what is missing on the way and following no link."""
+    """Return the descriptor of a directory below another, creating missing parents without following links."""
     here = open_directory(directory, (), follow=False)
     for part in parts:
         try:
@@ -220,7 +220,7 @@ def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
 
 
 def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: bool = True) -> None:
-    """Make one directory; raises FileExistsError only when that is asked for."""
+    """Create one directory; raises FileExistsError only on request."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
@@ -229,7 +229,7 @@ def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: boo
 
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
-    """Rename between two open directories; without ``replace`` raises FileExistsError when the target is there."""
+    """Rename between two open directories; without ``replace``, raises FileExistsError if the target exists."""
     if replace:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         return
@@ -242,13 +242,14 @@ def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: b
 
 
 def sync_all(directory: int) -> None:
-    """Make everything written so far to a directory's file system safe: for many files cheaper than each by itself."""
+    """Sync a directory's file system; for many files cheaper than syncing each."""
     if _LIBC.syncfs(directory):
         raise OSError(ctypes.get_errno(), "cannot sync")
 
 
 def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_name: bytes) -> None:
-    """On file systems without RENAME_NOREPLACE (some network ones): a file by a link, which never replaces."""
+    """Rename without RENAME_NOREPLACE, which some network file systems lack: files by a hard link, which never
+    replaces."""
     if stat.S_ISREG(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
         os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         os.unlink(name, dir_fd=source)
@@ -263,7 +264,7 @@ def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_
 
 
 def _reopen(descriptor: int, flags: int) -> int:
-    """Return another descriptor of what is open: nothing that happens to its path meanwhile matters."""
+    """Return a second descriptor of an open file, independent of its path."""
     if flags & os.O_PATH:
         return os.dup(descriptor)
     return os.open(f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC | os.O_NOCTTY)

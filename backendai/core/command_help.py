@@ -1,4 +1,4 @@
-"""What the commands of ``manage.py`` leave out of their ``--help``: the options that Django gives to every command."""
+"""Hides Django's common options from the ``--help`` of ``manage.py`` commands."""
 
 DJANGOS_OWN = {
     "--version",

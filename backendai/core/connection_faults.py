@@ -1,4 +1,4 @@
-"""Why a server did not answer, in words for people."""
+"""Why a connection to a server failed, as a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.core.messages import Message
 
 
 def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
-    """Return one sentence with the host, the port, the cause and how long the try took."""
+    """Return one sentence with the host, the port, the cause and the time spent."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return Message(
@@ -47,7 +47,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it wraps, the innermost first."""
+    """Yield the error and its causes, the innermost first."""
     found: list[BaseException] = []
     queue: list[object] = [error]
     while queue:

@@ -1,4 +1,4 @@
-"""Text for cells of CSV files that people open in a spreadsheet."""
+"""Cells of CSV files that people open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
-    """Yield each row as one line of CSV, a byte-order mark before the first so that spreadsheets read UTF-8."""
+    """Yield each row as a line of CSV, the first with a byte-order mark so that spreadsheets read UTF-8."""
     writer = csv.writer(_Echo())
     mark = "\N{ZERO WIDTH NO-BREAK SPACE}"
     for row in rows:
@@ -19,7 +19,7 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
 
 
 def safe_cell(value: Any) -> str:
-    """Return the value as text that no spreadsheet takes for a formula; numbers stay as they are."""
+    """Return the value as text that spreadsheets do not treat as a formula; numbers are unchanged."""
     if value is None:
         return ""
     text = str(value)
@@ -29,7 +29,7 @@ def safe_cell(value: Any) -> str:
 
 
 class _Echo:
-    """Gives each line back instead of keeping it."""
+    """A file-like object whose ``write`` returns its argument."""
 
     def write(self, line: str) -> str:
         return line

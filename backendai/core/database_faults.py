@@ -1,4 +1,4 @@
-"""Which errors mean that the database cannot be reached, is busy or has no room, and not a fault of a statement."""
+"""Tells errors of an unreachable, busy or full database from errors of a statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DISK_FULL = "53100"
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether a disk of the portal or of its database has no room for what was to be written."""
+    """Return whether the error means a full disk of the portal or of its database."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause: Any = error.__cause__
@@ -27,7 +27,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether this error of Django wraps one of the driver that says so. A full pool counts too."""
+    """Return whether the error means an unreachable database; an exhausted pool counts too."""
     cause: Any = error.__cause__
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF == _CANNOT_OPEN
@@ -39,7 +39,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether the database gave up on a statement that may well succeed when it is tried again."""
+    """Return whether the error means that the statement may succeed when retried."""
     cause: Any = error.__cause__
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY

@@ -1,4 +1,4 @@
-"""Durations in words."""
+"""Durations as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def describe_duration(duration: timedelta) -> str:
-    """Return a duration with its two largest units, whole seconds at the finest: ``1 h 5 min``, ``61 s``, ``0 s``."""
+    """Return a duration with its two largest units, rounded to seconds: ``1 h 5 min``, ``61 s``, ``0 s``."""
     seconds = max(0, round(duration.total_seconds()))
     if seconds < 120:
         return f"{seconds} s"

@@ -1,7 +1,7 @@
-"""Errors, sorted by who must act on them.
+"""Errors by who must act on them.
 
-A ``UserError`` is shown to the person who asked, word for word: it names the field, the number and the limit.
-A ``PlatformError`` is ours to mend: it is logged with its context and shown only with an id.
+A ``UserError`` is shown to the user as it is: it names the field, the number and the limit. A ``PlatformError`` is a
+fault of the platform: it is logged with its context and shown with an id only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class BackendAIError(Exception):
     code = "error"
 
     def __init__(self, template: str, /, *, code: str | None = None, **details: Any) -> None:
-        """``template`` is a literal with gaps, filled from ``details``, or a finished message."""
+        """``template`` is a literal with named gaps, filled from ``details``, or a complete message."""
         self.code = code or self.code
         self.details: Mapping[str, Any] = details
         if isinstance(template, Message):
@@ -31,7 +31,7 @@ class BackendAIError(Exception):
 
 
 class UserError(BackendAIError):
-    """The request cannot be met as it stands; ``field`` says which input to change (None: not one field)."""
+    """The request is invalid; ``field`` names the input to change (None: no single field)."""
 
     code = "invalid-request"
 
@@ -41,36 +41,36 @@ class UserError(BackendAIError):
 
 
 class NotFound(UserError):
-    """The object does not exist, or the one who asks may not know that it does: both look the same."""
+    """The object does not exist, or the user may not see it: the answer is the same."""
 
     code = "not-found"
 
 
 class Conflict(UserError):
-    """The request is fine but something else stands in its way now (a taken name, a finished session)."""
+    """The request is valid but conflicts with the current state (a taken name, a finished session)."""
 
     code = "conflict"
 
 
 class Changed(Conflict):
-    """What the request was made from is not what is there any more."""
+    """The object has changed since the request was prepared."""
 
     code = "changed"
 
 
 class StorageFull(UserError):
-    """A disk of the portal has no room for what the request adds."""
+    """The portal's disk has no room for the request."""
 
     code = "storage-full"
 
 
 class NotAllowed(UserError):
-    """The one who asks may see the object, but may not do this to it."""
+    """The user may see the object, but may not do this to it."""
 
     code = "not-allowed"
 
 
 class PlatformError(BackendAIError):
-    """Something of ours failed: a node, the container engine, the broker."""
+    """A part of the platform failed: an agent, the container engine, the broker."""
 
     code = "platform-error"

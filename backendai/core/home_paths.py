@@ -1,5 +1,4 @@
-"""Where a file may be put in the home folder of a session: one rule for the portal, which takes files from people, and
-for the node, which writes them."""
+"""Rules for paths of files in a session's home folder, shared by the portal (input) and agents (writing)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ _OURS = frozenset({BOOTSTRAP, BOOTSTRAP_PENDING, AUTHORIZED_KEYS, ".ssh"})
 
 
 def path_problem(path: str) -> str:
-    """Return why no file can be put there, as one sentence; empty when it can. It is relative to the home."""
+    """Return why a file must not be written at this path (relative to the home); empty if it may."""
     if not path or len(path.encode()) > LONGEST_PATH:
         return Message("A path has 1 to {longest_path} bytes.", longest_path=LONGEST_PATH)
     if not path.isprintable():
@@ -29,10 +28,10 @@ def path_problem(path: str) -> str:
 
 
 def is_reserved(path: str) -> bool:
-    """Return whether the platform itself writes there, so that nobody else may."""
+    """Return whether the platform itself writes at this path."""
     return any(clash(path, ours) for ours in _OURS if ours != ".ssh") or path == ".ssh"
 
 
 def clash(one: str, other: str) -> bool:
-    """Return whether both cannot be there as files: they are the same, or one would be a folder of the other."""
+    """Return whether two paths cannot both be files: equal, or one a parent of the other."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

@@ -30,8 +30,7 @@ class ImageName:
 
 
 def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
-    """Return the parts of a reference; a UserError when it is none. The usual registry is docker.io, the usual tag
-    ``latest``."""
+    """Return the parts of an image reference; UserError if invalid. Defaults: registry docker.io, tag ``latest``."""
     rest, _, digest = text.partition("@")
     first, slash, behind = rest.partition("/")
     registry = USUAL_REGISTRY
@@ -49,8 +48,8 @@ def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
 
 
 def customized(reference: str, key: str) -> str:
-    """Return the reference of what is made of a session that was started from this one: the same repository, and a tag
-    that ends with ``key``. Raises UserError when that would be longer than a reference may be."""
+    """Return the reference for an image saved from a session of this image: the same repository, with a tag that ends
+    with ``key``. Raises UserError if that is too long."""
     head = reference.partition("@")[0]
     repository, colon, tag = head.rpartition(":")
     if not colon or "/" in tag:
@@ -70,7 +69,7 @@ def customized(reference: str, key: str) -> str:
 
 
 def pinned(reference: str, digest: str) -> str:
-    """Return the reference with the digest instead of its tag; as it is without a digest."""
+    """Return the reference with the digest in place of its tag; unchanged without a digest."""
     if not digest or "@" in reference:
         return reference
     head, colon, tag = reference.rpartition(":")
@@ -78,7 +77,7 @@ def pinned(reference: str, digest: str) -> str:
 
 
 def is_exact_digest(text: str) -> bool:
-    """Return whether engines can be asked for this digest: SHA-256."""
+    """Return whether engines accept this digest: SHA-256 only."""
     return bool(_SHA256.match(text))
 
 

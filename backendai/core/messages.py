@@ -49,12 +49,12 @@ class Message(str):
 
     @classmethod
     def of(cls, data: object) -> Message:
-        """Return the message that ``data()`` or ``stored()`` wrote; any other text is a message without values."""
+        """Return the message from ``data()`` or ``stored()``; any other text becomes a message without values."""
         return data if isinstance(data, Message) else _read(data, _DEEPEST)
 
     @classmethod
     def joined(cls, parts: Iterable[str], separator: str = " ") -> Message:
-        """Return messages side by side, empty ones left out; each is rendered for itself."""
+        """Return messages joined by spaces, without empty ones; each is translated separately."""
         found = [part for part in parts if part]
         if len(found) == 1:
             return cls.of(found[0])
@@ -74,16 +74,16 @@ class Message(str):
         return json.dumps(self.data(), ensure_ascii=False) if self.values or self.stable_code else self.template
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a message does not change."""
+        """Raise: messages are immutable."""
         raise AttributeError(f"A message does not change: {name}")
 
     def __reduce__(self) -> tuple[Callable[[object], Message], tuple[dict[str, Any]]]:
-        """Copy and pickle by the data."""
+        """Copy and pickle by ``data()``."""
         return Message.of, (self.data(),)
 
 
 def filled(template: str, values: Mapping[str, Any], shown: Callable[[Any], str]) -> str:
-    """Return a template with its gaps filled by what ``shown`` returns; gaps without a value stay."""
+    """Return a template with each gap replaced by ``shown(value)``; gaps without a value stay."""
     return _GAP.sub(lambda gap: shown(values[gap[1]]) if gap[1] in values else gap[0], template)
 
 
@@ -98,13 +98,13 @@ def shortened(message: str, most: int = LONGEST) -> str:
 
 
 def for_column(message: str, most: int = LONGEST) -> str:
-    """Return what a statement of our own writes into the column of a message."""
+    """Return a message as the text that our own SQL writes into a message column."""
     short = shortened(message, most)
     return short.stored() if isinstance(short, Message) else short
 
 
 def for_json(message: str) -> Any:
-    """Return a message inside of other JSON: its data when it has values or a code, else plain text."""
+    """Return a message for use inside JSON: its data if it has values or a code, else plain text."""
     return message.data() if isinstance(message, Message) and (message.values or message.stable_code) else str(message)
 
 
@@ -133,7 +133,7 @@ def _json(value: Any) -> Any:
 
 
 def _read(data: object, depth: int) -> Message:
-    """Return a message from data of any origin: what does not have the form is text, what is too deep is left out."""
+    """Return a message from untrusted data: malformed data becomes text, too deep data is dropped."""
     if isinstance(data, str) and data.startswith(_STORED):
         try:
             data = json.loads(data)

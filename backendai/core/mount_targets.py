@@ -1,4 +1,4 @@
-"""Where a folder may be mounted in a kernel, and which part of it: one rule for the portal and for the node."""
+"""Rules for mount paths and sub-paths of folders, shared by portal and agents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _RESERVED = (
 
 
 def absolute_target(name: str, target: str) -> str:
-    """Return where a folder is mounted: below the home by its name if nothing is said, or by a relative path."""
+    """Return the absolute mount path of a folder: by default its name below the home; relative paths start there
+    too."""
     if not target:
         return f"{HOME}/{name}"
     return target if target.startswith("/") else f"{HOME}/{target}"
 
 
 def target_problem(target: str) -> str:
-    """Return why nothing can be mounted on this absolute path, as one sentence; empty when it can."""
+    """Return why a folder must not be mounted at this absolute path; empty if it may."""
     if not target.startswith("/") or len(target.encode()) > LONGEST_TARGET:
         return Message(
             "A mount path is absolute and has at most {longest_target} bytes.", longest_target=LONGEST_TARGET
@@ -51,7 +52,7 @@ def target_problem(target: str) -> str:
 
 
 def sub_path_problem(path: str) -> str:
-    """Return why a folder cannot have this part, as one sentence; empty when it can, or when it is the whole folder."""
+    """Return why this part of a folder cannot be mounted; empty if it can."""
     if not path:
         return ""
     if path.startswith("/") or len(path.encode()) > LONGEST_SUB_PATH:
@@ -63,7 +64,7 @@ def sub_path_problem(path: str) -> str:
 
 
 def below_home(target: str) -> str:
-    """Return the part of a mount path below the home folder; empty when it is elsewhere."""
+    """Return the part of a mount path below the home folder; empty if it is elsewhere."""
     return target[len(HOME) + 1 :] if target.startswith(f"{HOME}/") else ""
 
 

@@ -1,4 +1,4 @@
-"""One rule for names, used by forms, REST and services alike."""
+"""Rules for names, shared by forms, REST and services."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unicodedata
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
+FOLDERS = "folders"  # the name by which clients of files ask for all folders of somebody
 _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
@@ -27,9 +28,9 @@ _NOT_IN_A_LINE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_person: bool = False) -> str:
-    """Return a name that people give something, without spaces around it; it may be empty. Any script will do. Raises a
-    UserError for one that is too long, has several lines, or has characters that nobody sees or that turn the direction
-    of what stands beside it. Names of persons may hold those beside letters: pages keep each apart."""
+    """Return a display name without surrounding spaces; it may be empty. Any script is allowed. Raises UserError if it
+    is too long, has several lines, or has invisible or direction-changing characters. Names of persons may have
+    direction-changing characters beside letters: pages isolate them."""
     line = text.strip()
     if len(line) > longest:
         raise UserError(
@@ -53,13 +54,13 @@ def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_pe
 
 
 def is_hidden(letter: str) -> bool:
-    """Return whether nobody sees the character, or it turns the direction of the text beside it."""
+    """Return whether the character is invisible or changes the direction of text."""
     return letter in _FILLERS or (unicodedata.category(letter) == "Cf" and letter not in _JOINERS)
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
-    """Return the name when it is allowed: 4 to 64 letters, digits, dots, dashes and underscores, a letter or a digit at
-    both ends. Else a UserError that says which part of the rule it breaks."""
+    """Return a valid session name: 4 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at
+    both ends. Else raises UserError with the part of the rule that is broken."""
     if len(name) < _SHORTEST:
         raise UserError(
             "Use at least {shortest} characters ({number} given).",
@@ -67,6 +68,10 @@ def check_session_name(name: str, *, field: str = "name") -> str:
             number=len(name),
             field=field,
             code="invalid-name",
+        )
+    if name == FOLDERS:
+        raise UserError(
+            "{name} is what folders are reached by: use another name.", name=name, field=field, code="reserved-name"
         )
     if len(name) > _LONGEST:
         raise UserError(
@@ -93,7 +98,7 @@ def check_session_name(name: str, *, field: str = "name") -> str:
 
 
 def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONGEST) -> str:
-    """Return the name of something to pick (a preset, an alias) when it is allowed; else a UserError."""
+    """Return a valid name of a preset or an alias; else raises UserError."""
     if not name or len(name) > longest:
         raise UserError(
             "Use 1 to {longest} characters ({number} given).",
@@ -116,8 +121,8 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
 
 
 def check_own_image_name(name: str, *, field: str = "name") -> str:
-    """Return the name of an image that is made of a session when it is allowed: 4 to 32 letters, digits, dashes and
-    underscores. Else a UserError that says which part of the rule it breaks."""
+    """Return a valid name for an image saved from a session: 4 to 32 letters, digits, dashes and underscores. Else
+    raises UserError with the part of the rule that is broken."""
     if len(name) < _OWN_IMAGE_SHORTEST:
         text = Message(
             "Use at least {own_image_shortest} characters ({number} given).",
@@ -141,7 +146,7 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 
 
 def check_variable_name(name: str, *, field: str = "environ") -> str:
-    """Return the name of an environment variable when people may set it; else a UserError that says why not."""
+    """Return the name of an environment variable that users may set; else raises UserError with the reason."""
     if not _VARIABLE.match(name):
         text = Message(
             "{name} is not a variable name: use A to Z, digits and underscore, no digit first.",
@@ -162,5 +167,5 @@ _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
 def architecture_name(name: str) -> str:
-    """Return the one spelling of a machine architecture that is used here: ``x86_64``, ``aarch64``."""
+    """Return the canonical name of a machine architecture: ``x86_64``, ``aarch64``."""
     return _ARCHITECTURES.get(name.lower(), name.lower())

@@ -1,4 +1,4 @@
-"""What was probably meant by a name that there is not."""
+"""The closest known name to a mistyped one."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from difflib import get_close_matches
 
 
 def nearest_to(name: str, known: Collection[str]) -> str:
-    """Return the known name that was probably meant; empty where none is near."""
+    """Return the closest known name; empty if none is close."""
     return next(iter(get_close_matches(name, sorted(known), 1)), "")

@@ -1,4 +1,4 @@
-"""How many files and connections a process may have open."""
+"""The process's limit of open files and connections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _ENOUGH = 65536
 
 
 def raise_open_files() -> int:
-    """Raise the process's limit of open files as far as its hard limit allows; return it. The usual 1,024 are used up
-    by as many idle connections."""
+    """Raise the limit of open files towards the hard limit; return it. The default of 1,024 is too low for many idle
+    connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(_ENOUGH, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

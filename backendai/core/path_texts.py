@@ -1,7 +1,7 @@
-"""Paths in folders as texts, also those that are not UTF-8: what pages send back names exact bytes.
+"""Paths in folders as text, including paths that are not UTF-8: pages send back the exact bytes.
 
-A path is its own text where it is UTF-8. Any other is ``//raw:`` and its bytes as base64url, with more names after a
-slash where somebody adds some: no path that is relative begins so.
+A UTF-8 path is its own text. Any other becomes ``//raw:`` and its bytes as base64url, with further names after a slash;
+no relative path starts like that.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ def bytes_of(text: str) -> bytes:
 
 
 def shown_text(path: bytes) -> str:
-    """Return a path for people: what is not UTF-8 stands as a replacement character."""
+    """Return a path for display, with replacement characters where it is not UTF-8."""
     return path.decode(errors="replace")

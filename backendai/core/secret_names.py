@@ -1,4 +1,4 @@
-"""Which environment variables look as if they held a secret: their values are kept out of addresses and histories."""
+"""Environment variables that look like secrets: their values are kept out of addresses and histories."""
 
 from __future__ import annotations
 

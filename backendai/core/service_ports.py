@@ -32,7 +32,7 @@ class ServicePort:
 
     @property
     def port(self) -> int:
-        """The port that people come to."""
+        """The first port of the service."""
         return self.ports[0]
 
 
@@ -42,8 +42,8 @@ def is_service_name(text: str) -> bool:
 
 
 def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
-    """Return what the image's labels declare, in their order. An entry that breaks the rules of docs/images.md is
-    left out, and so is a name or a port that appeared before."""
+    """Return the services that the image's labels declare, in order. Invalid entries and repeated names or ports are
+    left out."""
     found: list[ServicePort] = []
     names: set[str] = set()
     taken: set[int] = set(RESERVED_PORTS)
@@ -57,7 +57,7 @@ def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
 
 
 def read_service_ports(text: str) -> list[ServicePort]:
-    """Return what somebody has typed as services; a UserError quotes the entry that breaks a rule."""
+    """Return the services from user input; UserError quotes the invalid entry."""
     found = service_ports_of({LABEL: text})
     entries = [entry.strip() for entry in _ENTRIES.split(text.strip()) if entry.strip()]
     for entry in entries:
@@ -78,8 +78,7 @@ def read_service_ports(text: str) -> list[ServicePort]:
 
 
 def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -> None:
-    """Look at the ports that a session opens beside its image's services; a UserError names the first one that breaks a
-    rule."""
+    """Validate the extra ports of a session; UserError names the first invalid one."""
     if len(ports) > MOST_PREOPEN:
         raise UserError(
             "At most {most_preopen} ports ({number} given).",
@@ -108,7 +107,7 @@ def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -
 
 
 def preopen_service(port: int) -> ServicePort:
-    """Return a port that a session opens for whatever listens there, as a service."""
+    """Return an extra port of a session as a service."""
     return ServicePort(f"port-{port}", "preopen", (port,))
 
 

@@ -7,20 +7,25 @@ from enum import Enum
 
 
 class EndedBy(Enum):
-    """Who decides that a session of a kind is finished."""
+    """What ends a session of a kind."""
 
     OWNER = "its owner"
     PROGRAM = "the end of its program"
     ENDPOINT = "its endpoint"
+    DISUSE = "nobody being connected"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKind:
-    """One kind of sessions. ``is_launched``: people choose it in the launch form, and it has a tab. ``has_services``:
-    browsers open its ports. ``has_dependencies``: it may wait for others to succeed. ``has_result``: it ends with
-    success or failure. ``is_saved``: it can become an image. ``runs_again``: it may start anew on another agent.
-    ``is_served``: it is a replica of an endpoint. ``is_checked``: idle checkers may look at it;
-    ``is_usually_checked``: those that name no kinds do."""
+    """One kind of sessions and its features.
+
+    ``is_launched``: offered in the launch form, with a tab of its own. ``has_services``: browsers can open its ports.
+    ``has_dependencies``: it may wait until other sessions succeed. ``has_result``: it ends with success or failure.
+    ``is_saved``: it can be saved as an image. ``runs_again``: it may restart on another agent. ``is_served``: it is a
+    replica of an endpoint. ``is_checked``: idle checkers may check it; ``is_usually_checked``: checkers that list no
+    kinds do. ``has_shell``: programs can be started in it; else it serves files only. ``counts``: policies and shares
+    count it; else it has a limit of its own.
+    """
 
     name: str
     ended_by: EndedBy
@@ -35,21 +40,23 @@ class SessionKind:
     is_served: bool = False
     is_checked: bool = True
     is_usually_checked: bool = False
+    has_shell: bool = True
+    counts: bool = True
 
     @property
     def runs_program(self) -> bool:
-        """Whether a command of the launch is its main program, with which it ends: it can have a time limit and a start
-        time, and is not begun twice unless its owner asked for that."""
+        """Whether the session ends with its command: then it may have a time limit and a start time, and its command
+        never runs twice unless the owner allowed it."""
         return self.ended_by is EndedBy.PROGRAM
 
     @property
     def takes_command(self) -> bool:
-        """Whether a command can be its main program; else it stays, whatever ends in it."""
-        return self.ended_by is not EndedBy.OWNER
+        """Whether a command may be its main program; else the session outlives all its programs."""
+        return self.ended_by in (EndedBy.PROGRAM, EndedBy.ENDPOINT)
 
     @property
     def is_worked_in(self) -> bool:
-        """Whether somebody sits before it: it opens at once, and its terminal is the first thing to offer."""
+        """Whether people work in it interactively: it opens at once, with its terminal first."""
         return self.ended_by is EndedBy.OWNER
 
 
@@ -58,6 +65,17 @@ _TABLE = (
     SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
     # An idle checker would fight the number of replicas.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),
+    # Small and short-lived: it opens folders to clients of files, and nothing is computed in it.
+    SessionKind(
+        "system",
+        EndedBy.DISUSE,
+        is_launched=False,
+        has_services=False,
+        clusters=False,
+        is_checked=False,
+        has_shell=False,
+        counts=False,
+    ),
 )
 KINDS: dict[str, SessionKind] = {kind.name: kind for kind in _TABLE}
 USUAL_KIND = _TABLE[0]
@@ -74,5 +92,5 @@ def launched_kinds() -> list[tuple[str, str]]:
 
 
 def kinds_with(feature: str) -> list[str]:
-    """Return the names of the kinds for which this column, or property, is true."""
+    """Return the names of the kinds for which this field or property is true."""
     return [kind.name for kind in _TABLE if getattr(kind, feature)]

@@ -1,7 +1,7 @@
-"""Slots: named amounts of resources, exact.
+"""Slots: exact, named amounts of resources.
 
-Inside, an amount is an integer number of thousandths of the slot's unit (``cpu`` cores, ``mem`` bytes, accelerator
-devices or shares), so sums are exact in Python and in every database. At the border amounts are decimal strings.
+Internally an amount is an integer number of thousandths of the slot's unit (``cpu`` cores, ``mem`` bytes, accelerator
+devices or shares), so sums are exact in Python and in every database. In REST and messages amounts are decimal strings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One slot that does not fit: how much was wanted, how much there is (thousandths)."""
+    """A slot that does not fit: requested and available thousandths."""
 
     name: str
     wanted: int
@@ -50,7 +50,7 @@ class Slots(Mapping[str, int]):
 
     @classmethod
     def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
-        """Return slots from border values (``{"cpu": 1, "mem": "512m"}``); a wrong one is a UserError naming it."""
+        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``); UserError names an invalid one."""
         return cls({name: parse_amount(name, value, field=f"{field}.{name}") for name, value in amounts.items()})
 
     def to_json(self) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Slots(Mapping[str, int]):
         return len(self._amounts)
 
     def items(self) -> ItemsView[str, int]:
-        """Return the names with their amounts, without a call for each of them."""
+        """Return pairs of name and amount."""
         return self._amounts.items()
 
     def __add__(self, other: Slots) -> Slots:
@@ -94,15 +94,15 @@ class Slots(Mapping[str, int]):
         return f"Slots({self.describe() or 'nothing'})"
 
     def shortages(self, room: Slots) -> list[Shortage]:
-        """Return every slot of this request that ``room`` cannot give; empty when it fits."""
+        """Return every slot of which ``room`` has too little; empty if all fit."""
         return [Shortage(name, wanted, room[name]) for name, wanted in self._amounts.items() if wanted > room[name]]
 
     def fits(self, room: Slots) -> bool:
-        """Return whether ``room`` has all of it."""
+        """Return whether ``room`` has enough of every slot."""
         return all(wanted <= room[name] for name, wanted in self._amounts.items())
 
     def describe(self) -> str:
-        """Return it for people: ``2 CPU cores, 4 GiB of memory``."""
+        """Return the amounts for people: ``2 CPU cores, 4 GiB of memory``."""
         return Message.joined([amount_in_words(name, amount) for name, amount in self._amounts.items()], ", ")
 
 
@@ -137,7 +137,7 @@ def is_size(name: str) -> bool:
 
 
 def is_accelerator(name: str) -> bool:
-    """Return whether the slot is something beside the cores and the memory of a machine."""
+    """Return whether the slot is neither cores nor memory."""
     return name not in ("cpu", "mem")
 
 
@@ -159,7 +159,7 @@ def format_amount(name: str, amount: int) -> str:
 
 
 def amount_in_words(name: str, amount: int) -> str:
-    """Return an amount with what it is of: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
+    """Return an amount with its resource: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
     number = format_amount(name, amount)
     if name == "cpu":
         return Message("1 CPU core") if amount == MILLI else Message("{number} CPU cores", number=number)
@@ -178,12 +178,12 @@ def kernels_in_words(number: int) -> Message:
 
 
 def slot_in_words(name: str) -> str:
-    """Return what a slot is an amount of; an accelerator that is not known here keeps its name."""
+    """Return the resource of a slot for people; unknown accelerators keep their slot name."""
     return _RESOURCES.get(name, name)
 
 
 def limit_text(limit: int | None, slot: str = "") -> str:
-    """Return a limit for people: ``∞`` where there is none, else the number, or the amount of this slot."""
+    """Return a limit for people: ``∞`` for none, else the number or the amount of this slot."""
     if limit is None:
         return INFINITY
     return format_amount(slot, limit) if slot else str(limit)

@@ -1,8 +1,8 @@
-"""Where folders lie on a storage host, and the marker that proves the host is there.
+"""Layout of a storage host's disk, and the marker that identifies the host.
 
 ``<root>/.backendai-storage.json`` names deployment, host and the uid that owns files. Without it (a share that is not
-mounted) nothing is served, mounted or written. A folder lies in ``<root>/<2 hex>/<uuid>`` with ``meta.json``,
-``data`` (the only part that kernels mount), ``incoming`` and ``trash``.
+mounted) nothing is served, mounted or written. A folder is ``<root>/<2 hex>/<uuid>`` with ``meta.json``, ``data`` (the
+only part that kernels mount), ``incoming`` and ``trash``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LONGEST_MARKER = 4096
 
 
 class StorageMissing(Exception):
-    """The path of a storage host does not hold its marker: not mounted, or another host."""
+    """The storage host's path has no valid marker: it is not mounted, or it is another host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What proves that a path is a certain storage host of a certain deployment."""
+    """The content of the marker file, which identifies a storage host and its deployment."""
 
     deployment: str
     host: str
@@ -34,7 +34,7 @@ class Marker:
 
 
 def folder_path(root: Path, folder_id: UUID) -> Path:
-    """Return the directory of a folder; only ``data`` in it is shown to kernels."""
+    """Return the directory of a folder; kernels see only ``data`` in it."""
     return root / folder_id.hex[:2] / str(folder_id)
 
 

@@ -1,4 +1,4 @@
-"""Tar archives of what lies below an open directory, made while they are sent, with links."""
+"""Streams tar archives of entries below an open directory, links included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file or directory that goes into an archive: where it lies, how it is called there, what it was."""
+    """An entry of an archive: its path, its name in the archive, its size and type."""
 
     parts: Parts
     name: bytes
@@ -30,12 +30,12 @@ class Packed:
 
     @property
     def size(self) -> int:
-        """The bytes that follow its header."""
+        """The number of bytes after its header."""
         return self.found.st_size if stat.S_ISREG(self.found.st_mode) else 0
 
 
 def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
-    """Give what lies at and below some paths: files, directories and links, no devices. Raises FileNotFoundError."""
+    """Yield the entries at and below some paths: files, directories and links, no devices. Raises FileNotFoundError."""
     for parts in paths:
         base = len(parts) - 1 if parts else 0
         if parts:
@@ -59,8 +59,8 @@ def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
 
 
 def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
-    """Give a tar archive; closes ``data`` at its end. A file that shrinks meanwhile is filled up with zeros. What this
-    process may not read is in it as a pipe of its name, which no receiver makes and each one reports."""
+    """Yield a tar archive; closes ``data`` at the end. A file that shrinks meanwhile is padded with zeros. An
+    unreadable file is archived as a named pipe, which receivers do not create but report."""
     try:
         for one in select(data, paths):
             try:
@@ -90,7 +90,7 @@ def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
 
 
 def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
-    """Return the next bytes of an archive, about ``size``; none at its end."""
+    """Return the next bytes of an archive, about ``size``; empty at its end."""
     pieces: list[bytes] = []
     collected = 0
     while collected < size and (piece := next(stream, None)) is not None:
@@ -100,12 +100,12 @@ def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
 
 
 def content_of(data: int, one: Packed) -> Iterator[bytes]:
-    """Give the bytes of a file, at most as many as it had when it was selected."""
+    """Yield the bytes of a file, at most its size at selection."""
     return read_content(beneath.open_file(data, one.parts, follow=False), one.size)
 
 
 def read_content(descriptor: int, size: int) -> Iterator[bytes]:
-    """Give at most so many bytes of an open file, and close it."""
+    """Yield at most this many bytes of an open file, and close it."""
     try:
         while size and (piece := os.read(descriptor, min(_CHUNK, size))):
             size -= len(piece)
@@ -115,7 +115,7 @@ def read_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _open(data: int, one: Packed) -> int | None:
-    """Return the open file if it has bytes; None for anything else, directories being tried. Raises OSError."""
+    """Return the open file if it has bytes; None for anything else. Unreadable directories raise OSError."""
     if one.is_directory:
         os.close(beneath.open_directory(data, one.parts, follow=False))
     return beneath.open_file(data, one.parts, follow=False) if one.size else None

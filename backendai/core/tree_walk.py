@@ -1,4 +1,4 @@
-"""Every name below an open directory, without following a link."""
+"""Walks all names below an open directory without following links."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _DEEPEST = 2000
 
 
 def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
-    """Give every name below an open directory: where it lies, the descriptor of its directory, its name. Follows no
-    link; holds a descriptor for each level; directories that vanish meanwhile are passed over."""
+    """Yield every name below an open directory: its path, its directory's descriptor, its name. Follows no link; holds
+    one descriptor per level; skips directories that vanish."""
     levels: list[tuple[Parts, int, list[bytes]]] = []
     here: int | None = os.dup(top)
     where: Parts = ()
@@ -34,7 +34,7 @@ def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
 
 
 def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
-    """Return the next directory that was not looked at; closes those that are done."""
+    """Return the next unvisited directory; closes visited ones."""
     while levels:
         where, parent, below = levels[-1]
         while below:

@@ -1,3 +1,3 @@
-"""The version of the platform, which portal and agents tell."""
+"""The platform's version, reported by portal and agents."""
 
 VERSION = "1.0"

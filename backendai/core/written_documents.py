@@ -1,7 +1,6 @@
-"""YAML and JSON that people write: read with limits, and with the place of every value.
+"""YAML and JSON written by people: read within limits, with the position of every value.
 
-Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and keys that come
-twice are refused.
+Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and repeated keys are rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _INDEX = re.compile(r"\.\d+(?=\.|\Z)")
 
 
 class Place(NamedTuple):
-    """Where something stands in a text; both are counted from 1."""
+    """A position in a text: line and column, counted from 1."""
 
     line: int
     column: int
@@ -43,13 +42,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenDocument:
-    """What a text says, and where each value stands, by its path (``roles.worker.image``, ``mounts.0.folder``)."""
+    """A parsed document, with the position of each value by its path (``roles.worker.image``, ``mounts.0.folder``)."""
 
     value: dict[str, Any]
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def placed(self, error: UserError) -> UserError:
-        """Return the same refusal with line and column, where the text has what it is about."""
+        """Return the error with line and column, if the text has the value that it names."""
         place = self._place_of(error.field or "")
         return error if place is None else _wrong(place, error.message, error.field, error.code)
 
@@ -64,17 +63,17 @@ class WrittenDocument:
         return None
 
 
-def read_document(text: str) -> WrittenDocument:
-    """Return what the text says. Raises a UserError with line and column for anything else than one mapping within the
-    limits of size, depth and number of values."""
+def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES) -> WrittenDocument:
+    """Return the parsed text. Raises UserError with line and column unless it is one mapping within the limits of size,
+    depth and number of values."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LARGEST:
+    if size > largest:
         raise UserError(
-            "The document has {size} bytes: use at most {largest}.", size=size, largest=LARGEST, code="too-large"
+            "The document has {size} bytes: use at most {largest}.", size=size, largest=largest, code="too-large"
         )
     if text.lstrip("\ufeff \t\r\n").startswith("{"):  # in JSON a tab between values is a space, and a letter two halves
         text = _PAIR.sub(_letter, text.replace("\t", " "))
-    reader = _Reader(text)
+    reader = _Reader(text, most)
     try:
         value = reader.document()
     except yaml.YAMLError as error:
@@ -84,13 +83,13 @@ def read_document(text: str) -> WrittenDocument:
     return WrittenDocument(value, reader.places)
 
 
-def check_extent(value: object) -> None:
-    """Refuse (UserError) a value that came as JSON beyond the limits of a text."""
+def check_extent(value: object, most: int = MOST_VALUES) -> None:
+    """Raise UserError if a JSON value exceeds the limits of size, depth or number of values."""
     for number, depth in enumerate(_depths(value, 1), 1):
         if depth > DEEPEST:
             raise UserError("The document has more than {deepest} levels.", deepest=DEEPEST, code="too-deep")
-        if number > MOST_VALUES:
-            raise UserError("The document has more than {most} values.", most=MOST_VALUES, code="too-large")
+        if number > most:
+            raise UserError("The document has more than {most} values.", most=most, code="too-large")
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -99,7 +98,7 @@ def written(document: Mapping[str, Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style; texts of several lines as blocks, and in quotes whatever would be read as a number."""
+    """Writes YAML in block style and quotes text that would be read as a number."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -117,12 +116,12 @@ _Dumper.add_implicit_resolver(
 
 
 class _Reader:
-    """One pass over the events of a text."""
+    """Builds a document from the parser's events in one pass."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int) -> None:
         self._text = text
         self._events: Iterator[events.Event] = iter(())
-        self._left = MOST_VALUES
+        self._most = self._left = most
         self.places: dict[str, Place] = {}
 
     def document(self) -> dict[str, Any]:
@@ -178,7 +177,7 @@ class _Reader:
         if depth > DEEPEST:
             raise _wrong(_place(event), Message("more than {deepest} levels", deepest=DEEPEST), code="too-deep")
         if self._left < 0:
-            raise _wrong(_place(event), Message("more than {most} values", most=MOST_VALUES), code="too-large")
+            raise _wrong(_place(event), Message("more than {most} values", most=self._most), code="too-large")
 
 
 def _scalar(event: events.ScalarEvent) -> Any:

@@ -109,7 +109,7 @@ class _Batch:
         if items:
             await self._asked.require_room(sum(item.size for item in items))
             done = await self._asked.run_long(unpacking.put, items, self._overwrite)
-            self._asked.server.ledger.add(self._asked.folder_id, done.bytes)
+            self._asked.wrote(done.bytes)
             outcome.add(done)
 
 

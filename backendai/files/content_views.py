@@ -102,7 +102,7 @@ async def save_text(request: web.Request) -> web.Response:
         raise Refusal(422, "not-text", "The text is not UTF-8.") from error
     await asked.require_room(len(text))
     etag = await asked.run(content.write_text, parts, text, expected=expected, now=asked.now)
-    asked.server.ledger.add(asked.folder_id, len(text))
+    asked.wrote(len(text))
     return web.json_response({"etag": etag}, headers={"ETag": f'"{etag}"'})
 
 

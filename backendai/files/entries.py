@@ -8,9 +8,8 @@ import os
 import stat
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from backendai.core import beneath
@@ -18,9 +17,9 @@ from backendai.core.beneath import Parts
 from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
-from backendai.files.long_lists import Name, names_of
+from backendai.files.long_lists import Names, names_of
 from backendai.files.refusals import Refusal
-from backendai.files.tree import FolderTree
+from backendai.files.tree import FolderTree, read_size
 
 Key = tuple[Any, ...]
 MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
@@ -109,7 +108,9 @@ def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
         found = [entry for key in chosen if (entry := _describe(directory, key[-1])) is not None]
     finally:
         os.close(directory)
-    return {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+    size = read_size(tree.base)
+    told = {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+    return {**told, "folder_size": asdict(size) if size else None}
 
 
 def search(
@@ -168,14 +169,13 @@ def _with_facts(directory: int, names: list[Key], by: str) -> Iterator[Key]:
         yield is_file, found.st_size if by == "size" else found.st_mtime_ns, name
 
 
-def _cut_sorted(names: list[Name], order: Order) -> tuple[list[Key], str | None]:
+def _cut_sorted(names: Names, order: Order) -> tuple[list[Key], str | None]:
     """Return the names of this page and the cursor of the next; costs no look at the others."""
     after = _read_cursor(order.after) if order.after else None
     if after and len(after) != 2:
         raise _other_order()
-    begin = bisect_right(names, (bool(after[0]), after[1])) if after else 0
-    chosen: list[Key] = list(names[begin : begin + order.limit])
-    return chosen, _cursor(chosen[-1]) if begin + order.limit < len(names) else None
+    chosen: list[Key] = list(names.page((bool(after[0]), after[1]) if after else None, order.limit + 1))
+    return chosen[: order.limit], _cursor(chosen[order.limit - 1]) if len(chosen) > order.limit else None
 
 
 def _other_order() -> Refusal:

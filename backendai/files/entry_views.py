@@ -110,7 +110,7 @@ async def copy_entry(request: web.Request) -> web.Response:
         written += more
 
     await asked.run_long(changes.copy, source, target, overwrite=overwrite, now=asked.now, written=count)
-    asked.server.ledger.add(asked.folder_id, written)
+    asked.wrote(written)
     return web.json_response(entries.shown_path(target), status=201)
 
 
@@ -123,7 +123,7 @@ async def delete_entries(request: web.Request) -> web.Response:
     paths = [listed_path(item) for item in told]
     if switch(body.get("forever"), "forever"):
         hidden = await asked.run_long(_hide, paths)
-        asked.server.later(asked.run_in_background(trash.remove_hidden, hidden))
+        asked.server.later(_remove(asked, hidden))
         return web.json_response({"items": []})
     return web.json_response(await asked.run_long(_delete, paths, asked.now))
 
@@ -163,8 +163,13 @@ def _hide_all(tree: FolderTree) -> list[bytes]:
 
 def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
     """Answer that it is gone, and take it from the disk afterwards."""
-    asked.server.later(asked.run_in_background(trash.remove_hidden, hidden))
+    asked.server.later(_remove(asked, hidden))
     return web.json_response({"removed": len(hidden)}, status=202)
+
+
+async def _remove(asked: Asked, hidden: list[bytes]) -> None:
+    await asked.run_in_background(trash.remove_hidden, hidden)
+    asked.wrote(0)
 
 
 def _hide(tree: FolderTree, paths: list[Parts]) -> list[bytes]:

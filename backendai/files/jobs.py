@@ -15,11 +15,14 @@ from backendai.files.hosts import Host
 from backendai.files.progress import Progress, Stopped
 from backendai.files.refusals import as_refusal
 from backendai.files.serving import Server
+from backendai.files.tree import Size
 
 logger = logging.getLogger(__name__)
 
 Kind = Literal["clone", "measure", "remove"]
 _KEPT_ERRORS = 1000
+_KEPT_SIZES = 200
+_RESTS = 20  # times as long as the last measurement took: no disk is busy with measuring
 _SWEEP_EVERY, _RETRY_AFTER = 3600.0, 10.0
 
 
@@ -38,6 +41,8 @@ class Jobs:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._jobs: dict[tuple[str, Kind, UUID], Job] = {}
+        self._soon: set[tuple[str, UUID]] = set()
+        self._sizes: dict[tuple[str, UUID], tuple[Size, float]] = {}  # and how long each took
 
     def describe(self, host: Host, folder_id: UUID) -> dict[str, Any]:
         """Return progress and error of the clone or the removal of a folder."""
@@ -78,11 +83,35 @@ class Jobs:
         ledger = self._server.ledger
 
         async def work(progress: Progress) -> None:
-            before, at = ledger.written(folder_id), self._server.clock()
-            await host.run_in_background(measuring.measure, folder_id, at, progress)
+            before, at, began = ledger.written(folder_id), self._server.clock(), time.monotonic()
+            size = await host.run_in_background(measuring.measure, folder_id, at, progress)
             ledger.forget(folder_id, before)
+            self._sizes.pop((host.name, folder_id), None)
+            self._sizes[host.name, folder_id] = size, time.monotonic() - began
+            if len(self._sizes) > _KEPT_SIZES:
+                del self._sizes[next(iter(self._sizes))]
 
         self._start(host, "measure", folder_id, work)
+
+    def measure_soon(self, host: Host, folder_id: UUID) -> None:
+        """Measure a folder that has changed a moment later, and after a rest; many changes are measured once."""
+        if (key := (host.name, folder_id)) not in self._soon:
+            self._soon.add(key)
+            self._server.later(self._measure_after_rest(host, folder_id))
+
+    def measured(self, host: Host) -> list[dict[str, Any]]:
+        """Return the newest sizes of folders of a host."""
+        found = list(self._sizes.items())
+        return [{"id": str(folder), **asdict(size)} for (name, folder), (size, _) in found if name == host.name]
+
+    async def _measure_after_rest(self, host: Host, folder_id: UUID) -> None:
+        key, pause = (host.name, folder_id), self._server.settled_after
+        _, took = self._sizes.get(key, (None, 0.0))
+        await asyncio.sleep(max(pause, _RESTS * took))
+        self._soon.discard(key)
+        # One that is under way may have passed what has changed since.
+        again = self.measure_soon if self.is_measuring(host, folder_id) else self.measure
+        again(host, folder_id)
 
     async def keep_up(self, host: Host) -> None:
         """Go on with what a restart has cut off, and remove leftovers by their age; runs for ever."""

@@ -124,6 +124,7 @@ async def show_host(request: web.Request) -> web.Response:
         return web.json_response({**told, "fault": refusal.message})
     told |= {"total_bytes": found.f_blocks * found.f_frsize, "free_bytes": found.f_bavail * found.f_frsize}
     told["quota_mode"] = _ENFORCED if is_enforced else _MEASURED
+    told["measured"] = request.app[JOBS].measured(asked.host)
     return web.json_response({**told, "fault": ""})
 
 

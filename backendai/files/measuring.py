@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 BLOCK = 512  # of st_blocks, whatever the file system's own is
 
 
-def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> None:
-    """Measure a folder and keep the figure beside it. Costs a look at every file. Where the file system enforces the
-    limit, files that do not belong to the folder's project join it."""
+def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
+    """Return the size of a folder, and keep it beside the folder. Costs a look at every file. Where the file system
+    enforces the limit, files that do not belong to the folder's project join it."""
     with opened_base(root, folder_id) as base:
         project = read_meta(base).project
         if project and (joined := project_quota.join_all(base, project)):
@@ -37,6 +37,7 @@ def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> None:
             # Files are those that people see; bytes are what the disk has lost.
             size = Size(size.bytes + bytes_, size.files + (files if part == DATA else 0), at)
         write_json(base, SIZE, asdict(size))
+    return size
 
 
 def _measure(top: int, progress: Progress) -> tuple[int, int]:

@@ -26,7 +26,7 @@ async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite
             if request.content_length is None:
                 await asked.require_room(len(data))
             await asked.host.run(content.append, draft, data)
-            asked.server.ledger.add(asked.folder_id, len(data))
+            asked.wrote(len(data))
             written += len(data)
         if request.content_length not in (None, written):
             raise Refusal(400, "cut-off", f"{written} of {request.content_length} bytes have come.")

@@ -6,31 +6,40 @@ import errno
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.storage_layout import StorageMissing
 
 _BY_ERRNO: dict[int, tuple[int, str, str]] = {
-    errno.ENOENT: (404, "not-found", "There is nothing at this path."),
-    errno.ENOTDIR: (404, "not-found", "A part of this path is not a directory."),
-    errno.EEXIST: (409, "exists", "There is something at this path already."),
-    errno.ENOTEMPTY: (409, "exists", "There is a directory at this path that is not empty."),
-    errno.EISDIR: (422, "is-directory", "This is a directory; a file is needed."),
-    errno.EXDEV: (422, "path-refused", "A link on this path leads out of the folder."),
-    errno.ELOOP: (422, "link-refused", "There is a link on this path, which is not followed here."),
-    errno.ENAMETOOLONG: (422, "path-refused", "The path is longer than the file system allows."),
-    errno.EINVAL: (422, "path-refused", "The file system does not allow this path or this move."),
-    errno.EILSEQ: (422, "path-refused", "The file system does not allow this name."),
+    errno.ENOENT: (404, "not-found", Message("There is nothing at this path.")),
+    errno.ENOTDIR: (404, "not-found", Message("A part of this path is not a directory.")),
+    errno.EEXIST: (409, "exists", Message("There is something at this path already.")),
+    errno.ENOTEMPTY: (409, "exists", Message("There is a directory at this path that is not empty.")),
+    errno.EISDIR: (422, "is-directory", Message("This is a directory; a file is needed.")),
+    errno.EXDEV: (422, "path-refused", Message("A link on this path leads out of the folder.")),
+    errno.ELOOP: (422, "link-refused", Message("There is a link on this path, which is not followed here.")),
+    errno.ENAMETOOLONG: (422, "path-refused", Message("The path is longer than the file system allows.")),
+    errno.EINVAL: (422, "path-refused", Message("The file system does not allow this path or this move.")),
+    errno.EILSEQ: (422, "path-refused", Message("The file system does not allow this name.")),
     errno.ENOSPC: (
         507,
         "disk-full",
-        "The disk of this storage host is full. Delete something or ask an administrator.",
+        Message("The disk of this storage host is full. Delete something or ask an administrator."),
     ),
-    errno.EDQUOT: (507, "quota", "The limit of this storage is reached. Delete something, or ask for a larger limit."),
-    errno.EFBIG: (413, "too-large", "The file is larger than the file system allows."),
-    errno.EACCES: (403, "not-permitted", "The owner of the files does not have this permission (see their modes)."),
-    errno.EPERM: (403, "not-permitted", "The file system does not permit this."),
-    errno.EROFS: (403, "read-only", "This storage can only be read."),
-    errno.ESTALE: (503, "storage-fault", "The storage has changed meanwhile. Try again."),
-    errno.EIO: (503, "storage-fault", "The storage cannot be read or written. Tell an administrator."),
+    errno.EDQUOT: (
+        507,
+        "quota",
+        Message("The limit of this storage is reached. Delete something, or ask for a larger limit."),
+    ),
+    errno.EFBIG: (413, "too-large", Message("The file is larger than the file system allows.")),
+    errno.EACCES: (
+        403,
+        "not-permitted",
+        Message("The owner of the files does not have this permission (see their modes)."),
+    ),
+    errno.EPERM: (403, "not-permitted", Message("The file system does not permit this.")),
+    errno.EROFS: (403, "read-only", Message("This storage can only be read.")),
+    errno.ESTALE: (503, "storage-fault", Message("The storage has changed meanwhile. Try again.")),
+    errno.EIO: (503, "storage-fault", Message("The storage cannot be read or written. Tell an administrator.")),
 }
 
 

@@ -35,7 +35,7 @@ def create_app(server: Server) -> web.Application:
     app = web.Application(middlewares=[errors_as_json], client_max_size=_LARGEST_BODY)
     app[SERVER] = server
     app[manage_views.JOBS] = jobs = Jobs(server)
-    server.measure = jobs.measure
+    server.measure, server.measure_soon = jobs.measure, jobs.measure_soon
     app[upload_views.TURNS] = upload_views.Turns()
     app.cleanup_ctx.append(_keep_up)
     for views in (entry_views, content_views, upload_views, archive_views, manage_views):

@@ -44,7 +44,8 @@ class Server:
     clock: Callable[[], float] = time.time
     started_at: float = field(default_factory=time.time)
     measure: Callable[[Host, UUID], None] = lambda host, folder_id: None
-
+    measure_soon: Callable[[Host, UUID], None] = lambda host, folder_id: None
+    settled_after: float = 2.0  # seconds from a change to the look at the folder's size
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -101,6 +102,11 @@ class Asked:
         """Like ``run``, for what nobody waits for."""
         bound = _bound(work, *args, **kwargs)
         return await self.host.run_in_background(in_folder, self.folder_id, self.server.linkable, bound)
+
+    def wrote(self, count: int) -> None:
+        """Count bytes that were written; the folder is measured soon."""
+        self.server.ledger.add(self.folder_id, count)
+        self.server.measure_soon(self.host, self.folder_id)
 
     async def require_room(self, more: int) -> None:
         """Refuse with 507 when ``more`` bytes exceed the folder's limit."""

@@ -127,7 +127,7 @@ async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.
             if at + len(data) > upload.length:
                 raise Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
             await asked.host.run(uploads.write, file, data)
-            asked.server.ledger.add(asked.folder_id, len(data))
+            asked.wrote(len(data))
             at += len(data)
             if at - synced >= _SYNC_EVERY:
                 upload, synced = await asked.run(uploads.sync, upload, file, at), at

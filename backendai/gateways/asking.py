@@ -31,14 +31,20 @@ class Reply:
 
 
 def ask(
-    address: Address, *, largest: int, connect: float, read: float, query: Mapping[str, str | int] | None = None
+    address: Address,
+    *,
+    largest: int,
+    connect: float,
+    read: float,
+    query: Mapping[str, str | int] | None = None,
+    method: str = "GET",
 ) -> Reply:
     """Return the answer, of at most ``largest`` bytes. Waits for ``connect`` and ``read`` seconds at most for each
     step. Raises NodeUnreachable."""
     url = f"{address.url}?{urlencode(query)}" if query else address.url
     timeout = urllib3.Timeout(connect=connect, read=read)
     try:
-        with _pool.request("GET", url, headers=address.headers, preload_content=False, timeout=timeout) as answer:
+        with _pool.request(method, url, headers=address.headers, preload_content=False, timeout=timeout) as answer:
             content = answer.read(largest + 1)
             answer.drain_conn() if len(content) <= largest else answer.close()
     except urllib3.exceptions.HTTPError as error:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
-from backendai.accounts.standing import Standing, signs_of
+from backendai.accounts.credentials import Credential, fingerprints_of
 from backendai.gateways.targets import Denied, Guarded
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Guard(Generic[_Key, _Target]):
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
         self._known: dict[_Key, tuple[_Target, float]] = {}
         self._asking: dict[_Key, asyncio.Task[_Target]] = {}
-        self._signs: dict[Standing, Hashable] = {}
+        self._fingerprints: dict[Credential, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
     async def target(self, key: _Key) -> _Target:
@@ -101,13 +101,13 @@ class Guard(Generic[_Key, _Target]):
 
     async def _look_at_credentials(self) -> None:
         """Forget answers whose credentials changed, and recheck what is open by them. A few queries for all."""
-        standings = {key: target.standing for key, (target, _) in self._known.items()}
-        now = set(standings.values())
-        signs = await self.ask(lambda: signs_of(now, timezone.now()))
+        credentials = {key: target.credential for key, (target, _) in self._known.items()}
+        now = set(credentials.values())
+        fingerprints = await self.ask(lambda: fingerprints_of(now, timezone.now()))
         # What is seen for the first time may have changed just before.
-        changed = {one for one in now if one not in self._signs or self._signs[one] != signs[one]}
-        self._signs = signs
-        stale = [key for key, standing in standings.items() if standing in changed]
+        changed = {one for one in now if one not in self._fingerprints or self._fingerprints[one] != fingerprints[one]}
+        self._fingerprints = fingerprints
+        stale = [key for key, credential in credentials.items() if credential in changed]
         for key in stale:
             if key in self._known:
                 target, at = self._known[key]

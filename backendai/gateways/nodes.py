@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,10 @@ class AppState:
     seconds: float
 
 
-async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) -> AppState:
-    """Ask the node for the state of the service, which starts it if need be. Raises NoTunnel."""
+async def look(
+    client: aiohttp.ClientSession, target: Target, *, again: bool, arguments: Sequence[str] = ()
+) -> AppState:
+    """Ask the node for the state of the service, which starts it with these arguments if need be. Raises NoTunnel."""
     url = f"{target.gateway_url.rstrip('/')}/kernels/{target.kernel_id}/app"
     headers = ticket_for(
         target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
@@ -39,7 +42,15 @@ async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) ->
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=DIAL_SECONDS)
     query = {"again": "1"} if again else {}
     try:
-        async with client.post(url, params=query, headers=headers, timeout=timeout, allow_redirects=False) as answer:
+        asking = client.post(
+            url,
+            params=query,
+            json={"arguments": list(arguments)},
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+        )
+        async with asking as answer:
             raw = await answer.content.read(_LARGEST_ANSWER)
             while len(raw) < _LARGEST_ANSWER and (more := await answer.content.read(_LARGEST_ANSWER - len(raw))):
                 raw += more

@@ -24,11 +24,12 @@ class _Rule:
 
 
 _RULES: dict[Purpose, _Rule] = {
-    "terminal": _Rule(),
+    "terminal": _Rule(feature="has_shell"),
     "app": _Rule(feature="has_services"),
     "execute": _Rule(feature="executes_code"),
     "files": _Rule(),
     "home": _Rule(),
+    "cut": _Rule(),
     "shell": _Rule(owned=True),
     "log": _Rule(runs=False),  # of a kernel that has ended, the kept log is read
 }

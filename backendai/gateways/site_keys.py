@@ -6,10 +6,13 @@ import base64
 import hashlib
 from uuid import UUID
 
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+
+from backendai.core.ssh_keys import derived_key
+from backendai.core.ssh_keys import private_text as private_text
+from backendai.core.ssh_keys import public_text as public_text
 
 
 def host_key() -> Ed25519PrivateKey:
@@ -27,18 +30,6 @@ def session_key(session_id: UUID, version: int) -> Ed25519PrivateKey:
     return _derived(f"ssh session {session_id} {version}")
 
 
-def private_text(key: Ed25519PrivateKey) -> str:
-    """Return a private key as a file of OpenSSH."""
-    kind = serialization.PrivateFormat.OpenSSH
-    return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption()).decode()
-
-
-def public_text(key: Ed25519PrivateKey) -> str:
-    """Return the public key as a line of ``authorized_keys``, without a comment."""
-    public = key.public_key()
-    return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
-
-
 def fingerprint_of(public_key: str) -> str:
     """Return the fingerprint of a public key as ``ssh-keygen -l`` writes it."""
     digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
@@ -46,5 +37,4 @@ def fingerprint_of(public_key: str) -> str:
 
 
 def _derived(name: str) -> Ed25519PrivateKey:
-    derivation = HKDF(hashes.SHA256(), 32, salt=settings.DEPLOYMENT.encode(), info=f"backendai {name}".encode())
-    return Ed25519PrivateKey.from_private_bytes(derivation.derive(settings.TICKET_KEY.encode()))
+    return derived_key(settings.TICKET_KEY, salt=settings.DEPLOYMENT, name=name)

@@ -64,6 +64,16 @@ def lines_for(site: SshSite, name: str) -> dict[str, str]:
     }
 
 
+def forward_to(site: SshSite, name: str, port: int) -> str:
+    """Return the command that opens a port of a session at the same port of one's own machine."""
+    return f"ssh -N -L {port}:localhost:{port} {site.address(name)}"
+
+
+def file_lines_for(site: SshSite, name: str) -> dict[str, str]:
+    """Return those of the commands that copy files."""
+    return {what: line for what, line in lines_for(site, name).items() if what in ("sftp", "scp", "rsync")}
+
+
 def config_of(user: User, site: SshSite) -> str:
     """Return the ``ssh_config`` of all one's sessions that have not ended. One query."""
     live = ComputeSession.objects.visible_to(user).filter(owner=user).live()

@@ -8,9 +8,9 @@ from math import inf
 from typing import Protocol
 from uuid import UUID
 
-from backendai.accounts.standing import Standing
+from backendai.accounts.credentials import Credential
 
-NOBODY = Standing()
+NOBODY = Credential()
 
 
 class Denied(Exception):
@@ -25,7 +25,7 @@ class Guarded(Protocol):
     """What a guard remembers: by what somebody was let in, and how long the answer may be believed."""
 
     @property
-    def standing(self) -> Standing:
+    def credential(self) -> Credential:
         """The credentials; the guard looks again when they change."""
 
     @property
@@ -47,7 +47,7 @@ class Target:
     service: str
     port: int
     gateway_url: str
-    standing: Standing = NOBODY
+    credential: Credential = NOBODY
     session_id: UUID | None = None
     visitor: str = ""
     until: datetime | None = None

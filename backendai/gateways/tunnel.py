@@ -123,11 +123,18 @@ async def open_upgraded(
         raise
 
 
+def _seen(answer: asyncio.Future[Any]) -> None:
+    """Take note of what went wrong: the loop complains of what nobody looked at."""
+    if not answer.cancelled():
+        answer.exception()
+
+
 class _Answer(asyncio.Protocol):
     """Reads the gateway's answer up to the end of its head, where a tunnel begins; a refusal has a body."""
 
     def __init__(self) -> None:
         self.head: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+        self.head.add_done_callback(_seen)  # whoever asked may have given up
         self._more = asyncio.Event()
         self._said = bytearray()
         self._has_ended = False

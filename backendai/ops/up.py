@@ -275,6 +275,8 @@ def _about_backend(choice: Choice) -> list[str]:
         return [*told, f"{_INDENT}--backend process gives those up and runs native processes instead."]
     if choice.backend == "docker":
         return [f"{_SESSIONS}in Docker containers", *([] if os.geteuid() == 0 else _LESS_THAN_ROOT)]
+    if choice.backend == "kubernetes":
+        return [f"{_SESSIONS}as pods of a Kubernetes cluster; the agents page says which"]
     if choice.backend == "simulated":
         return [f"{_SESSIONS}simulated: nothing really runs"]
     told = [f"{_SESSIONS}as native processes, not in containers. Isolation is weaker; the agents page says more."]

@@ -1,4 +1,4 @@
-"""The agents of one resource group, as the scheduler sees them."""
+"""Database → the agents of one resource group, as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_DEVICES = "{}"
 
 
 class AgentRow(NamedTuple):
-    """What is read of one agent; ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
+    """The columns read of one agent; ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
 
     id: UUID
     name: str
@@ -51,7 +51,7 @@ class AgentRow(NamedTuple):
 
     @property
     def obstacle(self) -> str:
-        """Why it can take no session, in one sentence; empty: it can."""
+        """Why the agent takes no session, in one sentence; empty: it does."""
         if self.fault or not self.unknown_running:
             return self.fault
         if self.unknown_running == 1:
@@ -63,26 +63,25 @@ class AgentRow(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether it can get an image that it does not have."""
+        """Whether the agent can pull an image."""
         return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
 
     def can(self, capability: Capability) -> bool:
-        """Return whether it has this capability."""
+        """Return whether the agent has this capability."""
         return capability in capabilities_in(self.capabilities, self.backend)
 
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
-    """Return the group's registered agents, in one query; without those of which nothing is known yet, for their engine
-    has not answered since they came."""
+    """Return the group's registered agents whose engine has answered at least once, in one query."""
     return [AgentRow(id_of(key), *others) for key, *others in _ROWS.rows(group.pk)]
 
 
 def images_there(
     agents: Sequence[AgentRow], made_here: Mapping[str, Image], fetched: Collection[Image] = ()
 ) -> Mapping[UUID, frozenset[str]]:
-    """Return which of these, of images that nodes make themselves, each agent has; agents that run no containers have
-    all that name what to run instead, and nothing that was made of a session. Of the ``fetched`` ones everybody has
-    all, but who cannot fetch any more."""
+    """Return which of these locally built or saved images each agent has. Agents without containers have every image
+    that names a native command, and no saved one. Images in ``fetched`` count as present unless the agent cannot
+    pull."""
     there: dict[UUID, set[str]] = defaultdict(set)
     if made_here:
         with_engine = [agent.id for agent in agents if agent.can(Capability.LISTED_IMAGES)]
@@ -105,8 +104,7 @@ def images_there(
 
 
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
-    """Add the images of registries: all of them where they can be fetched, else those that are there as they should
-    be, under their name or their digest."""
+    """Add images of registries: all of them where agents can pull, else those present under their name or digest."""
     names = {name: image for image in images for name in (image.reference, pinned(image.reference, image.digest))}
     bound = [agent.id for agent in agents if not agent.fetches]
     for agent in agents:
@@ -127,8 +125,8 @@ def read_agents(
     *,
     with_storage: bool = False,
 ) -> tuple[AgentView, ...]:
-    """Return the agents with what the ledger says is taken, in two to five queries. ``launches``: those whose kernels
-    count as companions. ``with_storage``: it matters which folders they can mount."""
+    """Return the agents with their allocations, in two to five queries. ``launches``: launches whose kernels count as
+    companions. ``with_storage``: read which folders agents can mount."""
     ids = [row.id for row in rows]
     occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
     taken = devices_by_agent(ids) if any(row.devices != _NO_DEVICES for row in rows) else {}
@@ -160,7 +158,7 @@ def read_agents(
 def builds_of(
     images: Mapping[str, Image], agents: Sequence[AgentRow], there: Mapping[UUID, frozenset[str]]
 ) -> dict[UUID, ImageBuild]:
-    """Return how far the images are, of those that nodes make themselves, that no agent of the group has yet."""
+    """Return the build progress of locally built images that no agent of the group has yet."""
     if not agents or not all(agent.can(Capability.LISTED_IMAGES) for agent in agents):
         return {}
     # What was made of a session is made once: where it is missing, nobody is making it.

@@ -1,5 +1,4 @@
-"""How much of everything the holders of a session may hold, hold, and wait for. Whatever shows one of these numbers has
-it from here."""
+"""Limits, holdings and pending amounts of a session's holders. All pages that show these numbers use this module."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from backendai.scheduler.snapshot import LimitView
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much of one thing may be held, is held, waits and may wait: thousandths of a slot, or sessions. A limit that
-    is None is none."""
+    """Limit, use and pending amount of one slot (thousandths) or of sessions, and the limit of what may wait. None:
+    unlimited."""
 
     limit: int | None
     used: int
@@ -26,13 +25,13 @@ class Allowance:
 
     @property
     def remaining(self) -> int | None:
-        """What is left, never below nothing."""
+        """The limit less the use, at least 0."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class HolderLimits:
-    """The allowances of one holder by slot, and of its sessions. ``policy``: what limits it; None: nothing does."""
+    """The allowances of one holder by slot, and of its sessions. ``policy``: the limiting one; None: unlimited."""
 
     scope: str
     name: str
@@ -42,14 +41,14 @@ class HolderLimits:
 
     @property
     def label(self) -> str:
-        """The holder in words: ``key pair AK01``."""
+        """The holder as text: ``key pair AK01``."""
         return f"{self.scope.replace('-', ' ')} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLimits:
-    """What holds for a launch of a user in a project, the narrowest holder first. ``strictest``: by slot, whose limit
-    leaves the least (None: nobody limits it), and ``strictest_sessions`` of the sessions."""
+    """The limits of a user's launch in a project, the narrowest holder first. ``strictest``: by slot, the holder that
+    leaves the least (None: unlimited); ``strictest_sessions``: the same for the number of sessions."""
 
     project: Project | None
     holders: Sequence[HolderLimits]
@@ -57,20 +56,20 @@ class OwnLimits:
     strictest_sessions: HolderLimits | None
 
     def remaining(self, slot: str) -> int | None:
-        """Return what may still be taken of this slot, None for any amount."""
+        """Return how much of this slot may still be used; None: unlimited."""
         holder = self.strictest.get(slot)
         return holder.slots[slot].remaining if holder else None
 
     @property
     def remaining_sessions(self) -> int | None:
-        """How many sessions may still hold slots, None for any number."""
+        """How many more sessions may hold slots; None: unlimited."""
         return self.strictest_sessions.sessions.remaining if self.strictest_sessions else None
 
 
 def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
-    """Return what this user holds, waits for and may still take in this project (which brings its domain along), and
-    the same of everybody whom a launch counts for, limited or not. ``also``: slots to show beside those that a limit or
-    a session names. At most five queries."""
+    """Return the allowances of every holder that a user's launch in this project counts against, limited or not.
+    ``project`` brings its domain along. ``also``: slots to include besides those in a limit or a session. At most five
+    queries."""
     everybody = _everybody(user, project)
     keys = [holder.key for holder in everybody]
     views, (slots, sessions) = limit_views(everybody), waiting_of(keys)
@@ -105,17 +104,17 @@ def holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return slots as they are shown: cpu and mem first, then by name."""
+    """Return slots in display order: cpu and mem first, then by name."""
     return sorted(names, key=lambda name: (name != "cpu", name != "mem", name))
 
 
 def least(numbers: Iterable[int | None]) -> int | None:
-    """Return the smallest number; None, which is unlimited, when there is none."""
+    """Return the smallest number; None (unlimited) if there is none."""
     return min((number for number in numbers if number is not None), default=None)
 
 
 def _everybody(user: User, project: Project | None) -> list[Limited]:
-    """Return for whom a launch counts, the narrowest first; who has no policy gets one without limits."""
+    """Return the holders of a launch, the narrowest first, with an unlimited policy for those that have none."""
     key_pair: KeyPair | None = user.key_pairs.main_first().first()
     rows: list[tuple[str, Any, str]] = [(KEY_PAIR, key_pair, key_pair.access_key)] if key_pair else []
     rows.append((USER, user, user.email))

@@ -1,7 +1,6 @@
-"""How much of each slot a kernel may have, how much of that there is now, and whose limit it is.
+"""Bounds and availability of each slot of a kernel, for the launch form.
 
-The numbers are those of ``availability``, of the image and of the site: a form that shows them promises what the door
-and the scheduler will do, and counts nothing by itself.
+The numbers come from ``availability``, the image and the site, so the form agrees with the validator and the scheduler.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ IMAGE, SITE, AGENT = "image", "site", "agent"  # beside the scopes of policies
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An amount in thousandths, and whose limit it is: the image's, the site's, an agent's, or a policy's scope."""
+    """An amount in thousandths and its origin: the image, the site, an agent, or a policy's scope."""
 
     amount: int
     kind: str
@@ -37,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the amounts are for: so many kernels, on one agent or on several, perhaps on one that is named."""
+    """Number of kernels, on one agent or several, and a designated agent, if any."""
 
     kernels: int = 1
     multi_node: bool = False
@@ -49,10 +48,9 @@ ALONE = Shape()
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One slot of one kernel, all in thousandths. ``maximum``: None is unlimited; ``quota``: what the strictest policy
-    leaves (None: unlimited). ``free``: what the group's agents have together, ``on_one`` what a single one has.
-    ``remaining``: what could start now, of this slot alone. ``is_offered``: the group has it and the image can use it.
-    """
+    """Bounds of one slot of one kernel, in thousandths. ``maximum``: None is unlimited; ``quota``: what the strictest
+    policy leaves (None: unlimited). ``free``: of all agents of the group, ``on_one``: the most on one. ``remaining``:
+    what could start now. ``is_offered``: the group has the slot and the image can use it."""
 
     slot: str
     minimum: Bound
@@ -66,19 +64,19 @@ class Amount:
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no launch without it."""
+        """Whether a launch needs this slot."""
         return self.minimum.amount > 0
 
 
 class Machines:
-    """The agents of a group as they are when empty and as they are now; made once for all that is asked about them."""
+    """A group's agents, empty and as they are now; computed once per request."""
 
     def __init__(self, found: Availability) -> None:
         rules = rules_of(found.group)
         self._all = [(agent, dict(agent.capacity), _free(agent, rules)) for agent in found.agents]
 
     def suitable(self, image: Image, agent: str = "") -> _Suitable:
-        """Return those that an image can run on; of one name if ``agent`` says it."""
+        """Return the agents on which an image can run; only ``agent``, if given."""
         return _Suitable(
             [
                 (each, capacity, free)
@@ -88,7 +86,7 @@ class Machines:
         )
 
     def kernels(self, asked: Mapping[str, int]) -> tuple[int, int]:
-        """Return how many kernels with these amounts find room now: on a single agent, and on all together."""
+        """Return how many kernels with these amounts fit now: on one agent, and on all together."""
         wanted = [(name, amount) for name, amount in asked.items() if amount]
         on_each = [_times(agent, free, wanted) for agent, _, free in self._all if _serves(agent)]
         return max(on_each, default=0), sum(on_each)
@@ -97,8 +95,8 @@ class Machines:
 def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
-    """Return every slot that a kernel of the image may be asked for here, cores and memory first, and those that it
-    demands in vain. No query beyond the settings of the site."""
+    """Return every slot that a kernel of the image may request here, cores and memory first, and required ones that are
+    missing. Only the site's settings are queried."""
     room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
     offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
@@ -114,8 +112,8 @@ def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machine
 
 
 class _Suitable:
-    """What the agents that count for a launch have: ``largest`` by slot when empty, also of silent ones,
-    ``free`` by slot together, and ``on_one``, of those that answer and take more."""
+    """Totals of the agents that suit a launch: ``largest`` by slot when empty, unreachable ones included; ``free`` in
+    all and ``on_one``, of those that take sessions."""
 
     def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
         self.is_empty = not agents
@@ -165,7 +163,7 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
 
 
 def _limits(slot: str, place: _Place) -> Iterator[Bound]:
-    """Yield every limit that holds for one kernel, those first that nobody here can lift."""
+    """Yield every limit of one kernel, those first that no policy can raise."""
     image, shape = place.image, place.shape
     if slot in image.maximum_slots:
         yield Bound(image.maximum_slots[slot], IMAGE, image.display_name)
@@ -183,7 +181,7 @@ def _limits(slot: str, place: _Place) -> Iterator[Bound]:
 
 
 def _quota(slot: str, place: _Place) -> Bound | None:
-    """Return what the strictest holder leaves to one kernel; None when nobody limits it."""
+    """Return what the strictest policy leaves to one kernel; None: unlimited."""
     left = [
         Bound(remaining // place.shape.kernels, holder.scope, holder.name)
         for holder in place.found.holders
@@ -193,7 +191,7 @@ def _quota(slot: str, place: _Place) -> Bound | None:
 
 
 def _step(slot: str, shape: Shape) -> int:
-    """Return the smallest step: whole devices, and whole accelerators for each of several kernels."""
+    """Return the smallest step: whole devices, and whole accelerators if there are several kernels."""
     step = look_of(slot).quantum
     if is_fractional(slot):
         step = lcm(step, STEP)
@@ -207,7 +205,7 @@ def _floor(amount: int, step: int) -> int:
 
 
 def _free(agent: AgentView, rules: Rules) -> Mapping[str, int]:
-    """Return what an agent has left, as the scheduler counts it: no more than its devices can give."""
+    """Return an agent's free amounts as the scheduler counts them, at most those of its devices."""
     if agent.devices:
         return Room(agent, 0, rules).free
     taken = dict(agent.occupied)
@@ -219,6 +217,6 @@ def _serves(agent: AgentView) -> bool:
 
 
 def _times(agent: AgentView, free: Mapping[str, int], wanted: Sequence[tuple[str, int]]) -> int:
-    """Return how many kernels of these amounts find room on one agent."""
+    """Return how many kernels with these amounts fit on one agent."""
     times = min((max(0, free.get(name, 0)) // amount for name, amount in wanted), default=0)
     return times if agent.max_kernels is None else min(times, agent.max_kernels - agent.kernels)

@@ -1,4 +1,4 @@
-"""Plan → database: nothing clever, each decision is one call of a compute service."""
+"""Plan → database: each decision becomes one call of a compute service."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
 
 
 class _Writer:
-    """Turns a plan into what is written. What many sessions share is made text once.
-
-    It is known by its ``id``; the plan keeps it alive.
-    """
+    """Converts a plan into service calls. Reasons that sessions share, found by ``id``, are serialized once."""
 
     def __init__(self) -> None:
         self._shared: dict[int, str] = {}
@@ -69,7 +66,7 @@ class _Writer:
 
 
 def data_of(reason: Reason) -> dict[str, Any]:
-    """Return the numbers of the reason as a session keeps them."""
+    """Return a reason's numbers as stored with a session."""
     data: dict[str, Any] = {**reason.details, "never": reason.never}
     if reason.until:
         data["until"] = reason.until.isoformat()
@@ -82,7 +79,7 @@ def _message(message: str) -> str:
 
 
 def _text_of(step: Step) -> str:
-    """Return the step as it is stored: of one that was passed, as most are, there is no more to say than the two."""
+    """Return the step as stored: passed steps, the most frequent, as a pair of name and message."""
     if step.passed:
         return f"[{_quoted(step.step)}, {_message(step.message)}]"
     return (

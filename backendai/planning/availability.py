@@ -1,4 +1,4 @@
-"""What somebody may still use, what a resource group has, and which presets fit now; one picture for pages and REST."""
+"""What a user may still use, what a resource group has, and which presets fit now, for pages and REST."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PRESETS = Prepared(lambda user: ResourcePreset.objects.visible_to(user).select_
 
 @dataclass(frozen=True, slots=True)
 class GroupAmounts:
-    """What the agents have that answer and take sessions. ``free`` is the sum of what is left on each,
-    ``max_per_agent`` the most that a single one has, ``max_free`` the most that a single one has left."""
+    """Totals of the reachable agents that take sessions. ``free``: the sum over agents; ``max_per_agent``: the largest
+    capacity; ``max_free``: the most that one has free."""
 
     agents: int
     total: Slots
@@ -49,8 +49,8 @@ class PresetFit:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); the same for sessions.
-    ``limited``: the policies that hold. ``agents``: all that are registered."""
+    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); likewise for sessions. ``limited``:
+    the applicable policies. ``agents``: number of registered ones."""
 
     project: Project
     group: ResourceGroup
@@ -65,7 +65,7 @@ class Availability:
 
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
     """Return what this user may still use in this project and group, in at most nine queries. ``project`` brings its
-    domain along; without a ``key_pair`` the one counts for which a launch counts that names none."""
+    domain along; without ``key_pair`` the default one counts."""
     key_pair = key_pair or key_pair_of(user)
     limited = limits_on(user, project, key_pair)
     views = limit_views(limited)
@@ -95,7 +95,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
 
 
 def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
-    """Return whom a launch of this user counts for."""
+    """Return the holders that a launch of this user counts against."""
     return Holder(
         user=key_of(USER, user.pk),
         key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",
@@ -110,7 +110,7 @@ def presets_open(user: User) -> Sequence[ResourcePreset]:
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
-    """Return the presets that count in this group: its own before those of the same name for all groups."""
+    """Return the presets of this group; its own replace global ones of the same name."""
     visible = [preset for preset in presets_open(user) if preset.resource_group_id in (None, group.pk)]
     own = {preset.name for preset in visible if preset.resource_group_id}
     return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
@@ -131,7 +131,7 @@ def _slot_names(
 
 
 def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:
-    """Return the sums over the agents that answer and take sessions; plain numbers, for there may be thousands."""
+    """Return the totals of the reachable agents that take sessions, as plain numbers for speed."""
     number = 0
     total, used, free, most, most_free = (defaultdict[str, int](int) for _ in range(5))
     for agent in agents:

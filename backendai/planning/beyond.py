@@ -1,4 +1,4 @@
-"""Why those sessions wait that a pass does not look at, because more wait in the group than one pass takes."""
+"""Wait reasons of sessions beyond the number that one pass looks at."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _NOT_DUE, _DEPENDS = "start-time-not-reached", "dependency-not-finished"
 
 
 def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> list[Waiting]:
-    """Return the waits of sessions outside ``looked_at`` that show another reason or still have a position.
-
-    Two queries; ``MOST_PER_PASS`` sessions at most, the next call goes on. A session that shows its reason already is
-    not read again, so that a long queue costs nothing while nothing changes.
-    """
+    """Return the waits of sessions outside ``looked_at`` whose stored reason or position is outdated. Two queries, at
+    most ``MOST_PER_PASS`` sessions; the next call continues. Sessions with a current reason are not read, so an
+    unchanged queue costs nothing."""
     code = Case(
         When(~queue.due(now), then=Value(_NOT_DUE)),
         When(queue.waits_for_others(), then=Value(_DEPENDS)),

@@ -1,4 +1,4 @@
-"""What a superadmin looks for first: who uses most, who waits longest, what lies idle, which agents need help."""
+"""The superadmin's overview: largest users, longest waits, idle accelerators, agents with problems."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ _IDLE_BELOW = 0.05  # of what a kernel was given
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """``users``: addresses with what they hold; ``waiting`` and ``idle``: sessions, of the latter those that hold
-    accelerators; ``troubled``: agents that are lost, refused, short of disk, or have unknown kernels or notes. A few of
-    each."""
+    """``users``: e-mail addresses with their holdings; ``waiting``; ``idle``: sessions with unused accelerators;
+    ``troubled``: agents that are lost, refused, short of disk, or have unknown kernels or warnings. A few of each."""
 
     users: list[tuple[str, Slots]]
     waiting: list[ComputeSession]
@@ -32,7 +31,7 @@ class ClusterNow:
 
 
 def cluster_now() -> ClusterNow:
-    """Return how the cluster is now, in five or six queries."""
+    """Return the overview of the cluster, in five or six queries."""
     sessions: Any = ComputeSession.objects.select_related("owner", "resource_group")
     waiting = sessions.filter(status=Status.PENDING).order_by("created_at", "pk")
     urgent = Q(status=Agent.Status.LOST) | Q(revoked_at__isnull=False) | Q(low_disk=True) | Q(unknown_kernels__gt=0)
@@ -43,7 +42,7 @@ def cluster_now() -> ClusterNow:
 
 
 def _users() -> list[tuple[str, Slots]]:
-    """Return who holds most: accelerators count first, then cores, then memory."""
+    """Return the users with the largest holdings, compared by accelerators, cores, then memory."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
     rows = Allocation.objects.order_by().values_list("kernel__session__owner__email", "slot")
     for email, slot, total in rows.annotate(Sum("amount")):
@@ -67,6 +66,6 @@ def _idle(sessions: Any) -> list[ComputeSession]:
 
 
 def _all_idle(measured: list[dict[str, Any]]) -> bool:
-    """Return whether every accelerator that was measured does next to nothing; where none was, nobody knows."""
+    """Return whether every measured accelerator is idle; False if none was measured."""
     used = [told["util"] for devices in measured for told in devices.values() if told.get("util") is not None]
     return bool(used) and max(used) < _IDLE_BELOW

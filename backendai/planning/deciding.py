@@ -1,4 +1,4 @@
-"""A decision that one bad session cannot spoil for the others."""
+"""Decides a pass so that one faulty session does not affect the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 
 
 class WrongRules(Exception):
-    """The group's strategies or their options cannot be followed, whatever its sessions are."""
+    """The group's strategies or their options are invalid, whatever its sessions are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The plan for ``snapshot``, from which the ``faults`` are left out: sessions on which a decision fails."""
+    """The plan for ``snapshot``, which excludes ``faults``: sessions on which the decision fails."""
 
     plan: Plan
     snapshot: Snapshot
@@ -24,10 +24,8 @@ class Decision:
 
 
 def decide_apart(snapshot: Snapshot) -> Decision:
-    """Decide, without the sessions that make a decision fail all by themselves.
-
-    Raises WrongRules, and what fails though no single session is to blame.
-    """
+    """Return the decision without the sessions that make it fail. Raises WrongRules, or the original error if no single
+    session causes it."""
     try:
         return Decision(decide(snapshot), snapshot)
     except Exception:
@@ -44,7 +42,7 @@ def decide_apart(snapshot: Snapshot) -> Decision:
 
 
 def _faults(snapshot: Snapshot, sessions: Sequence[SessionView]) -> list[tuple[SessionView, Exception]]:
-    """Return the sessions that fail alone, found by halving."""
+    """Return the sessions that fail on their own, found by bisection."""
     try:
         decide(replace(snapshot, pending=tuple(sessions)))
     except Exception as error:

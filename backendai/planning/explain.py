@@ -1,4 +1,4 @@
-"""Why a session waits, what is ahead of it and what would start it now: the next pass, run without its effects."""
+"""Explains why a session waits, what is ahead of it and what would start it now, by a dry run of the next pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_GROUPS = 5
 
 
 class Verdict(StrEnum):
-    """What the next pass does with a session."""
+    """What the next pass would do with a session."""
 
     STARTS_NOW = "starts-now"
     WAITS = "waits"
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A session that gets its turn first, if the reader may see it."""
+    """A session with an earlier turn that the user may see."""
 
     id: UUID
     name: str
@@ -51,12 +51,9 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a session does not start, or where it would, as of ``now``.
-
-    Of several alike it tells of the first that does not start; ``started``: how many of them do.
-    ``position`` counts from 1 among the ``waiting`` of the group. ``ahead`` names those of the first twenty in front
-    that the reader may see; ``ahead_total`` counts all. ``agents``: where it starts.
-    """
+    """Why a session does not start, or where it would, as of ``now``. For several equal sessions: about the first that
+    does not start, with ``started`` that do. ``position`` counts from 1 among the group's ``waiting``. ``ahead``: those
+    of the first twenty in front that the user may see; ``ahead_total`` counts all. ``agents``: where it would start."""
 
     now: datetime
     group: str
@@ -74,7 +71,7 @@ class Explanation:
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
-    """Return what the next pass does with a session that the user may see; nothing is changed."""
+    """Return what the next pass would do with a session that the user may see; changes nothing."""
     group = session.resource_group
     if session.status != Status.PENDING:
         verdict = Verdict.ENDED if session.status in TERMINAL else Verdict.PLACED
@@ -97,8 +94,8 @@ def foresee(
     least: Slots,
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
-    """Return what a pass over this snapshot does with one of its sessions, or several alike, as far as the user may
-    know. ``others``: the groups in which one could start instead, asked for only when it is one."""
+    """Return what a pass would do with one session of the snapshot, or with several equal ones, limited to what the
+    user may see. ``others``: called for other groups in which a single session could start."""
     views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
@@ -147,7 +144,7 @@ def _changes(
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
-    """Return further groups that the project may use and whose rules can be followed, a few at most."""
+    """Return a few other groups that the project may use and whose rules are valid."""
     usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
     return [other for other in usable.order_by("created_at")[:_MOST_GROUPS] if not wrong_rules(other)]
 
@@ -178,7 +175,7 @@ def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
 
 
 def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
-    """Return the reason, and a sentence that names the session in front if this person may see that session."""
+    """Return the reason; it names the session in front only if the user may see that."""
     details = {**wait.reason.details, **wait.reason.aside_details}
     in_front = ""
     if blocker := details.get("blocker"):

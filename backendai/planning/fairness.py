@@ -1,4 +1,4 @@
-"""Database → what fair strategies need: weights, and how much each holder has used of late."""
+"""Database → input of the fair strategies: weights and past usage of holders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 
 
 def read_weights(holders: Collection[Holder]) -> dict[str, float]:
-    """Return by key the weight of those of these users, projects and domains whose weight is not 1; three queries."""
+    """Return the weights other than 1 of these users, projects and domains, by key; three queries."""
     wanted = _keys(holders)
     uneven = {
         key_of(scope, pk): weight
@@ -35,11 +35,9 @@ def read_weights(holders: Collection[Holder]) -> dict[str, float]:
 def read_past_usage(
     group: ResourceGroup, holders: Collection[Holder], capacity: Slots, now: datetime
 ) -> dict[str, float]:
-    """Return by key what these users, projects and domains used of the group of late, as a share of its capacity.
-
-    Use counts half after each half-life and not at all after four. The share is the mean over the capacity's slots of
-    use / (capacity × time looked back). One query; who used nothing is left out.
-    """
+    """Return by key the past usage of these users, projects and domains as a share of the group's capacity. Usage
+    halves with each half-life and is dropped after four. The share is the mean over slots of usage / (capacity ×
+    period). One query; holders without usage are left out."""
     lookback = group.usage_half_life * LOOKBACK_HALF_LIVES
     wanted = _keys(holders)
     shares: dict[str, float] = defaultdict(float)
@@ -78,7 +76,7 @@ def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterat
 
 
 def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
-    """Yield each day of the lookback with what its use counts now: its middle stands for the whole of it."""
+    """Yield each past day with the weight of its usage, taken at the middle of the day."""
     today = now.astimezone(UTC).date()
     day = (now - lookback).astimezone(UTC).date()
     while day <= today:

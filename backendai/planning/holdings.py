@@ -1,4 +1,4 @@
-"""Who holds what in one resource group, from the ledger."""
+"""What users and sessions hold in one resource group, from the ledger."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import PLACED
+from backendai.core.session_kinds import kinds_with
 from backendai.core.slots import Slots
 from backendai.scheduler.snapshot import RunningView
 
@@ -19,7 +20,8 @@ from backendai.scheduler.snapshot import RunningView
 def read_held(group: ResourceGroup) -> dict[str, Slots]:
     """Return what each user's sessions hold in this group, by ``user:<id>``, in one query."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
-    rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group)
+    counted = {"kernel__session__session_type__in": kinds_with("counts")}
+    rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group, **counted)
     columns = rows.values_list("kernel__session__owner_id", "slot").annotate(total=Sum("amount")).order_by()
     for owner, slot, total in columns:
         held[f"user:{owner}"][slot] = total
@@ -27,11 +29,8 @@ def read_held(group: ResourceGroup) -> dict[str, Slots]:
 
 
 def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
-    """Return the placed sessions of this group, what they hold where, and when they end at the latest; in four
-    queries.
-
-    The end of one that is being started is known too: its start may take as long as the group allows.
-    """
+    """Return the placed sessions of this group with their allocations and latest ends; four queries. The end of a
+    starting session includes the longest start that the group allows."""
     placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())

@@ -1,4 +1,4 @@
-"""Running sessions as the idle policy sees them: where which rules hold, what was heard and measured, what was told."""
+"""Database → the input of the idle policy: running sessions, rules, traffic, measured use and earlier warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from backendai.cluster.idle import read_holding
-from backendai.cluster.models import Agent, Hearing
+from backendai.cluster.models import Agent, Reachability
 from backendai.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import Status
@@ -24,7 +24,7 @@ _ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
 
 class Row(NamedTuple):
-    """What is read of one running session."""
+    """The columns read of one running session."""
 
     id: UUID
     session_type: str
@@ -48,8 +48,8 @@ class TellingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a look at sessions has found. ``tellings``: what was told of them before; ``unheard``: sessions of which no
-    traffic is recorded at all, though a rule asks for it."""
+    """Input and result of a look at idle sessions. ``tellings``: earlier warnings; ``unheard``: sessions without any
+    recorded traffic, although a rule needs it."""
 
     now: datetime
     findings: list[Finding]
@@ -58,8 +58,8 @@ class Picture:
 
 
 def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
-    """Return what the idle checkers say of all running sessions, or of ``only`` these. The number of queries does not
-    grow with the sessions: two for each window over which use is averaged, and eight at most."""
+    """Return what the idle checkers say of all running sessions, or of ``only`` these. Eight queries at most, and two
+    for each averaging period, however many sessions there are."""
     holding = read_holding()
     tellings = _tellings(only)
     if not holding.checkers:
@@ -121,15 +121,15 @@ def _watched(
 
 
 def _heard_since(now: datetime) -> datetime:
-    """Return since when the portal's door has stood open without a break: before that, nobody could use anything. When
-    nobody has looked lately, nobody knows."""
-    row = Hearing.objects.values_list("since", "noted_at").first()
+    """Return since when the portal was reachable without a break: before that, nobody could use a session. ``now`` if
+    unknown."""
+    row = Reachability.objects.values_list("since", "noted_at").first()
     return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
 
 
 def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return the sessions with a kernel on a node that does not answer, and since when nodes that had been lost are
-    back, by session. While a node is away nobody can use what is on it."""
+    """Return the sessions with a kernel on an unreachable agent, and since when lost agents are back, by session:
+    meanwhile nobody could use them."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
@@ -148,8 +148,7 @@ def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
 def _uses(
     rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime, *, everything: bool
 ) -> dict[UUID, dict[int, Use]]:
-    """Return what was measured of sessions whose rules ask for it now (``everything``: at any time), by session and
-    rule."""
+    """Return the measured use of sessions whose rules need it now (``everything``: also later), by session and rule."""
     windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
     for row in rows:
         for rule in rules[row.id]:
@@ -165,7 +164,7 @@ def _uses(
 
 
 def _matters(row: Row, rule: Rule, now: datetime) -> bool:
-    """Return whether what was used could end the session now: adding it up takes longer than all the rest."""
+    """Return whether the measured use could end the session now; summing it up is the expensive part."""
     if rule.kind == NETWORK:
         return row.last_traffic is not None and now >= row.last_traffic + rule.limit - rule.lead
     return row.started_at is not None and now >= row.started_at + max(rule.grace, rule.limit)

@@ -1,4 +1,4 @@
-"""What the idle checkers say of one session, in numbers: for its page and for scripts."""
+"""What each idle checker says of one session, in numbers, for its page and for REST."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backendai.cluster.models import IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.status import Status
 from backendai.planning.idle import look_at_idle
-from backendai.planning.idle_deeds import percent_of
+from backendai.planning.idle_actions import percent_of
 from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Finding
 
 
 @dataclass(frozen=True, slots=True)
 class IdleCheck:
-    """One checker and one session. ``ends_at``: when it ends if nothing changes, None where nobody can say;
-    ``idle_seconds``: since it was used last, or since its start where the longest run counts."""
+    """One checker's state for one session. ``ends_at``: its end if nothing changes, None if unknown; ``idle_seconds``:
+    since the last use, or since the start for lifetime checkers."""
 
     checker: int
     name: str
@@ -45,7 +45,7 @@ class IdleCheck:
 
     @property
     def may_extend(self) -> bool:
-        """Whether there is something to put off, and that is still allowed."""
+        """Whether the end can be put off and extensions are left."""
         return self.warned_at is not None and self.extensions_left > 0
 
     @property
@@ -55,23 +55,22 @@ class IdleCheck:
 
     @property
     def is_lifetime(self) -> bool:
-        """Whether the longest run counts."""
+        """Whether the checker limits the run time."""
         return self.kind == LIFETIME
 
     @property
     def is_network(self) -> bool:
-        """Whether traffic counts."""
+        """Whether the checker looks at traffic."""
         return self.kind == NETWORK
 
     @property
     def is_utilization(self) -> bool:
-        """Whether use counts."""
+        """Whether the checker looks at utilization."""
         return self.kind == UTILIZATION
 
 
 def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
-    """Return what each checker that holds for the session says, the nearest end first; none unless it runs. Nothing is
-    written."""
+    """Return what each applicable checker says of a running session, the nearest end first. Writes nothing."""
     if session.status != Status.RUNNING:
         return []
     findings = [one for one in look_at_idle(now, only=[session.pk]).findings if one.session == session.pk]
@@ -89,7 +88,7 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
 
 
 def announced_end() -> Subquery:
-    """Return, for a query of sessions, the first end that a standing warning announces."""
+    """Return a query expression: the earliest end that an active warning of the session announces."""
     rows = IdleWarning.objects.filter(session=OuterRef("pk"), warned_at__isnull=False, collected_at=None)
     return Subquery(rows.order_by("due_at").values("due_at")[:1])
 

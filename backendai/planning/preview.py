@@ -1,4 +1,4 @@
-"""What would become of a session that is not launched yet: it joins the picture of its group, and a pass is tried."""
+"""Previews a launch: adds the session to its group's snapshot and decides a pass."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 def preview(
     user: User, spec: SessionSpec, *, now: datetime, copies: int = 1, checked: Checked | None = None
 ) -> Explanation:
-    """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it. Of
-    several ``copies``: what it would do with the first that does not start, and how many do. ``checked``: what the
-    launch's own check has returned for the same request, so that it is not made twice.
+    """Return what the next pass would do with such a session: start it and where, or why it waits, or why it can never
+    start. Writes nothing.
 
-    Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold or no
-    policy ever allow: that is an answer. How much may wait at once (a policy's pending limits) is counted at the launch
-    alone.
+    For several ``copies``: what it would do with the first that does not start, and how many start. ``checked``: the
+    result of the launch's check, if made already. Raises the UserError of a launch, except that impossible amounts are
+    a result. Limits of pending sessions are checked at the launch only.
     """
     try:
         owner = owner_named(user, spec.owner)

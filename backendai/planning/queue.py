@@ -1,4 +1,4 @@
-"""The pending sessions of one resource group, as the scheduler sees them."""
+"""Database → the pending sessions of one resource group, as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status
+from backendai.core.session_kinds import KINDS
 from backendai.planning.storage import storage_needs_of
 from backendai.scheduler.snapshot import (
     Dependency,
@@ -39,7 +40,7 @@ KernelRow = tuple[UUID, str, UUID | None]  # id, amounts, image of its own
 
 
 class Row(NamedTuple):
-    """What is read of one pending session; lists of agents are JSON text, most of them empty."""
+    """The columns read of one pending session; lists of agents are JSON text, most of them empty."""
 
     id: UUID
     name: str
@@ -64,8 +65,8 @@ class Row(NamedTuple):
 
 
 class Newcomer(NamedTuple):
-    """A session that is not launched yet: its kernels with their amounts as JSON text and the image that is not its
-    session's, and the ids of the sessions that it waits for."""
+    """A session before its launch: its kernels (amounts as JSON text, image if it differs from the session's) and the
+    ids of its dependencies."""
 
     row: Row
     kernels: tuple[KernelRow, ...]
@@ -74,10 +75,8 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass looks at: ``MOST_PER_PASS`` of the group at most, and newcomers.
-
-    ``is_partial``: more sessions wait in the group.
-    """
+    """The sessions that a pass looks at: at most ``MOST_PER_PASS`` of the group, and newcomers. ``is_partial``: more
+    sessions are pending."""
 
     def __init__(
         self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool, is_partial: bool = False
@@ -103,17 +102,17 @@ class Queue:
 
     @property
     def launches(self) -> set[UUID]:
-        """The launches whose sessions wish to lie apart or together."""
+        """The launches whose sessions prefer to be spread or packed."""
         return {row.launch_id for row in self.rows if row.launch_id and row.placement}
 
     @property
     def mounts_folders(self) -> bool:
-        """Whether any of its sessions can only run where its folders can be mounted."""
+        """Whether any of its sessions needs agents that can mount its folders."""
         return bool(self._storage)
 
     @property
     def built_here(self) -> dict[str, Image]:
-        """The images that no registry has, by reference."""
+        """The images that no registry has (built or saved locally), by reference."""
         return {image.reference: image for image in self.images.values() if image.is_on_nodes_only}
 
     @property
@@ -124,17 +123,16 @@ class Queue:
     def views(
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
     ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
-        """Return the sessions as the scheduler sees them, and those that nothing can be made of, with the error.
-
-        ``builds``: by image, how far those are that are being made. ``somewhere_short``: some agent can fetch no image
-        any more, so it matters which it has.
-        """
+        """Return the sessions as the scheduler sees them, and unreadable ones with the error. ``builds``: progress of
+        images being built. ``somewhere_short``: some agent cannot pull any more, so its present images matter."""
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
         broken: list[Broken] = []
         for row in self.rows:
             holder = holders.get((row.access_key, row.project_id))
-            if holder is None or holder.user != f"user:{row.owner_id}":
+            if not KINDS[row.session_type].counts:
+                holder = _NO_HOLDER
+            elif holder is None or holder.user != f"user:{row.owner_id}":
                 holder = holders[row.access_key, row.project_id] = _holder(row)
             try:
                 if kernels := self._kernels.get(row.id):
@@ -184,10 +182,8 @@ def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> Kern
 
 
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
-    """Return the group's pending sessions, in four to seven queries; None, after one, when there are none.
-
-    When more than ``MOST_PER_PASS`` wait, one query more takes those that can start at ``now`` in turn of their owners.
-    """
+    """Return the group's pending sessions, in four to seven queries; None, after one, if there are none. If more than
+    ``MOST_PER_PASS`` are pending, one more query takes those that can start at ``now``, in turn of their owners."""
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
     found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
     is_partial = len(found) > MOST_PER_PASS
@@ -200,21 +196,19 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
 
 
 def due(now: datetime) -> Q:
-    """Return the condition that the start time of a session has come."""
+    """Return a query condition: the session's start time has come."""
     return Q(starts_at=None) | Q(starts_at__lte=now)
 
 
 def waits_for_others() -> Exists:
-    """Return the condition that a session depends on one that has not ended."""
+    """Return a query condition: the session depends on one that has not ended."""
     through = ComputeSession.depends_on.through.objects
     return Exists(through.filter(from_computesession=OuterRef("pk"), to_computesession__status__in=sorted(LIVE)))
 
 
 def _in_turn(group_id: int, order: Sequence[str], now: datetime) -> QuerySet[Any, Any]:
-    """Return ``MOST_PER_PASS`` sessions that can start: the first of each owner, then the second of each, and so on.
-
-    However many sessions a few owners have, each owner has an equal part, and what one leaves goes to the others.
-    """
+    """Return ``MOST_PER_PASS`` startable sessions: the first of each owner, then the second of each, and so on. So
+    every owner has an equal share, and unused shares go to the others."""
     sessions = ComputeSession.objects.pending().filter(due(now), ~waits_for_others(), resource_group=group_id)
     turn = Window(RowNumber(), partition_by=F("owner_id"), order_by=list(order))
     chosen = sessions.alias(turn=turn).order_by("turn", *order).values("pk")[:MOST_PER_PASS]
@@ -240,7 +234,7 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
 
 
 def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
-    """Return what each of the sessions depends on, in one query."""
+    """Return the dependencies of each session, in one query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
     for session_id, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result)))
@@ -286,5 +280,6 @@ def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:
 
 
 _NONE: frozenset[UUID] = frozenset()
+_NO_HOLDER = Holder()
 _IMAGES = Prepared(lambda ids: Image.objects.filter(pk__in=listed(ids)).order_by())
 _PENDING, _KERNELS, _DEPENDENCIES = Prepared(_pending_in), Prepared(_kernels_in), Prepared(_waited_for_by)

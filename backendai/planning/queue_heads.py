@@ -1,4 +1,4 @@
-"""Who is first in line in a resource group and finds no room, and who holds what there meanwhile."""
+"""The first in line of a resource group that does not fit, and the sessions that hold slots there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_GROUPS, MOST_HOLDERS = 5, 5
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A session that holds slots in the group, and the agents on which."""
+    """A session that holds slots in the group, and its agents."""
 
     session: ComputeSession
     agents: tuple[str, ...]
@@ -30,8 +30,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A group in which a session waits for room: the ``first`` in line, those that hold slots for longest, and how many
-    ``others`` hold some."""
+    """A group with a waiting session: the ``first`` in line, the longest holders of slots, and the number of
+    ``others``."""
 
     group: ResourceGroup
     first: ComputeSession
@@ -40,7 +40,8 @@ class Head:
 
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
-    """Return the heads of these groups, the first few, as far as this person sees the sessions; three queries."""
+    """Return the queue heads of the first few of these groups, limited to sessions that the user may see; three
+    queries."""
     shown = {group.pk: group for group in groups[:MOST_GROUPS]}
     visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
     waiting = visible.pending().filter(status_reason__in=LACKS_ROOM, queue_position__isnull=False)
@@ -66,7 +67,7 @@ def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
 
 
 def _ranked(rows: Any, order: Any, most: int) -> Any:
-    """Return so many rows of each group, in this order, each with the ``number`` of all."""
+    """Return the first rows of each group in this order, each with the total ``number``."""
     group = F("resource_group")
     rank = Window(RowNumber(), partition_by=group, order_by=[order, "pk"])
     number = Window(Count("pk"), partition_by=group)

@@ -1,4 +1,4 @@
-"""How much room each resource group has, over the agents that answer and take sessions."""
+"""Free amounts of resource groups, over the reachable agents that take sessions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from backendai.core.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class GroupRoom:
-    """One resource group: how many agents answer, how many sessions wait, and what the agents have in all.
-
-    ``free`` is the sum of what is left on each agent; an agent that shrank below what it holds counts as full.
-    """
+    """A resource group's number of reachable agents, pending sessions, and capacity. ``free``: the sum over agents; one
+    with more allocated than its capacity counts as full."""
 
     group: ResourceGroup
     agents: int
@@ -34,8 +32,7 @@ class GroupRoom:
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
-    """One resource group: how many agents answer, how many sessions wait, what the agents have in all and what of it is
-    taken."""
+    """A resource group's number of reachable agents, pending sessions, capacity and allocations."""
 
     group: ResourceGroup
     agents: int
@@ -45,8 +42,7 @@ class GroupUse:
 
 
 def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
-    """Return how each group is used, in three queries that the database sums up: what a page shows of a group, at a
-    small part of the cost of ``room_in``."""
+    """Return each group's use, by three aggregate queries: far cheaper than ``room_in``."""
     ids = [group.pk for group in groups]
     agents: dict[int, int] = defaultdict(int)
     capacity: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))

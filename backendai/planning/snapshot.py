@@ -25,10 +25,8 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What was read of a group: the snapshot, and the pending sessions that nothing can be made of, with the error.
-
-    ``is_partial``: more sessions wait in the group than one pass looks at.
-    """
+    """The snapshot of a group, and unreadable pending sessions with the error. ``is_partial``: more sessions are
+    pending than one pass looks at."""
 
     snapshot: Snapshot
     broken: tuple[tuple[UUID, Exception], ...] = ()
@@ -43,19 +41,16 @@ class Picture:
 def read_snapshot(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Snapshot:
-    """Return the group at ``now``; the number of queries does not grow with what it holds. What cannot be read of the
-    sessions is left out.
-
-    When nothing is pending only that is read (the snapshot then names no agents), unless ``even_if_idle``.
-    ``newcomers``: sessions that are not there yet, to be looked at with them.
-    """
+    """Return the group at ``now``, in a fixed number of queries; unreadable sessions are left out. If nothing is
+    pending, agents are not read unless ``even_if_idle``. ``newcomers``: sessions before their launch, to be
+    included."""
     return read_picture(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
 
 
 def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
-    """Return the snapshot of ``read_snapshot``, and the sessions that had to be left out."""
+    """Return the snapshot of ``read_snapshot``, and the unreadable sessions."""
     queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
@@ -87,7 +82,7 @@ def read_picture(
 
 
 def _capacity(agents: Iterable[AgentView]) -> Slots:
-    """Return what those agents have that take sessions now."""
+    """Return the total capacity of the agents that take sessions."""
     total: Counter[str] = Counter()
     for agent in agents:
         if agent.alive and agent.schedulable:
@@ -96,7 +91,7 @@ def _capacity(agents: Iterable[AgentView]) -> Slots:
 
 
 def rules_of(group: ResourceGroup) -> Rules:
-    """Return the group's rules as the scheduler takes them."""
+    """Return the group's rules for the scheduler."""
     return Rules(
         sequence=group.sequence,
         selection=group.selection,

@@ -1,4 +1,4 @@
-"""The steps of a history row as they are stored and as they are shown: gates that were all passed are stored as one."""
+"""Steps of history rows, as stored and as shown: gates that all passed are stored as one step."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _TEXTS = {gate.step: gate.passed for gate in GATES}
 
 
 def short_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with all gates as one when all of them were passed: every row of the history has them."""
+    """Return the steps with all gates merged into one if all passed."""
     passed = len(GATES_PASSED)
     return (_ALL_GATES, *steps[passed:]) if steps[:passed] == GATES_PASSED else steps
 
 
 def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
-    """Return a row's steps, each with all of its fields and each gate by itself."""
+    """Return a row's steps with all fields, and every gate as a step."""
     return [each for step in full_steps(record) for each in (_gates_of(step) if step["step"] == _GATES else [step])]
 
 
 def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return those gates that there were when the row was written; one that is gone since then has no words left."""
+    """Return the gates that existed when the row was written and still exist."""
     message = step["message"]  # older rows have the names in their text alone
     names = message.values.get("names") or str(message).removeprefix(_PASSED).split(", ")
     return [step | {"step": name, "message": _TEXTS.get(name, "")} for name in names]

@@ -1,4 +1,4 @@
-"""Which storage hosts sessions need, and which agents offer them, as the scheduler sees it."""
+"""Database → the storage hosts that sessions need and agents offer, as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.storage.status import Rights
 
 
 class Offer(NamedTuple):
-    """What an agent offers of storage hosts, and by host why it does not."""
+    """An agent's features of storage hosts, and by host why it lacks them."""
 
     features: frozenset[str] = frozenset()
     faults: tuple[tuple[str, str], ...] = ()
@@ -27,7 +27,8 @@ NO_OFFER = Offer()
 
 
 def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
-    """Return what these sessions need, in one query; none for no sessions. Automatic mounts bind nobody."""
+    """Return the storage needs of these sessions, in one query; none for no sessions. Automatic mounts are optional and
+    need nothing."""
     if not session_ids:
         return {}
     found: dict[UUID, list[tuple[str, str, bool, bool]]] = defaultdict(list)
@@ -41,7 +42,7 @@ def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
 
 
 def storage_need(mounts: Iterable[ResolvedMount]) -> StorageNeed | None:
-    """Return what a session that is not launched yet would need."""
+    """Return the storage needs of a session before its launch."""
     rows = [
         (one.folder_name, one.host, one.rights == Rights.VIEW, bool(one.sub_path))
         for one in mounts

@@ -1,4 +1,4 @@
-"""Whose turn it is to ask what a pass would do: an answer costs as much as a pass, and the process has other work."""
+"""Limits concurrent previews: each costs as much as a scheduler pass."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PATIENCE_SECONDS = 5.0
 
 
 class Busy(UserError):
-    """Too many such questions at once."""
+    """Too many previews are running."""
 
     code = "busy"
 
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold one of the process's few turns, at most one for each person. A person's second question waits for the first,
-    a third is refused. Raises Busy, also when the wait takes longer than ``patience`` seconds."""
+    """Hold one of the process's few slots for previews, at most one per person. A person's second request waits for the
+    first, a third is rejected. Raises Busy, also after waiting ``patience`` seconds."""
     with _changed:
         if _waiting[person]:
             raise Busy("Two of your requests are already being processed. Try again when they finish.")

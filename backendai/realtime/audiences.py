@@ -113,7 +113,7 @@ class _Ear:
         self.layer, self.group, self.channel = layer, group, channel
         self.listeners: set[Listener] = set()
         self.is_deaf = False
-        self._hearing = asyncio.create_task(self._hear())
+        self._listening = asyncio.create_task(self._hear())
 
     def lose(self) -> None:
         """Let all know that they miss something."""
@@ -123,7 +123,7 @@ class _Ear:
     async def close(self) -> None:
         """Hear no more."""
         if not self.is_deaf:
-            self._hearing.cancel()
+            self._listening.cancel()
         with contextlib.suppress(RedisError, OSError):
             await self.layer.group_discard(self.group, self.channel)
 

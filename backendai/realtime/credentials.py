@@ -11,11 +11,11 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.second_factors import is_missing
 from backendai.accounts.services import digest_of, token_of
-from backendai.accounts.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ def user_of(credentials: Credentials) -> User | None:
     return user if isinstance(user, User) and not is_missing(user, request.session) else None
 
 
-def standing_of(credentials: Credentials) -> Standing:
+def credential_of(credentials: Credentials) -> Credential:
     """Return what has to last for them to be good."""
     if credentials.bearer is not None:
-        return Standing(token=digest_of(credentials.bearer))
-    return Standing(login=credentials.login)
+        return Credential(token=digest_of(credentials.bearer))
+    return Credential(login=credentials.login)
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from django.db import DatabaseError, OperationalError
 
 from backendai.accounts.scopes import Scope
 from backendai.core.database_faults import is_away, is_busy
-from backendai.realtime.credentials import credentials_of, standing_of
+from backendai.realtime.credentials import credential_of, credentials_of
 from backendai.realtime.places import Places
 from backendai.realtime.rounds import rounds
 from backendai.realtime.targets import REFUSED, NotLetIn, Refusal
@@ -82,7 +82,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
 
     async def _watch(self) -> None:
         """Ask again at times, and at once when the credentials have changed."""
-        with rounds().watching(standing_of(self.credentials)) as changed:
+        with rounds().watching(credential_of(self.credentials)) as changed:
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RECHECK_SECONDS):

@@ -14,7 +14,7 @@ from channels.db import database_sync_to_async
 from django.db import Error
 from django.utils import timezone
 
-from backendai.accounts.standing import Standing, signs_of
+from backendai.accounts.credentials import Credential, fingerprints_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,27 +26,27 @@ class Rounds:
     each socket then asks for itself whether it may stay."""
 
     def __init__(self) -> None:
-        self._open: defaultdict[Standing, set[asyncio.Event]] = defaultdict(set)
-        self._signs: dict[Standing, Hashable] = {}
+        self._open: defaultdict[Credential, set[asyncio.Event]] = defaultdict(set)
+        self._fingerprints: dict[Credential, Hashable] = {}
         self._looker: asyncio.Task[None] | None = None
         self._answers: dict[Hashable, _Answer] = {}
         self._order = count(1)
 
     @contextlib.contextmanager
-    def watching(self, standing: Standing) -> Iterator[asyncio.Event]:
-        """Give an event that is set when the answer for this standing may have changed; and once at the first look,
+    def watching(self, credential: Credential) -> Iterator[asyncio.Event]:
+        """Give an event that is set when the answer for this credential may have changed; and once at the first look,
         because it may have changed before that."""
         changed = asyncio.Event()
-        self._open[standing].add(changed)
+        self._open[credential].add(changed)
         if self._looker is None or self._looker.done():
             self._looker = asyncio.create_task(self._look_for_ever())
         try:
             yield changed
         finally:
-            self._open[standing].discard(changed)
-            if not self._open[standing]:
-                del self._open[standing]
-                self._signs.pop(standing, None)
+            self._open[credential].discard(changed)
+            if not self._open[credential]:
+                del self._open[credential]
+                self._fingerprints.pop(credential, None)
             if not self._open:
                 self._looker.cancel()
                 self._looker = None
@@ -78,11 +78,13 @@ class Rounds:
                 logger.warning("open websockets not looked at: %s", error)
 
     async def _look(self) -> None:
-        signs = await database_sync_to_async(signs_of)(list(self._open), timezone.now())
-        for standing, sign in signs.items():
-            if standing in self._open and (standing not in self._signs or self._signs[standing] != sign):
-                self._signs[standing] = sign
-                for changed in self._open[standing]:
+        fingerprints = await database_sync_to_async(fingerprints_of)(list(self._open), timezone.now())
+        for credential, fingerprint in fingerprints.items():
+            if credential in self._open and (
+                credential not in self._fingerprints or self._fingerprints[credential] != fingerprint
+            ):
+                self._fingerprints[credential] = fingerprint
+                for changed in self._open[credential]:
                     changed.set()
 
 

@@ -14,6 +14,7 @@ from backendai.gateways.tickets import Address, address_of
 from backendai.realtime.relay import ENDED, LOST, RelayConsumer
 from backendai.realtime.targets import REFUSED, Refusal, find_kernel, number_in
 
+MOST_SHELLS = 8  # of a kernel: each is its own tmux session, or a shell of its own
 KERNEL_GONE = 4001
 RESTARTING = 1012
 _PASSED_ON = frozenset({ENDED, KERNEL_GONE, REFUSED, RESTARTING})
@@ -57,8 +58,9 @@ class TerminalConsumer(RelayConsumer):
             return
 
     async def _dial(self, address: Address) -> aiohttp.ClientWebSocketResponse:
+        shell = number_in(self.query, "shell", most=MOST_SHELLS) or 1
         query = {
-            "name": "web",
+            "name": "web" if shell == 1 else f"web-{shell}",
             "rows": str(number_in(self.query, "rows", most=_LARGEST_SIDE) or 24),
             "cols": str(number_in(self.query, "cols", most=_LARGEST_SIDE) or 80),
             "ack": "0" if self.query.get("ack") == "0" else "1",

@@ -1,12 +1,12 @@
-"""Backfill: sessions pass the first in line as long as they do not delay it.
+"""Backfill: sessions may pass the first in line if they do not delay it.
 
-When the ends of running sessions are known well enough, the first in line gets a reserved start: the earliest moment at
-which it fits once all that end by then have ended. A session that ends by then may use whatever is free. Any other
-leaves alone what the first in line needs there beyond what becomes free for it.
+If enough end times of running sessions are known, the first in line gets a reserved start: the earliest moment at which
+it fits. A session that ends before that may use any free slots; others must leave free what the first in line needs
+then.
 
-Without such a moment the first in line could start whenever anybody ends. So on every agent that could hold any of it,
-were the agent empty, others leave alone what it asks for: of a slot of which less is free they get nothing, of one of
-which more is free they get the rest. What becomes free later then serves the first in line as if nobody had passed.
+Without a reserved start, the first in line could start whenever any session ends. So on every agent that could hold one
+of its kernels when empty, others may use a slot only beyond the requested amount: nothing if less is free, the rest if
+more is free.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and who ends at ea
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The reserved start of a session: when, the agents as they are then, and its seats there."""
+    """A session's reserved start: the time, the agents at that time, and the session's placement on them."""
 
     at: datetime
     rooms: Rooms
@@ -39,7 +39,7 @@ class Start:
 
 
 class Reservation:
-    """What is kept for the first in line while the others behind it are placed."""
+    """Slots reserved for the first in line while sessions behind it are placed."""
 
     def __init__(self, rooms: Rooms, needed: list[_Kept], starts_at: datetime | None) -> None:
         self.starts_at = starts_at
@@ -48,15 +48,13 @@ class Reservation:
         self._taken: list[_Kept] = []
 
     def ends_before(self, session: SessionView, now: datetime) -> bool:
-        """Return whether the session is over by the reserved start, whatever happens."""
+        """Return whether the session certainly ends before the reserved start."""
         run = session.longest_run
         return self.starts_at is not None and run is not None and now + run <= self.starts_at
 
     def keep(self, kept: bool) -> None:
-        """Take what the first in line needs out of what is free, or put it back.
-
-        Sessions that end by the reserved start may have taken of it; then there is less to take.
-        """
+        """Subtract the reservation from the free amounts, or undo that. Sessions that end before the reserved start may
+        have used part of it; then there is less to subtract."""
         if kept == bool(self._taken):
             return
         turn = self._rooms.turn
@@ -77,7 +75,7 @@ class Reservation:
 def earliest_start(
     session: SessionView, demand: Demand, rooms: Rooms, running: Iterable[RunningView], now: datetime
 ) -> Start | None:
-    """Return the earliest moment at which the session fits as known ends come, or None when they do not suffice."""
+    """Return the earliest start of the session by the known end times, or None if they do not suffice."""
     ends = sorted(((max(each.ends_at, now), each) for each in running if each.ends_at is not None), key=_moment)
     steps = [(at, [each for _, each in same]) for at, same in groupby(ends, key=_moment)]
     before, low, high = rooms, 0, len(steps)
@@ -102,7 +100,7 @@ def reserve(start: Start, rooms: Rooms) -> Reservation:
 
 
 def reserve_anywhere(session: SessionView, demand: Demand, rooms: Rooms, agents: Iterable[AgentView]) -> Reservation:
-    """Return the reservation for a session that may start whenever others end, on any agent that could hold it."""
+    """Return the reservation for a session without a known start, on every agent that could hold it."""
     by_id = {agent.id: agent for agent in agents}
     needed = []
     for room in rooms.all:
@@ -141,7 +139,7 @@ def _released(rooms: Rooms, steps: _Steps) -> Rooms:
 
 
 def _less(now: Room, then: Room) -> _Kept:
-    """Return what the agent has less of then than now."""
+    """Return the amounts that an agent has less at the reserved start than now."""
     amounts = {name: max(0, amount - then.free.get(name, 0)) for name, amount in now.free.items()}
     shares: Shares = {}
     if now.book is not None and then.book is not None:
@@ -173,10 +171,8 @@ def _could_hold(agent: AgentView, request: Request) -> bool:
 
 
 def _at_most(room: Room, requests: list[Request]) -> _Kept:
-    """Return what these requests could take of what the agent has free now.
-
-    Of shared devices that is everything: which of them becomes whole again first is not known.
-    """
+    """Return the most that these requests could take of an agent's free amounts. Of shared devices that is everything:
+    which of them becomes whole again first is unknown."""
     asked = sum((request.wanted for request in requests), Slots())
     kernels = sum(request.kernels for request in requests)
     if room.max_kernels is not None:
@@ -197,7 +193,7 @@ def _is_whole(slot: str) -> bool:
 
 
 def _first(amount: int, available: Mapping[str, int]) -> dict[str, int]:
-    """Return the amount as shares of the devices, one after the other."""
+    """Return the amount split into shares of the devices, one after the other."""
     shares = {}
     for device, free in available.items():
         shares[device] = min(max(free, 0), amount)

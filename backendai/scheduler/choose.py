@@ -1,8 +1,8 @@
-"""Which of the agents that have room for a request is the best.
+"""Selects the best agent for a request.
 
-First come those that the session does not avoid; then those beside which the fewest kinds of accelerators would lie
-idle; then those that its launch likes; then the order of the selection; then the name. Of each shelf only the part is
-looked at in which the request could fit.
+In this order: agents that the session need not avoid; agents on which the fewest kinds of accelerators would stay idle;
+agents that the launch prefers; the order of the selection strategy; the name. Of each shelf only the part is searched
+in which the request could fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEW = 64  # so few agents are looked at one by one
 
 
 class Seat(NamedTuple):
-    """A request with the agent it got, how many better ranked agents had no room for it, and each kernel's devices."""
+    """A request with its agent, the number of better agents that were full, and the devices of each kernel."""
 
     request: Request
     room: Room
@@ -37,7 +37,7 @@ class Seat(NamedTuple):
 
 
 def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
-    """Return the seat on the best agent that takes the request, or None."""
+    """Return the request's seat on the best agent that can hold it, or None."""
     cost = rooms.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -65,8 +65,7 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
 
 
 def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
-    """Yield the agents that have the amounts and kernels for the request, its image and its folders, whatever their
-    devices."""
+    """Yield the agents with enough amounts, kernels, images and folders for the request; devices are not checked."""
     cost = rooms.cost(request)
     if cost < 0:
         return
@@ -80,7 +79,7 @@ def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
 def _first_from(
     place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
 ) -> _Found | None:
-    standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
+    nodes, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
     kernels, images, count = request.kernels, request.node_images, len(shelf.rooms)
     storage = request.storage
     while place < count:
@@ -90,7 +89,7 @@ def _first_from(
             end = count
         if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
             for at in range(place, end):  # most often the first will do: a slice would copy all of them
-                room = standing[at]
+                room = nodes[at]
                 if (
                     (room.packed | guards) - cost & guards == guards
                     and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
@@ -108,7 +107,7 @@ def _first_from(
 
 
 def _with_slots(shelf: Shelf, cost: int, rooms: Rooms) -> Iterator[Room]:
-    """Yield the agents of a shelf that have the amounts, in its order."""
+    """Yield the agents of a shelf with enough amounts, in the shelf's order."""
     has_room = rooms.packing.has_room
     for stretch, bound in enumerate(shelf.bounds):
         if has_room(bound, cost):
@@ -120,7 +119,8 @@ def _with_slots(shelf: Shelf, cost: int, rooms: Rooms) -> Iterator[Room]:
 def _first_of_several(
     level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
 ) -> _Found | None:
-    """Return the first agent on these shelves, from the one on whose turn it is, that takes the request."""
+    """Return the first agent on these shelves that can hold the request; round-robin starts at the next agent's
+    turn."""
     ranking, found = rooms.ranking, []
     for shelf in level:
         start = bisect_left(shelf.entries, ranking.start(cost))
@@ -138,7 +138,7 @@ def _first_of_several(
 def _most_liked(
     level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID], taste: Taste
 ) -> _Found | None:
-    """Return the agent on these shelves that takes the request and is liked most, then the first of equals."""
+    """Return the agent on these shelves that can hold the request and that the launch prefers most."""
 
     def may_take(room: Room) -> bool:
         return rooms.packing.has_room(room.packed, cost) and room.id not in avoid
@@ -164,7 +164,7 @@ def _most_liked(
 
 
 def _few(request: Request, rooms: Rooms) -> list[Room] | None:
-    """Return the agents that come into question when they are few from the start."""
+    """Return the candidate agents if they are few from the start (designated ones, for example)."""
     if request.designated:
         return [rooms.by_id[each] for each in request.designated if each in rooms.by_id]
     if request.node_images:
@@ -177,7 +177,7 @@ def _few(request: Request, rooms: Rooms) -> list[Room] | None:
 
 
 def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Seat | None:
-    """Return the best of a few agents, by looking at each."""
+    """Return the best of a few agents by checking each."""
 
     def key(room: Room) -> tuple[int, int, Entry]:
         liking = taste.of(room) if taste else 0
@@ -196,7 +196,7 @@ def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: 
 
 
 def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
-    """Return the devices for a request whose amounts are there, None when anything else is missing."""
+    """Return the devices for a request, or None if the agent cannot hold it; its amounts are checked already."""
     can_take = _has_what_it_needs(room, request) and room.has_kernels_left(request.kernels)
     return room.shares_for(request) if can_take else None
 

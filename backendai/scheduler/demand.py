@@ -1,4 +1,4 @@
-"""What a session asks for, in the form the scheduler compares: requests that each go to one agent."""
+"""What a session requests, as requests that each go to one agent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _NO_IMAGES: frozenset[str] = frozenset()
 
 
 class Request:
-    """Amounts that one agent must give at once, for ``kernels`` kernels.
+    """Amounts that one agent must provide together, for ``kernels`` kernels.
 
-    No architecture means any, as do no designated agents; ``node_images`` are those that the agent must have already,
-    ``storage`` what it must be able to mount.
-    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``fields``, ``start`` and
-    ``step`` belong to ``Rooms.cost``; before that was asked there are none.
+    No architecture means any, as do no designated agents. ``node_images``: images that the agent must have already;
+    ``storage``: what it must be able to mount. ``accelerators``: what each kernel requests of them. ``Rooms.cost`` sets
+    ``cost``, ``fields``, ``start`` and ``step``.
     """
 
     __slots__ = (
@@ -74,10 +73,8 @@ class Request:
 
 class Demand:
     """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one.
-
-    ``flaw``: why no agent can ever give it, for it is not an amount that can be given. ``only``: the request, if it is
-    one and has no flaw, as with most.
-    """
+    ``flaw``: why no agent can ever satisfy it (an impossible amount). ``only``: the request, if it is a single one
+    without a flaw."""
 
     def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests
@@ -86,15 +83,13 @@ class Demand:
 
     @cached_property
     def total(self) -> Slots:
-        """What all requests ask for together."""
+        """The sum of all requests."""
         return sum((request.wanted for request in self.requests), Slots())
 
 
 def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
-    """Return for each session what it has in common with those that the scheduler need not tell from it.
-
-    On which of the agents that have room a session starts decides whether it can, only when it goes to several.
-    """
+    """Return a key for each session: sessions with equal keys are interchangeable for the scheduler. The choice among
+    agents with room matters only if kernels go to several."""
     return [
         (kernels[0].slots, kernels[0].architecture)
         if len(kernels := session.kernels) == 1
@@ -117,7 +112,7 @@ def demand_of(session: SessionView) -> Demand:
 
 
 def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slots) -> Request:
-    """Return what one agent must give for these kernels together."""
+    """Return the request of these kernels to one agent."""
     images = {kernel.node_image for kernel in kernels if kernel.node_image}
     return Request(
         wanted,
@@ -131,7 +126,7 @@ def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slot
 
 
 def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
-    """Return the architectures that the kernels insist on, sorted."""
+    """Return the architectures that the kernels require, sorted."""
     return sorted({kernel.architecture for kernel in kernels if kernel.architecture})
 
 

@@ -1,7 +1,7 @@
-"""Which devices of an agent a kernel gets: whole ones, fractions of 0.01, or one unique device.
+"""Allocation of an agent's devices to kernels: whole devices, fractions of 0.01, or one unique device.
 
-One physical device may be listed under several slots, by one id: whoever holds it by one of them hides it from the
-others. Amounts are thousandths, as everywhere.
+A physical device may be listed under several slots with one id: while it is used under one slot, the others do not
+offer it. Amounts are thousandths.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_unique(slot: str) -> bool:
 
 
 def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
-    """Return why no agent can ever give a kernel these amounts of its accelerators, or None when one could."""
+    """Return why no agent can ever provide a kernel's accelerator amounts, or None if one could."""
     for slot, amount in amounts:
         wrong = ""
         if is_fractional(slot) and amount % STEP:
@@ -51,7 +51,7 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
 
 
 class DeviceBook:
-    """What every device of one agent has left within a pass."""
+    """The free amounts of an agent's devices within a pass."""
 
     __slots__ = ("_capacity", "_free", "_views", "allow_fragmentation", "fill")
 
@@ -73,18 +73,18 @@ class DeviceBook:
 
     @property
     def is_entangled(self) -> bool:
-        """Whether a device can be had by more than one slot, so that taking of one slot lessens another."""
+        """Whether some device belongs to several slots, so that using one slot reduces another."""
         return bool(self._views)
 
     def available(self, slot: str) -> Mapping[str, int]:
-        """Return what each device of the slot can still give; what is held by another slot gives nothing."""
+        """Return the free amount of each device of the slot; 0 while it is used under another slot."""
         free = self._free.get(slot, {})
         if not self._views:
             return free
         return {device: 0 if self._is_hidden(slot, device) else left for device, left in free.items()}
 
     def choose(self, kernels: Sequence[KernelDevices]) -> list[Shares] | None:
-        """Return what each kernel gets of which devices, or None when they do not go together; books nothing."""
+        """Return the devices for each kernel, or None if the amounts do not fit together; reserves nothing."""
         if len(kernels) == 1 and len(kernels[0]) == 1:
             slot, amount = kernels[0][0]
             only = self._share_out(slot, amount) if slot in self._free else {}
@@ -107,7 +107,7 @@ class DeviceBook:
         return chosen
 
     def take(self, kernels: Iterable[Shares], times: int = 1) -> None:
-        """Book what was chosen; ``times=-1`` undoes it."""
+        """Reserve the chosen devices; ``times=-1`` undoes it."""
         for kernel in kernels:
             for slot, shares in kernel.items():
                 free = self._free[slot]
@@ -119,7 +119,7 @@ class DeviceBook:
         self.take(kernels, times=-1)
 
     def estimate_return(self, slot: str, amount: int) -> None:
-        """Free an amount of which only the sum is known: the devices that held just as much, else the fullest."""
+        """Free an amount whose devices are unknown: on devices with exactly that use, else on the fullest."""
         free, capacity = self._free.get(slot, {}), self._capacity.get(slot, {})
         held = {device: capacity[device] - left for device, left in free.items() if capacity[device] > left}
         for device in sorted(held, key=lambda device: (held[device] != amount, -held[device])):
@@ -128,11 +128,11 @@ class DeviceBook:
             amount -= returned
 
     def largest_and_sum(self, slot: str) -> tuple[int, int]:
-        """Return the most that one device of the slot can give, and what all can give together."""
+        """Return the most that one device of the slot can provide, and what all can provide together."""
         return max(self.available(slot).values(), default=0), self.total(slot)
 
     def total(self, slot: str) -> int:
-        """Return what all devices of the slot can give together."""
+        """Return what all devices of the slot can provide together."""
         return sum([left for left in self.available(slot).values() if left > 0])
 
     def copy(self) -> DeviceBook:
@@ -143,7 +143,7 @@ class DeviceBook:
         return other
 
     def _is_hidden(self, slot: str, device: str) -> bool:
-        """Return whether the device is held by another slot."""
+        """Return whether the device is in use under another slot."""
         for other in self._views.get(device, ()):
             if other != slot and self._free[other][device] < self._capacity[other][device]:
                 return True
@@ -164,7 +164,7 @@ class DeviceBook:
 
 
 def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the device with the least left that has room for all of it."""
+    """Return the fullest device that still has room for the whole amount."""
     best = None
     for device, left in free.items():
         if left >= amount and (best is None or left < free[best]):
@@ -173,7 +173,7 @@ def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] | None:
-    """Return whole units: from one device after the other, or each from the device that has most left."""
+    """Return whole units: filling one device after the other, or each from the emptiest device."""
     units, rest = divmod(amount, MILLI)
     pieces = [
         (left // MILLI * (1 if fill else -1), place, device)
@@ -195,7 +195,7 @@ def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] |
 
 
 def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return a fraction put together from the fewest devices, as evenly as they allow, leaving the least behind."""
+    """Return a fraction combined from the fewest devices, as evenly as possible, leaving the smallest remainder."""
     by_size = sorted((left // STEP * STEP, place, device) for place, (device, left) in enumerate(free.items()))
     number = total = 0
     while total < amount:
@@ -216,7 +216,7 @@ def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _evenly(amount: int, devices: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return equal shares in steps of 0.01, less of a device that has not so much; ``devices`` the smallest first."""
+    """Return equal shares in steps of 0.01, fewer from devices with less; ``devices`` from the smallest up."""
     shares = {}
     for place, (device, left) in enumerate(devices):
         even = amount // (len(devices) - place) // STEP * STEP

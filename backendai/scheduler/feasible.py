@@ -1,4 +1,4 @@
-"""What keeps an agent out: filters look at one agent for one request."""
+"""Filters: each checks whether one agent can hold one request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.scheduler.storage import cannot_mount
 
 
 class Offer(Protocol):
-    """Something with free amounts."""
+    """Anything with free amounts."""
 
     @property
     def free(self) -> Mapping[str, int]: ...
@@ -24,10 +24,8 @@ class Offer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One question to an agent: its name in the trace, the answer, and the reason when the answer is no.
-
-    ``asked``: whether the question arises at all for this request.
-    """
+    """A filter of agents: its name in the trace, the check, and the reason if it fails. ``asked``: whether it applies
+    to this request."""
 
     step: str
     passes: Callable[[Room, Request], bool]
@@ -37,7 +35,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What the devices of one slot have left where a kernel does not fit: in sum, and the largest piece."""
+    """Free amounts of a slot's devices on which a kernel does not fit: the sum, and the largest piece."""
 
     slot: str
     wanted: int
@@ -55,14 +53,14 @@ class Fragment:
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
-    """Return what keeps the agent from taking this many kernels with these amounts in sum, or None when it can."""
+    """Return why the agent cannot hold this many kernels with these amounts in sum, or None."""
     room, request = Room(agent, 0), Request(wanted, kernels, architecture)
     obstacle = first_obstacle(room, request)
     return obstacle.refusal(room, request) if obstacle else None
 
 
 def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
-    """Return the first of the filters (None: all) that the agent does not pass, or None."""
+    """Return the first of the filters (None: all) that rejects the agent, or None."""
     for candidate in FILTERS if filters is None else filters:
         if candidate.asked(request) and not candidate.passes(room, request):
             return candidate
@@ -70,7 +68,7 @@ def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | Non
 
 
 def shortages(agent: Offer, request: Request) -> list[Shortage]:
-    """Return every slot of the request that the agent cannot give now."""
+    """Return every slot of the request of which the agent has too little free."""
     return [
         Shortage(name, amount, agent.free.get(name, 0))
         for name, amount in request.items
@@ -79,7 +77,7 @@ def shortages(agent: Offer, request: Request) -> list[Shortage]:
 
 
 def distance(agent: Offer, request: Request) -> int:
-    """Return how far the agent is from fitting: per slot the missing thousandths of what is asked, summed."""
+    """Return how far the agent is from fitting: the missing thousandths of each slot's request, summed."""
     total = 0
     for name, amount in request.items:
         missing = amount - agent.free.get(name, 0)
@@ -89,7 +87,7 @@ def distance(agent: Offer, request: Request) -> int:
 
 
 def describe_request(request: Request) -> str:
-    """Return what is asked for people: ``2 CPU cores, 4 GiB of memory``, or that it is nothing."""
+    """Return the requested amounts for people: ``2 CPU cores, 4 GiB of memory``, or that there are none."""
     return request.wanted.describe() or Message("no resources")
 
 
@@ -100,7 +98,7 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
 
 
 def fragments(room: Room, request: Request) -> list[Fragment]:
-    """Return, for every accelerator that the request takes of devices here, what they have left."""
+    """Return the free amounts of the agent's devices for every accelerator that the request needs."""
     if room.book is None:
         return []
     return [
@@ -125,7 +123,7 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 
 
 def cannot_start(agents: Sequence[Room]) -> Reason:
-    """Return the reason of agents that say themselves that they can start nothing: the first one's words."""
+    """Return the reason when agents report faults: the message of the first."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:

@@ -1,7 +1,7 @@
-"""Which sessions are idle: told first, ended only after a warning has stood for its time. Unknown is never idle.
+"""Finds idle sessions: their owners are warned first, and they end after the warning time. Unknown use is never idle.
 
-``find_idle`` looks at each session with each rule that applies to it. What was told before is part of the picture, so
-the same picture gives the same answer, whoever asks: the loop that ends sessions, a session's page, a test.
+``find_idle`` checks each session against each rule that applies. Earlier warnings are part of its input, so the loop
+that ends sessions, a session's page and tests get the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEAST_COVERED = 0.8  # of a window must have been measured; less says nothing ab
 
 
 class Verdict(StrEnum):
-    """What becomes of a session by one rule."""
+    """What a rule does to a session."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -27,9 +27,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An idle checker. ``limit``: the longest run, the longest time without traffic, or the time over which use is
-    averaged. ``thresholds``: slot → share of what is allocated (0 to 1) under which it counts as unused. ``sign``: of
-    everything above, so that a warning by an older rule is known."""
+    """An idle checker. ``limit``: the maximum run time, the maximum time without traffic, or the period over which use
+    is averaged. ``thresholds``: slot → share of the allocation (0 to 1) below which it counts as unused. ``sign``: a
+    fingerprint of all these, to recognise warnings by an older version of the rule."""
 
     id: int
     name: str
@@ -44,8 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a session used on average of what it has: a slot that it does not have is missing, one that was not measured
-    is None."""
+    """A session's average use of its allocation; slots that it lacks are missing, unmeasured ones are None."""
 
     shares: Mapping[str, float | None]
     covered: timedelta
@@ -53,7 +52,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is recorded of a session and a rule: the warning that stands, and until when somebody has extended it."""
+    """The recorded state of a session and a rule: the active warning, and until when the end was extended."""
 
     sign: str = ""
     warned_at: datetime | None = None
@@ -63,8 +62,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A running session. ``known_since``: since when its traffic could have been heard of without a break;
-    ``last_traffic`` None: nothing is recorded of it. ``uses``: what was measured, by rule."""
+    """A running session. ``known_since``: since when its traffic would have been recorded without a gap;
+    ``last_traffic`` None: nothing is recorded. ``uses``: measured use by rule."""
 
     id: UUID
     started_at: datetime
@@ -78,8 +77,8 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one rule says of one session. ``due_at``: when it is ended if nothing changes, None where nobody can say;
-    ``since``: from when the rule counts; ``code`` says why, in a word."""
+    """The result of one rule for one session. ``due_at``: when it ends if nothing changes, None if unknown; ``since``:
+    when the rule's period began; ``code``: a short reason."""
 
     session: UUID
     rule: Rule
@@ -91,7 +90,7 @@ class Finding:
 
 
 def find_idle(sessions: Sequence[Watched], now: datetime) -> Iterator[Finding]:
-    """Yield what each rule says of each session, in the order of both."""
+    """Yield the result of each rule for each session, in the given order."""
     for session in sessions:
         for rule in session.rules:
             yield _look(session, rule, now)
@@ -148,8 +147,8 @@ def _by_time(
     since: datetime | None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Finding:
-    """Return what is to be done when the session's time is over at ``over_at``: a warning ``lead`` before, the end not
-    before a warning by this very rule has stood for so long."""
+    """Return the result for a session whose time is over at ``over_at``: a warning ``lead`` before, and the end once a
+    warning by this version of the rule has lasted that long."""
 
     def found(verdict: Verdict, code: str, due_at: datetime) -> Finding:
         return Finding(session.id, rule, verdict, code, due_at, since, shares or {})
@@ -163,7 +162,7 @@ def _by_time(
 
 
 def _why_used(use: Use | None, rule: Rule) -> str:
-    """Return why the measured use speaks for the session; empty when it lies below the thresholds."""
+    """Return why the measured use keeps the session; empty if it is below the thresholds."""
     if use is None or use.covered < rule.limit * LEAST_COVERED:
         return "not-measured"
     # Slots that it does not have say nothing about it; one that it has and nobody measured may be busy.

@@ -1,4 +1,4 @@
-"""What fits now: would a lone kernel with these amounts find room on some single agent, if nobody waited before it?"""
+"""Which amounts fit now: could one kernel with them start on a single agent, if no session waited before it?"""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ def obstacles(
     limits: Limits,
     holder: Holder,
 ) -> list[Reason | None]:
-    """Return for each of these amounts why one kernel with them could not start now, or None when it could.
-
-    What no agent could ever give comes first, then the limits of the holder, then what is free on a single agent.
-    """
+    """Return for each of these amounts why one kernel with them could not start now, or None. Checked in this order:
+    amounts that no agent could ever provide, the holder's limits, free amounts on a single agent."""
     everybody = tuple(agents)
     kinds = kinds_of(everybody)
     # Which of those that fit is chosen plays no part, so a selection that cannot be followed does no harm here.

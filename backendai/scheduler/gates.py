@@ -1,7 +1,7 @@
-"""What keeps a session from starting whatever the agents have free: each gate is one function that returns a reason.
+"""Gates: checks that keep a session pending whatever agents have free. Each is one function that returns a reason.
 
-A session that a gate holds waits for nothing that others could take, so it holds nobody back. The first gates look at
-what is asked for only, so they are asked once for all sessions that ask for the same.
+A session that fails a gate does not hold back others. The first gates depend only on the request, so they run once for
+all sessions with the same request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState,
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What gates look at beside the session: the group's rules, its agents in short, and the limits of the holders."""
+    """Input of the gates besides the session: the group's rules, a summary of its agents, and the holders' limits."""
 
     now: datetime
     group: str
@@ -34,7 +34,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One question to a session that asks for so much in all: a reason to wait, or None."""
+    """A gate: returns a reason to wait, or None, for a session and its total request."""
 
     step: str
     closed: Callable[[SessionView, Amounts, Sight], Reason | None]
@@ -42,7 +42,7 @@ class Gate:
 
 
 def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
-    """Return what the gates look at in this snapshot."""
+    """Return the gates' input from this snapshot."""
     return Sight(
         now=snapshot.now,
         group=snapshot.group,
@@ -56,17 +56,17 @@ def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
 
 
 def closed_for_all(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
-    """Return the index in ``GATES`` of the first gate that is closed for all who ask for this, and why, or None."""
+    """Return index and reason of the first gate that rejects every session with this request, or None."""
     return _first_closed(_OF_SHAPE, session, asked, sight)
 
 
 def closed_for_one(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
-    """Return the index in ``GATES`` of the first other gate that is closed for the session, and why, or None."""
+    """Return index and reason of the first per-session gate that rejects the session, or None."""
     return _first_closed(_OF_SESSION, session, asked, sight)
 
 
 def free_of_gates(sessions: Sequence[SessionView], sight: Sight) -> list[bool]:
-    """Return for each session whether ``closed_for_one`` has nothing to look at, now and later in the pass."""
+    """Return for each session whether no per-session gate applies to it, now and later in the pass."""
     if sight.has_limits:
         return [False] * len(sessions)
     types = sight.session_types
@@ -116,7 +116,7 @@ def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | N
 
 
 def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
-    """Return why a session with this start time waits, or None when the time has come."""
+    """Return why a session with this start time waits, or None if the time has come."""
     if starts_at is None or starts_at <= now:
         return None
     when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()
@@ -125,7 +125,7 @@ def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
 
 
 def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
-    """Return why a session that depends on these waits, or None when all of them ended well."""
+    """Return why a session with these dependencies waits, or None if all succeeded."""
     if not dependencies:
         return None
     ordered = sorted(dependencies, key=lambda each: (each.name, each.id))
@@ -208,7 +208,7 @@ def _no_network(session: SessionView, asked: Amounts, sight: Sight) -> Reason | 
 
 
 def needs_network(session: SessionView) -> bool:
-    """Return whether the session takes one of the networks that join agents."""
+    """Return whether the session needs a network across agents."""
     return session.multi_node and len(session.kernels) > 1
 
 

@@ -1,4 +1,4 @@
-"""How the sessions of one launch like to lie: spread over the agents, or packed on few."""
+"""Placement preferences of a launch: its sessions spread over agents, or packed on few."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NONE: Mapping[int, int] = {}
 
 
 class Taste:
-    """What one session likes. ``companions``: by an agent's place, the kernels of its launch there."""
+    """One session's preference. ``companions``: the number of kernels of its launch by agent."""
 
     __slots__ = ("companions", "spreads")
 
@@ -19,18 +19,18 @@ class Taste:
         self.companions, self.spreads = companions, spreads
 
     def of(self, room: Room) -> int:
-        """Return how little an agent is liked."""
+        """Return the agent's penalty: higher is less preferred."""
         number = self.companions.get(room.order, 0)
         return number if self.spreads else -number
 
     def of_all(self, rooms: Iterable[Room]) -> list[int]:
-        """Return how little each of the agents is liked."""
+        """Return the penalties of these agents."""
         number, sign = self.companions.get, 1 if self.spreads else -1
         return [sign * number(room.order, 0) for room in rooms]
 
 
 class Launches:
-    """By launch, how many of its kernels each agent has, those of this pass included."""
+    """Kernels on each agent by launch, including those placed in this pass."""
 
     def __init__(self, agents: Sequence[AgentView]) -> None:
         self._companions: dict[str, dict[int, int]] = {}
@@ -39,14 +39,14 @@ class Launches:
                 self._companions.setdefault(launch, {})[order] = number
 
     def taste(self, session: SessionView) -> Taste | None:
-        """Return what the session likes, or None when all agents are alike to it."""
+        """Return the session's preference, or None if it has none among the agents."""
         if session.placement not in ("spread", "pack"):
             return None
         companions = self._companions.get(launch_of(session), _NONE)
         return Taste(companions, spreads=session.placement == "spread") if companions else None
 
     def count(self, launch: str, order: int, kernels: int) -> None:
-        """Note kernels that came to an agent, or went (less than none)."""
+        """Count kernels placed on an agent, or removed from it (negative)."""
         companions = self._companions.setdefault(launch, {})
         companions[order] = companions.get(order, 0) + kernels
         if not companions[order]:
@@ -60,5 +60,5 @@ class Launches:
 
 
 def launch_of(session: SessionView) -> str:
-    """Return the launch that the session's kernels belong to: a session with a wish but no launch is its own."""
+    """Return the launch of the session; one with a preference but no launch is its own launch."""
     return session.launch or (str(session.id) if session.placement else "")

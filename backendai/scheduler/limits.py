@@ -1,4 +1,4 @@
-"""What the holders of a session may hold at once, counted on as the pass places sessions."""
+"""Limits of holders (key pair, user, project, domain) during a pass, updated with each placement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCOPES = {
 
 
 class Limits:
-    """The limits of all holders; what was placed in this pass counts."""
+    """The limits of all holders, including what this pass has placed."""
 
     def __init__(self, limits: Mapping[str, LimitView], networks: Networks | None = None) -> None:
         self._networks = networks
@@ -39,10 +39,8 @@ class Limits:
         return None
 
     def slots_reason(self, holder: Holder, asked: Amounts) -> Reason | None:
-        """Return which limit on which slot a session of the holder would break that asks for this, or None.
-
-        A limit that the session breaks by itself comes before one that others have used up.
-        """
+        """Return which limit on which slot a session with this request would exceed, or None. A limit that the session
+        exceeds by itself comes before one that others have used up."""
         if not self._accounts:
             return None
         accounts = self._of(holder)
@@ -52,7 +50,7 @@ class Limits:
         return None
 
     def networks_reason(self) -> Reason | None:
-        """Return why no further session over several agents may start, whoever asks, or None."""
+        """Return why no further session across several agents may start, or None."""
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most
@@ -64,11 +62,11 @@ class Limits:
         return Reason("no-cluster-network", message, {"limit": most, "used": most}, never=most == 0)
 
     def count_network(self) -> None:
-        """Count a session over several agents that was placed."""
+        """Count a placed session across several agents."""
         self._networks_left -= 1
 
     def count(self, holder: Holder, asked: Amounts) -> None:
-        """Count a session that was placed."""
+        """Count a placed session."""
         if self._accounts:
             for account in self._of(holder).accounts:
                 account.count(asked)
@@ -82,7 +80,7 @@ class Limits:
 
 
 class _Account:
-    """One holder's limits, and what they leave: ``left`` of the slots that are named, and of the others ``unnamed``."""
+    """One holder's limits and what remains: ``left`` of named slots, ``unnamed`` of others."""
 
     def __init__(self, limit: LimitView) -> None:
         self.limit = limit
@@ -94,7 +92,7 @@ class _Account:
         self.sessions = limit.sessions
 
     def exceeded(self, asked: Amounts) -> str:
-        """Return the first slot of which this would be too much, or nothing."""
+        """Return the first slot whose remaining limit this would exceed, or nothing."""
         left, unnamed = self.left, self.unnamed
         for name, amount in asked:
             if amount > left.get(name, unnamed):
@@ -102,7 +100,7 @@ class _Account:
         return ""
 
     def impossible(self, asked: Amounts) -> str:
-        """Return the first slot of which this would be too much even if nothing else were held, or nothing."""
+        """Return the first slot whose whole limit this would exceed, or nothing."""
         return next((name for name, amount in asked if amount > self.most.get(name, self.unnamed)), "")
 
     def count(self, asked: Amounts) -> None:
@@ -149,7 +147,7 @@ class _Account:
 
 
 class _Accounts:
-    """The accounts that a holder's sessions count against, the narrowest first, and the reasons given so far."""
+    """The accounts that count a holder's sessions, the narrowest first, with cached reasons."""
 
     def __init__(self, accounts: tuple[_Account, ...]) -> None:
         self.accounts = accounts

@@ -1,9 +1,8 @@
-"""Which agent comes closest to having room for a request, without looking at all of them.
+"""Finds the agent that comes closest to having room for a request, without checking all agents.
 
-Agents that are alike stand together in a tree; each knot knows the most that one below it may have of each slot. No
-agent below is closer than that would be, so most knots need not be opened. When an agent shrinks, the knots above it
-know too much, never too little, until they are opened the next time. A knot is divided when it is first opened, and
-most never are.
+A tree of agents: each knot stores the maximum of each slot among the agents below it, so no agent below can be closer
+than that maximum. Most knots need not be searched. When an agent shrinks, the maxima above it are too high, never too
+low, until the next search. A knot is divided when it is first searched; most never are.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _BRANCHES = 8
 
 
 class _Knot:
-    """Some agents, below which knots come when it is divided; ``order`` is that of the first agent below by name."""
+    """A group of agents, with knots below it once it is divided; ``order``: the first agent by name."""
 
     __slots__ = ("above", "below", "free", "is_stale", "order")
 
@@ -40,7 +39,7 @@ class _Knot:
 
 
 class Nearest:
-    """The tree of some agents; whoever changes an agent tells it."""
+    """A tree of agents by free amounts; call ``shrunk`` or ``grown`` after an agent changes."""
 
     def __init__(self, rooms: Iterable[Room]) -> None:
         everybody = list(rooms)
@@ -48,21 +47,21 @@ class Nearest:
         self._above = dict.fromkeys(everybody, self._root)
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
-        """Return the distance and the agent that lacks least of those that suit; the first by name of equals."""
+        """Return the closest suitable agent and its distance; equals by name."""
         search = _Search(request, suits, self._divide)
         if self._root is not None:
             search.open(self._root)
         return None if search.room is None else (search.best[0], search.room)
 
     def shrunk(self, room: Room) -> None:
-        """Let the knots above an agent know that it has less than before."""
+        """Mark the knots above an agent as outdated after its free amounts fell."""
         knot = self._above.get(room)
         while knot is not None and not knot.is_stale:
             knot.is_stale = True
             knot = knot.above
 
     def grown(self, room: Room) -> None:
-        """Let the knots above an agent know that it has more than before."""
+        """Raise the maxima of the knots above an agent after its free amounts grew."""
         knot = self._above.get(room)
         while knot is not None:
             for name, amount in room.free.items():
@@ -71,7 +70,7 @@ class Nearest:
             knot = knot.above
 
     def _divide(self, knot: _Knot) -> None:
-        """Put knots of agents that are alike between a knot and its many agents."""
+        """Insert knots of similar agents below a knot that has too many."""
         parts = [cast(list[Room], knot.below)]
         while len(parts) < _BRANCHES:
             parts = [half for part in parts for half in _halves(part)]
@@ -112,7 +111,7 @@ class _Search:
 
 
 def _halves(rooms: list[Room]) -> tuple[list[Room], list[Room]]:
-    """Return two halves, the lesser and the greater in the slot in which they differ most."""
+    """Return the agents split in two at the slot in which they differ most."""
     frees = [room.free for room in rooms]
     widest, spread = [0] * len(rooms), -1.0
     for name in frees[0]:

@@ -1,4 +1,4 @@
-"""Options of strategies: each is declared with its type and range, so a form can show it and a wrong one is refused."""
+"""Options of strategies: each declares its type and range, so that forms can show and check it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ class Option:
 
 
 def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return every declared option with its given value or its default; ValueError names what is wrong and its range.
-
-    An option that is not declared is refused, never ignored: its name may be a slip of the pen.
-    """
+    """Return every declared option with its given value or its default; ValueError names an invalid value and its
+    range. Undeclared options are rejected: the name may be mistyped."""
     known = {option.name: option for option in declared}
     for name in given:
         if name not in known:
@@ -38,7 +36,7 @@ def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> di
 
 
 def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return what ``check_options`` does for the part of ``given`` that is declared here; others may own the rest."""
+    """Return ``check_options`` of the given options that are declared here; other strategies may own the rest."""
     known = tuple(declared)
     names = {option.name for option in known}
     return check_options(known, {name: value for name, value in given.items() if name in names})

@@ -1,6 +1,6 @@
-"""Could the session ever start: compare it with what the agents have when they are empty, dead ones included.
+"""Whether a session could ever start: compares it with the capacity of empty agents, lost ones included.
 
-A session that fails here does not wait for others to end, so it holds nobody back.
+A session that fails here does not wait for others to end, so it does not hold back others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backendai.scheduler.snapshot import NAME, AgentView
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Agents that are alike when empty: one of them, and how many there are."""
+    """Agents with equal capacity: one of them, and their number."""
 
     empty: Room
     capacity: Slots
@@ -28,7 +28,7 @@ class Kind:
 
 
 def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
-    """Return the agents by kind, each shown by the first name of its kind."""
+    """Return the agents grouped by capacity, each group represented by its first name."""
     alike: dict[tuple[object, ...], list[AgentView]] = {}
     for agent in sorted(agents, key=NAME):
         features = (
@@ -45,7 +45,7 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
 
 
 def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
-    """Return why the session could not start even if nothing else ran, or None when it could."""
+    """Return why the session could not start on empty agents, or None if it could."""
     if not kinds:
         return Reason(
             "no-agent",
@@ -68,7 +68,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
 
 
 def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
-    """Return the reason of a session that may only run on agents of which the group has none."""
+    """Return the reason of a session whose designated agents are not in the group."""
     unknown = sorted(map(str, designated))
     message = Message(
         "0 of {number} designated agents are in resource group {group} ({unknown}).",
@@ -80,7 +80,7 @@ def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
 
 
 def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
-    """Return what each device counts in which slot, whatever it is called; the last number tells which are the same."""
+    """Return each device's amounts by slot, without its name; the last number identifies equal devices."""
     places: dict[str, int] = {}
     return tuple(
         [(device.slot, device.capacity, places.setdefault(device.id, len(places))) for device in agent.devices]
@@ -190,7 +190,7 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
 
 
 def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
-    """Return whether empty agents could hold it; for several kernels a bound: no means no, yes means perhaps."""
+    """Return whether empty agents could hold the session; for several kernels "yes" only means "perhaps"."""
     each = all(any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds) for request in demand.requests)
     return each and _hold_together(demand, kinds)
 
@@ -203,7 +203,7 @@ def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
 
 
 def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
-    """Return how many of the kernels fit at most, were all as small as the smallest in every slot."""
+    """Return the most kernels that could fit if all were as small as the smallest in every slot."""
     least, wanted = _least(demand), len(demand.requests)
     limit = 0
     for kind in _able(demand, kinds):
@@ -214,7 +214,7 @@ def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
 
 
 def _able(demand: Demand, kinds: tuple[Kind, ...]) -> list[Kind]:
-    """Return the kinds that can hold at least one of the requests when empty: no other adds anything."""
+    """Return the kinds of agents that can hold at least one of the requests when empty."""
     return [kind for kind in kinds if any(_suits(kind, each) and kind.empty.fits(each) for each in demand.requests)]
 
 

@@ -1,8 +1,8 @@
-"""All amounts of an agent in one whole number: comparing, booking and testing for room are one operation each.
+"""All amounts of an agent packed into one integer, so that comparing, booking and testing are one operation each.
 
-Every slot has a field, the most precious one the highest, with one bit to spare above it. So numbers compare like lists
-of amounts; and when a request is taken from what is free with the spare bits set, a field that is too small uses its
-own.
+Every slot has a bit field, the most precious slot the highest, with a guard bit above it. Packed numbers compare like
+lists of amounts. Subtracting a request from the free amounts with all guard bits set clears the guard of each field
+that is too small.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 class Packing:
-    """The fields of one pass. ``slot_order`` names every slot on offer, ``largest`` bounds what is free of it."""
+    """The bit fields of one pass. ``slot_order`` names every offered slot; ``largest`` bounds its free amount."""
 
     def __init__(self, slot_order: tuple[str, ...], largest: Mapping[str, int], agents: int) -> None:
         self.slot_order = slot_order
@@ -29,7 +29,7 @@ class Packing:
             shift += 1
 
     def pack(self, free: Mapping[str, int]) -> int:
-        """Return the amounts as one number; less than nothing (the agent shrank) counts as nothing."""
+        """Return the amounts as one number; negative amounts (the agent shrank) count as 0."""
         packed = 0
         for name, amount in free.items():
             if amount > 0:
@@ -38,7 +38,7 @@ class Packing:
         return packed
 
     def cost(self, items: Iterable[tuple[str, int]]) -> int | None:
-        """Return what a request asks for as one number, or None when that is more than any agent can have."""
+        """Return a request as one number, or None if it exceeds every agent."""
         cost = 0
         for name, amount in items:
             shift, most = self._fields.get(name, (0, -1))
@@ -48,14 +48,14 @@ class Packing:
         return cost
 
     def field(self, name: str) -> int:
-        """Return the bits of a slot, none for one that nobody offers."""
+        """Return the bits of a slot; 0 if no agent offers it."""
         shift, most = self._fields.get(name, (0, 0))
         return most << shift
 
     def most_of(self, several: Sequence[int]) -> int:
-        """Return packed amounts of which each is the largest of its slot."""
+        """Return packed amounts with the maximum of each slot."""
         return sum([max([number & field for number in several]) for field in self._masks])
 
     def has_room(self, packed: int, cost: int) -> bool:
-        """Return whether every amount is there."""
+        """Return whether every amount fits."""
         return (packed | self.guards) - cost & self.guards == self.guards

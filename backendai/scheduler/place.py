@@ -1,4 +1,4 @@
-"""Booking a whole session on agents: every request finds one, or none is booked."""
+"""Places a whole session: every request gets an agent, or none does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
 def place(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Refusal:
-    """Return a seat for each request in the demand's order, booked for the rest of the pass, or why there is none."""
+    """Return a seat for each request in order, booked for the rest of the pass, or the reason why there is none."""
     request = demand.only
     if request is None:
         return _place_all(session, demand, rooms)
@@ -31,7 +31,7 @@ def place(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Re
 def placement_of(
     session: SessionView, seats: list[Seat], turn: int, within: Pass, shared: tuple[Step, ...]
 ) -> Placement:
-    """Return the placement of a session that got these seats: on one seat all its kernels, or one on each."""
+    """Return a session's placement on these seats: all kernels on one seat, or one on each."""
     kernels = session.kernels
     if len(seats) == 1:
         _, room, passed_over, given = seats[0]

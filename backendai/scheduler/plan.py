@@ -1,8 +1,7 @@
-"""What the scheduler decides: placements and waits, each wait with its reason as data.
+"""The scheduler's decisions: placements and waits, each wait with its reason as data.
 
-What there is one of for every session is a named tuple, without one inside it: a pass makes tens of thousands, and they
-cost a third. Where it makes them, ``new_tuple`` with every field in order takes a third again, for it leaves out a
-Python call.
+Objects that exist once per session are flat named tuples: a pass creates tens of thousands. Creating them by
+``new_tuple`` with all fields in order avoids a Python call and a third of the time.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from backendai.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something does not happen: a stable kebab-case code, one plain sentence, and its numbers (JSON values).
+    """Why something does not happen: a stable kebab-case code, one sentence, and its numbers (JSON values).
 
-    ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: when it will end.
-    ``aside`` is one more sentence, with numbers, for whoever asks now; it is not kept with the sessions that wait, for
-    it would have to be written anew for all of them with every turn of the queue.
+    ``never``: waiting cannot help (larger than any registered agent). ``until``: when the obstacle ends. ``aside``: one
+    more sentence for a direct question; it is not stored, as it changes with every turn of the queue.
     """
 
     code: str
@@ -35,7 +33,7 @@ class Reason:
 
 
 class Step(NamedTuple):
-    """One thing the scheduler looked at on the way to its decision about a session."""
+    """One check that led to the scheduler's decision about a session."""
 
     step: str
     passed: bool
@@ -44,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What the words about all sessions of a pass have in common."""
+    """Values that the messages of all sessions of a pass share."""
 
     pending: int = 0
     sequence: str = ""
@@ -52,11 +50,9 @@ class Pass(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """What the scheduler looked at on the way to its decision about a session; the words are made when asked for.
-
-    ``shared``: what it found for all sessions that ask for the same and end the same way. ``chosen``: the agents that
-    it chose for this one, each with how many better ranked ones lacked room.
-    """
+    """The checks that led to a decision about a session; their texts are made on demand. ``shared``: checks with the
+    same result for all sessions with the same request. ``chosen``: the agents of this session, each with the number of
+    better agents that were full."""
 
     turn: int
     within: Pass
@@ -65,7 +61,7 @@ class Trail(NamedTuple):
 
     @property
     def in_turn(self) -> str:
-        """Whose turn it was, in words."""
+        """The text about whose turn it was."""
         return Message(
             "Position {turn} of {pending} in the order {sequence}.",
             turn=self.turn,
@@ -75,7 +71,7 @@ class Trail(NamedTuple):
 
     @property
     def own(self) -> tuple[Step, ...]:
-        """The agents that it chose, in words."""
+        """The text about the chosen agents."""
         selection = self.within.selection
         return tuple(
             [
@@ -95,7 +91,7 @@ class Trail(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All of it, in order."""
+        """All checks, in order."""
         return Step("sequencing", True, self.in_turn), *self.shared, *self.own
 
 
@@ -107,10 +103,8 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """Start this session: kernel id and agent id, for every kernel; and which devices each kernel gets, if any.
-
-    The last four fields are those of its ``trail``.
-    """
+    """Start this session: the agent of every kernel, and the devices of each kernel, if any. The last four fields
+    belong to its ``trail``."""
 
     session_id: UUID
     seats: tuple[tuple[UUID, UUID], ...]
@@ -122,27 +116,24 @@ class Placement(NamedTuple):
 
     @property
     def kernels(self) -> dict[UUID, UUID]:
-        """By kernel id, the agent's."""
+        """The agent id of each kernel id."""
         return dict(self.seats)
 
     @property
     def trail(self) -> Trail:
-        """What the scheduler looked at."""
+        """The checks that led to the placement."""
         return Trail(self.turn, self.within, self.shared, self.chosen)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What the scheduler looked at."""
+        """The checks that led to the placement, as steps."""
         return self.trail.steps
 
 
 class Wait(NamedTuple):
-    """Leave this session pending; ``position`` counts from 1 in the order of the pass.
-
-    ``tried``: it was its turn and it did not fit, which counts as a try. ``overtaken``: it was tried so often that
-    others may pass it; since when must be remembered until it is placed, for the cap on overtaking. The last three
-    fields are those of its ``trail``.
-    """
+    """Leave this session pending; ``position`` counts from 1 in the order of the pass. ``tried``: it had its turn and
+    did not fit. ``overtaken``: it had so many tries that others may pass it; the caller must remember since when, as
+    overtaking is limited. The last three fields belong to its ``trail``."""
 
     session_id: UUID
     reason: Reason
@@ -155,18 +146,18 @@ class Wait(NamedTuple):
 
     @property
     def trail(self) -> Trail:
-        """What the scheduler looked at."""
+        """The checks that led to the wait."""
         return Trail(self.turn, self.within, self.shared)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What the scheduler looked at."""
+        """The checks that led to the wait, as steps."""
         return self.trail.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome of one pass over one resource group. ``next_agent``: where round-robin goes on."""
+    """The result of one pass over one resource group. ``next_agent``: where round-robin continues."""
 
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()

@@ -1,6 +1,6 @@
-"""What one pass has done so far and remembers. What is free only shrinks in it: what did not fit is not tried again.
+"""State of one pass. Free amounts only shrink within a pass, so a request that did not fit is not tried again.
 
-Sessions that ask for the same share a ``Shape``, so a question about amounts is answered once for all of them.
+Sessions with the same request share a ``Shape``, so each question about amounts is answered once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmente
 
 
 class Shape:
-    """What is known of all sessions that ask for the same: what they ask for, and why they cannot start, if so.
+    """Cached answers for all sessions with the same request: the request, and why they cannot start, if so.
 
-    ``hopeless``: they would not start even if nothing else ran; ``is_malformed`` if a gate says so that none of them
-    passes. ``lacks_room``: ``no_room`` is one that ends when others end.
-    ``no_room_beside``: they find none beside what is kept for the first in line. ``steps``: those before an agent is
-    selected.
+    ``hopeless``: they could not start on empty agents; ``is_malformed``: a gate rejects the request itself.
+    ``lacks_room``: ``no_room`` ends when other sessions end. ``no_room_beside``: no room besides the reservation for
+    the first in line. ``steps``: the checks before an agent is selected.
     """
 
     __slots__ = ("asked", "demand", "hopeless", "is_malformed", "lacks_room", "no_room", "no_room_beside", "steps")
@@ -46,7 +45,7 @@ class Shape:
 
 
 class Progress:
-    """The agents, the limits and what users hold, as placements change them, and the answers given so far."""
+    """Agents, limits and holdings of users during a pass, updated with each placement, and cached answers."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -66,11 +65,8 @@ class Progress:
         self._pass = Pass(len(snapshot.pending), snapshot.rules.sequence, snapshot.rules.selection)
 
     def shapes(self) -> tuple[dict[int, Shape], dict[int, Shape]]:
-        """Return for each pending session, by its ``id``, what is known of those that ask for the same: first those
-        that no gate looks at but once for all who ask for the same, then the others.
-
-        For all at once and as they stand in memory: at its turn each session would have to be fetched from there anew.
-        """
+        """Return the shape of each pending session by its ``id``. Sessions without per-session gates come first. All
+        are read at once in the order of memory, as fetching each at its turn is slower."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
         pending, shapes, sight = self.snapshot.pending, self._shapes, self._sight
@@ -82,8 +78,8 @@ class Progress:
         return free, gated
 
     def barred(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return why the session may not start whatever is free: a gate is closed, or it is too big even for empty
-        agents. A gate that time opens does not hide that the session can never start."""
+        """Return why the session may not start even with free agents: a gate rejects it, or it exceeds empty agents.
+        That it can never start takes precedence over a gate that opens in time."""
         if shape.is_malformed:
             return shape.hopeless
         closed = closed_for_one(session, shape.asked, self._sight)
@@ -98,7 +94,7 @@ class Progress:
         return refusal
 
     def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the seats of the session, booked for the rest of the pass, or why there are none."""
+        """Return the session's seats, booked for the rest of the pass, or why there are none."""
         if shape.no_room is not None:
             return shape.no_room
         outcome = place(session, shape.demand, self.rooms)
@@ -108,7 +104,7 @@ class Progress:
         return outcome
 
     def start(self, session: SessionView, shape: Shape, seats: list[Seat], turn: int) -> None:
-        """Write down that the session starts, and count what it takes."""
+        """Record the session's placement, and count what it takes."""
         if not shape.steps:
             shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
         self._placements.append(placement_of(session, seats, turn, self._pass, shape.steps))
@@ -121,14 +117,14 @@ class Progress:
         self.tally.latest = shape.asked
 
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
-        """Write down that the session waits, and why."""
+        """Record that the session waits, and why."""
         waits, within = self._waits, self._pass
         overtaken = 0 < self._retries_to_skip <= session.attempts  # as in ``is_tired``
         fields = session.id, refusal.reason, len(waits) + 1, tried, overtaken, turn, within, refusal.steps
         waits.append(new_tuple(Wait, fields))
 
     def plan(self) -> Plan:
-        """Return what was written down."""
+        """Return the recorded decisions."""
         return Plan(tuple(self._placements), tuple(self._waits), self.rooms.next_agent)
 
     def _new_shape(self, session: SessionView) -> Shape:

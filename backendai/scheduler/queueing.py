@@ -1,11 +1,11 @@
-"""Who holds back whom when a session finds no room.
+"""Decides which sessions are held back when a session does not fit.
 
-Under a strict sequence it holds back everybody behind it; under another one those of lower priority. One that was tried
-often enough (``Rules.retries_to_skip``) holds back nobody, until others have passed it for ``Rules.overtaking_limit``.
+Under a strict sequence it holds back all sessions behind it, otherwise those of lower priority. After
+``Rules.retries_to_skip`` tries it holds back none, until others have passed it for ``Rules.overtaking_limit``.
 
-With backfill the first that finds no room is the first in line. It gets a reserved start if the known ends allow one,
-and others pass it only as ``backfill`` allows, under every sequence. One that was tried often enough gives way only if
-it can have no reserved start.
+With backfill, the first session that does not fit is the first in line. It gets a reserved start if the known end times
+allow one, and others pass it only as ``backfill`` allows, under every sequence. After enough tries it gives way only if
+it has no reserved start.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:
-    """Who is held back as the pass goes.
-
-    ``holds_back``: there may be somebody who is. ``is_settled``: whoever still has his turn and finds no room changes
-    nothing in that. ``place`` returns the seats of a session, which leave the first in line what is kept for it, or why
-    there are none.
-    """
+    """Which sessions are held back during a pass. ``holds_back``: some may be. ``is_settled``: further sessions that do
+    not fit change nothing. ``place`` returns a session's seats besides the reservation for the first in line, or why
+    there are none."""
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
         self._snapshot = snapshot
@@ -47,16 +44,14 @@ class Queue:
         self._without_start: set[Shape] = set()
 
     def held_back(self, session: SessionView) -> Refusal | None:
-        """Return the refusal of a session that may not even try, or None."""
+        """Return why a session may not be tried, or None."""
         if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None
 
     def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
-        """Return why the session waits that found no room, and whether that was a try: its turn, with nobody before it.
-
-        From now on it may hold back others.
-        """
+        """Return why a session that did not fit waits, and whether that counts as a try. From now on it may hold back
+        others."""
         if self._reservation is not None or not shape.lacks_room:
             return refusal, False
         backfill = self._snapshot.rules.backfill
@@ -72,7 +67,7 @@ class Queue:
         return refusal, True
 
     def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Place a session while something is kept for the first in line."""
+        """Place a session besides the reservation for the first in line."""
         assert self._reservation is not None
         if self._reservation.ends_before(session, self._snapshot.now):
             self._reservation.keep(False)
@@ -95,7 +90,7 @@ class Queue:
         return start
 
     def _started(self) -> list[RunningView]:
-        """Return the sessions that this pass has started, as they will run."""
+        """Return the sessions started in this pass as running sessions."""
         now = self._snapshot.now
         return [
             RunningView(

@@ -1,4 +1,4 @@
-"""What makes one agent better than another for a request, whatever the selection: no accelerator may lie idle."""
+"""The rule that ranks agents under every selection: accelerators must not stay idle beside a session."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ def selection_named(name: str) -> Selection:
 
 
 def accelerators_in(free: Mapping[str, int]) -> frozenset[str]:
-    """Return the kinds of accelerators of which some is left."""
+    """Return the kinds of accelerators with a free amount."""
     return frozenset([name for name, amount in free.items() if amount > 0 and name not in ORDINARY])
 
 
 def wasted(free: Mapping[str, int], requested: Collection[str]) -> int:
-    """Return how many kinds of accelerators would lie beside the session, free but not asked for."""
+    """Return how many kinds of free accelerators the request would leave unused."""
     return sum(1 for name in accelerators_in(free) if name not in requested)
 
 
 def whole_slot_order(slot_order: Iterable[str], offered: Collection[str]) -> tuple[str, ...]:
-    """Return every slot that is offered, the most precious first.
-
-    Slots that the order does not name follow it by the alphabet, yet before a closing ``cpu`` and ``mem``: an
-    accelerator that nobody thought of is still the more precious. An order of these two alone stands as it is.
-    """
+    """Return all offered slots, the most precious first. Slots missing from the configured order follow alphabetically,
+    but before a final ``cpu`` and ``mem``, as an unlisted accelerator is more precious. An order of these two alone is
+    unchanged."""
     named = list(dict.fromkeys(slot_order))
     closing = len(named)
     while closing and named[closing - 1] in ORDINARY:

@@ -1,4 +1,4 @@
-"""One agent within a pass: what it still has after the placements made so far."""
+"""One agent during a pass: its free amounts after the placements so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ NO_SHARES: Sequence[Shares] = ()
 
 
 class Room:
-    """It reads like an ``AgentView`` whose free amounts and kernels follow the pass. ``order``: its place by name.
+    """An ``AgentView`` whose free amounts and kernels are updated during the pass.
 
-    ``book`` is None when nothing is known of its devices: then amounts alone count, and what was taken is written down
-    and subtracted when somebody asks, which most often nobody does. ``shelf``, ``entry`` and ``packed`` belong to
-    ``Rooms``.
+    ``order``: its position by name. ``book`` is None if its devices are unknown; then only amounts count. Allocations
+    are subtracted when the free amount is first read. ``shelf``, ``entry`` and ``packed`` belong to ``Rooms``.
     """
 
     __slots__ = (
@@ -56,20 +55,20 @@ class Room:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """What it has less what is taken."""
+        """The capacity less what is allocated."""
         if self._taken:
             self._subtract()
         return self._ledger
 
     @property
     def free(self) -> dict[str, int]:
-        """What it can still give: the ledger, but no more than the devices can give."""
+        """The free amounts: by the ledger, but at most what the devices have free."""
         if self._taken:
             self._subtract()
         return self._free
 
     def fits(self, request: Request) -> bool:
-        """Return whether the request finds its amounts and its kernels here now, whatever the devices."""
+        """Return whether amounts and kernels of the request fit now; devices are not checked."""
         free = self.free
         for name, amount in request.items:
             if free.get(name, 0) < amount:
@@ -77,17 +76,17 @@ class Room:
         return self.has_kernels_left(request.kernels)
 
     def has_kernels_left(self, kernels: int) -> bool:
-        """Return whether so many more kernels may come."""
+        """Return whether this many more kernels may be placed here."""
         return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
 
     def shares_for(self, request: Request) -> Sequence[Shares] | None:
-        """Return which devices each kernel would get, empty when devices do not matter, None when they do not do."""
+        """Return the devices for each kernel, empty if it needs none, None if they do not fit."""
         if self.book is None or not request.kinds:
             return NO_SHARES
         return self.book.choose(request.accelerators)
 
     def take(self, request: Request, times: int = 1) -> None:
-        """Take the request's amounts out of what is free; ``times=-1`` gives them back."""
+        """Subtract the request's amounts from the free ones; ``times=-1`` undoes it."""
         self.kernels += request.kernels * times
         if self.book is None and times == 1:
             self._taken.append(request)
@@ -102,12 +101,12 @@ class Room:
                 free[name] = ledger[name]
 
     def take_devices(self, shares: Sequence[Shares], times: int = 1) -> None:
-        """Book the devices of a request; ``times=-1`` gives them back. What is free follows with its amounts."""
+        """Reserve the devices of a request; ``times=-1`` undoes it. The amounts are subtracted separately."""
         if self.book is not None:
             self.book.take(shares, times)
 
     def return_devices(self, request: Request) -> None:
-        """Free devices for amounts that are about to be given back, when it is not known which devices held them."""
+        """Free devices for amounts that will be freed next, when it is unknown which devices held them."""
         if self.book is not None:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])
@@ -136,7 +135,7 @@ class Room:
         self._taken.clear()
 
     def _given_by_devices(self) -> dict[str, int]:
-        """Return what is free by the ledger, but no more than the devices can give."""
+        """Return the free amounts by the ledger, but at most what the devices have free."""
         assert self.book is not None
         free = dict(self._ledger)
         for slot in self.book.slots:

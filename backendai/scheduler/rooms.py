@@ -1,7 +1,7 @@
-"""The agents as one pass sees them: what each still has after the placements made so far, and in which order they come.
+"""The agents of a pass: their free amounts after the placements so far, and their order.
 
-Agents of one architecture with the same kinds of accelerators left stand on one shelf, in the order of the selection.
-A shelf is mended after each placement instead of being sorted anew.
+Agents of one architecture with the same kinds of free accelerators are on one shelf, in the order of the selection.
+After each placement the shelf is updated instead of being sorted again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
 class Rooms:
-    """All agents of the group within one pass, by name; ValueError for an unknown selection or a wrong option."""
+    """All agents of the group during one pass, by name; ValueError for an unknown selection or an invalid option."""
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=NAME)
@@ -58,12 +58,12 @@ class Rooms:
 
     @property
     def next_agent(self) -> str:
-        """The name at which round-robin goes on; another selection leaves it as it was."""
+        """The name at which round-robin continues; other selections return it unchanged."""
         return self._next_agent if self.turn == self._first_turn else self.all[self.turn].name
 
     @property
     def turn(self) -> int:
-        """Whose turn it is, if agents take turns: set it back to undo a choice."""
+        """The position of round-robin; set it back to undo a choice."""
         return self.ranking.following if isinstance(self.ranking, InTurn) else 0
 
     @turn.setter
@@ -72,11 +72,8 @@ class Rooms:
             self.ranking.following = turn
 
     def cost(self, request: Request) -> int:
-        """Return the request packed, negative when it asks for more than any agent can have.
-
-        With that the request learns where its agents start, unless they take turns, the step that one of them makes in
-        their order when it takes the request, if that is the same for all, and the fields of its accelerators.
-        """
+        """Return the packed request, negative if it exceeds every agent. Also sets the request's ``start``, ``step``
+        and ``fields``, which the search on shelves needs."""
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed
@@ -85,7 +82,7 @@ class Rooms:
         return request.cost
 
     def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Take what was chosen for the rest of the pass; it is another agent's turn then."""
+        """Book a seat for the rest of the pass and advance round-robin."""
         if shares:
             room.take_devices(shares)
         room.take(request)
@@ -105,7 +102,7 @@ class Rooms:
             self._nearest.shrunk(room)
 
     def undo(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Undo ``book``; the turn is the caller's to set back."""
+        """Undo ``book``; the caller sets ``turn`` back."""
         if launch:
             self.launches.count(launch, room.order, -request.kernels)
         if shares:
@@ -113,12 +110,12 @@ class Rooms:
         self.take(room, request, times=-1)
 
     def take(self, room: Room, request: Request, times: int = 1) -> None:
-        """Take amounts and kernels out of what is free, whatever the devices; ``times=-1`` gives them back."""
+        """Subtract amounts and kernels, whatever the devices; ``times=-1`` undoes it."""
         room.take(request, times)
         self._settle(room, request)
 
     def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
-        """Free what a running session holds on an agent; an agent that is not in the group is passed over."""
+        """Free the slots of a running session on an agent; agents outside the group are ignored."""
         room = self.by_id.get(agent_id)
         if room is not None:
             request = Request(Slots(amounts), kernels, "")
@@ -126,7 +123,7 @@ class Rooms:
             self.take(room, request, times=-1)
 
     def copy(self) -> Rooms:
-        """Return an independent copy as things stand now."""
+        """Return an independent copy of the current state."""
         other = copy(self)
         other.all = [room.copy() for room in self.all]
         other.__dict__.pop("by_id", None)  # those are the rooms of this one
@@ -139,27 +136,27 @@ class Rooms:
         return other
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
-        """Return how far the closest agent is from having the amounts, of those that take sessions and suit."""
+        """Return the distance of the closest suitable agent from having the amounts."""
         if self._nearest is None:
             self._nearest = Nearest(room for room in self.all if room.shelf is not None)
         return self._nearest.closest(request, suits)
 
     def having_images(self, images: frozenset[str]) -> list[Room]:
-        """Return the agents that have all of these images, by name."""
+        """Return the agents that have all these images, by name."""
         having = self._having.get(images)
         if having is None:
             having = self._having[images] = [room for room in self.all if images <= room.images]
         return having
 
     def mounting(self, features: frozenset[str]) -> list[Room]:
-        """Return the agents whose kernels can use these features of storage hosts, by name."""
+        """Return the agents with these features of storage hosts, by name."""
         mounting = self._mounting.get(features)
         if mounting is None:
             mounting = self._mounting[features] = [room for room in self.all if features <= room.storage]
         return mounting
 
     def _shelve(self) -> None:
-        """Put every agent that is alive and schedulable on its shelf."""
+        """Put every reachable, schedulable agent on its shelf."""
         self.shelves = Shelves(self.packing)
         self.limited = [room for room in self.all if room.max_kernels is not None]
         for room in self.all:
@@ -171,7 +168,7 @@ class Rooms:
         self.shelves.sort()
 
     def _settle(self, room: Room, request: Request) -> None:
-        """Put the agent where it belongs now."""
+        """Move the agent to its place after its free amounts changed."""
         shelf = room.shelf
         if shelf is None:
             return
@@ -200,7 +197,7 @@ class Rooms:
 
 
 def _largest(agents: Iterable[AgentView]) -> dict[str, int]:
-    """Return by slot the most that one agent has when empty, 0 for what is only held: no agent has more free."""
+    """Return the largest capacity of any agent by slot, 0 for slots that are only allocated."""
     largest: dict[str, int] = {}
     held: dict[str, int] = {}
     for agent in agents:

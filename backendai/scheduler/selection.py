@@ -1,8 +1,8 @@
-"""What decides on which of the agents that fit a session starts: a selection ranks the agents.
+"""Selections: strategies that rank the agents on which a session fits.
 
-A selection is one file of ``selections``, chosen by its name. The usual ones rank in whole numbers, into which
-``Packing`` puts all amounts of an agent; a new one gives a function of the agent to ``by_key``. An agent whose
-accelerators would lie idle beside the session comes later in any case: that is not the selection's to decide.
+Each selection is a file of ``selections``, chosen by its name. The built-in ones rank by ``Packing``'s integers; a new
+one may pass a function of the agent to ``by_key``. Agents whose accelerators would stay idle come last under every
+selection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Entry = Any  # an integer or a tuple of integers, of one kind within a ranking; 
 
 
 class Candidate(Protocol):
-    """An agent as the function of a new selection reads it."""
+    """An agent as the key function of a selection sees it."""
 
     @property
     def name(self) -> str: ...
@@ -30,33 +30,31 @@ class Candidate(Protocol):
 
 
 class Ranking(Protocol):
-    """The order of agents: the smaller entry is the better agent. ``cost`` is a request as ``Packing`` packs it."""
+    """An order of agents: smaller entries are better. ``cost`` is a packed request."""
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
-        """Return where an agent stands that has ``packed`` free."""
+        """Return the rank of an agent with ``packed`` free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the entry before which no agent has room for the request, or from which agents take turns."""
+        """Return the lowest rank at which the request may fit, or at which round-robin starts."""
 
     def step(self, cost: int) -> Entry | None:
-        """Return what is added to the entry of an agent that takes the request; None where one must ask anew."""
+        """Return the change of an agent's rank when it takes the request; None if it must be computed anew."""
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
-        """Return how many of the entries are better."""
+        """Return how many of the entries rank better."""
 
     def rank(self, entry: Entry) -> Entry:
-        """Return what compares entries of several lists."""
+        """Return a key that compares entries of several lists."""
 
     def chosen(self, order: int, count: int) -> None:
-        """Note that the agent was taken, out of ``count``."""
+        """Record the chosen agent out of ``count``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A way to choose an agent. ``label`` is one line for forms. ``ranking`` gets the packing and the options.
-
-    ``takes_turns``: it goes on where the last pass ended.
-    """
+    """A strategy for choosing agents. ``label``: one line for forms. ``ranking`` gets the packing and the options.
+    ``takes_turns``: it continues where the last pass ended."""
 
     name: str
     label: str
@@ -69,7 +67,7 @@ KeyOf = Callable[[Candidate, Sequence[str], Mapping[str, object]], tuple[int, ..
 
 
 def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking]:
-    """Return the ranking by a function of agent, slot order and options; the smallest key wins, equals by name."""
+    """Return the ranking by a function of agent, slot order and options; smallest key first, equals by name."""
 
     def ranking(packing: Packing, options: Mapping[str, object]) -> Ranking:
         return ByKey(function, packing.slot_order, options)
@@ -78,7 +76,7 @@ def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking
 
 
 class LeastLeft:
-    """The agent with the least left first, the most precious slot deciding."""
+    """The agent with the least free amounts first, compared from the most precious slot."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         self._shift = packing.order_bits
@@ -103,7 +101,7 @@ class LeastLeft:
 
 
 class MostLeft(LeastLeft):
-    """The agent with the most left first, the most precious slot deciding."""
+    """The agent with the most free amounts first, compared from the most precious slot."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         super().__init__(packing, options)
@@ -120,7 +118,7 @@ class MostLeft(LeastLeft):
 
 
 class InTurn:
-    """One agent after the other by name, whatever they have left. ``following`` is the place whose turn it is."""
+    """Agents in turn by name. ``following``: the position of the next one."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         self.following = 0
@@ -146,7 +144,7 @@ class InTurn:
 
 
 class ByKey:
-    """The agent with the smallest key first, as a function of the agent computes it."""
+    """The agent with the smallest key first."""
 
     def __init__(self, function: KeyOf, slot_order: tuple[str, ...], options: Mapping[str, object]) -> None:
         self._function, self._slot_order, self._options = function, slot_order, options

@@ -1,8 +1,8 @@
-"""What decides whose turn comes first: a sequence orders the pending sessions of one priority.
+"""Sequences: strategies that order the pending sessions of one priority.
 
-A sequence is one function in one file of ``sequences``, chosen by its name. It gets a ``Line`` and returns or yields
-the sessions of the line, each once. One that yields is asked for the next session only after the last one was placed or
-refused, so it can look at ``Line.tally`` anew each time.
+Each sequence is a function in a file of ``sequences``, chosen by its name. It gets a ``Line`` and returns or yields
+each session of the line once. A generator is resumed after the last session was placed or refused, so it can read the
+updated ``Line.tally``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Tally:
-    """What users hold in the group as the pass goes.
-
-    ``latest``: what was placed at the last turn, empty when it found no room; a sequence that follows it empties it
-    before each turn. ``held``: by user, at the start of the pass; the sequence that follows counts on in it.
-    """
+    """What users hold in the group during the pass. ``latest``: the amounts placed at the last turn, empty if it did
+    not fit; the sequence resets it before each turn. ``held``: by user at the start of the pass, updated by the
+    sequence."""
 
     __slots__ = ("held", "latest")
 
@@ -35,11 +33,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The sessions of one priority, the oldest first, and what a sequence may look at.
-
-    ``capacity``: what the agents that are alive and schedulable have together. ``weights`` (missing: 1) and
-    ``past_usage`` (missing: none): by key of a holder. ``options``: those of the sequence, each with its value.
-    """
+    """The sessions of one priority, the oldest first, and the input of a sequence. ``capacity``: of all reachable,
+    schedulable agents. ``weights`` (default 1) and ``past_usage`` (default 0) by holder's key. ``options``: the
+    sequence's own."""
 
     now: datetime
     sessions: list[SessionView]
@@ -53,11 +49,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A way to order a line. ``label`` is one line for forms.
-
-    ``is_strict``: a session that finds no room holds back everybody behind it. Otherwise it holds back those of lower
-    priority only.
-    """
+    """A strategy for ordering sessions. ``label``: one line for forms. ``is_strict``: a session that does not fit holds
+    back all behind it, otherwise those of lower priority only."""
 
     name: str
     label: str
@@ -67,10 +60,8 @@ class Sequence:
 
 
 def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
-    """Yield every pending session when its turn comes: by priority, then as the sequence orders them.
-
-    Raises ValueError for a wrong option. That each comes once is the sequence's word: whoever asks looks at that.
-    """
+    """Yield every pending session at its turn: by priority, then by the sequence. Raises ValueError for an invalid
+    option. The caller checks that each session comes once."""
     options = own_options(sequence.options, snapshot.rules.options)
     capacity = capacity_of(snapshot.agents)
     return chain.from_iterable(
@@ -82,7 +73,7 @@ def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Sess
 
 
 def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
-    """Return what the agents that are alive and schedulable have together."""
+    """Return the total capacity of reachable, schedulable agents."""
     total: dict[str, int] = {}
     for agent in agents:
         if agent.alive and agent.schedulable:
@@ -92,22 +83,22 @@ def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
 
 
 def is_tired(session: SessionView, rules: Rules) -> bool:
-    """Return whether the session was tried so often that others may pass it, were it not for ``is_overdue``."""
+    """Return whether the session had so many tries that others may pass it, unless ``is_overdue``."""
     return 0 < rules.retries_to_skip <= session.attempts
 
 
 def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether others have passed the session for so long that they may not any more."""
+    """Return whether others have passed the session for as long as allowed."""
     return session.overtaken_since is not None and now - session.overtaken_since >= rules.overtaking_limit
 
 
 def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether the session goes behind the others of its priority and holds back nobody."""
+    """Return whether the session goes behind the others of its priority and holds back none."""
     return is_tired(session, rules) and not is_overdue(session, rules, now)
 
 
 def _bands(pending: Iterable[SessionView]) -> Iterator[list[SessionView]]:
-    """Yield the sessions of each priority, the highest first; within one the oldest first, then by id."""
+    """Yield the sessions of each priority, the highest first; within one by age, then by id."""
     bands: dict[int, list[SessionView]] = {}
     for session in pending:
         bands.setdefault(session.priority, []).append(session)

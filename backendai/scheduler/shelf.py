@@ -1,8 +1,8 @@
-"""Shelves: agents that waste alike beside a request, each shelf in the order of the selection.
+"""Shelves: agents that leave the same accelerators idle, in the order of the selection.
 
-Of each stretch of a shelf is known the most that any of its agents may have of each slot: where that is too little for
-a request, none of them need be looked at. When an agent shrinks, its stretch knows too much, never too little, until so
-many looks were in vain that measuring it anew is worth while.
+Each shelf is divided into stretches, with the maximum of each slot per stretch: if that is too small for a request, the
+stretch is skipped. When an agent shrinks, the maximum is too high, never too low, until enough failed searches make it
+worth updating.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ _PATIENCE = 16  # looks in vain, each of which costs about an eighth of measurin
 
 
 class Shelf:
-    """Agents of one architecture with the same kinds of accelerators left; ``entries`` are their ranks.
-
-    ``bounds``: for each ``STRETCH`` agents in a row, the most that one of them may have, packed. ``last_found``: the
-    place of the agent that was found last, who will most often be the next to move.
-    """
+    """Agents of one architecture with the same kinds of free accelerators; ``entries`` are their ranks. ``bounds``: the
+    packed maximum of each ``STRETCH`` agents. ``last_found``: the position of the last match, which most often moves
+    next."""
 
     __slots__ = ("_in_vain", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "rooms")
 
@@ -45,7 +43,7 @@ class Shelf:
         self._in_vain = [0] * len(self.bounds)
 
     def copy(self, by_order: Sequence[Room]) -> Shelf:
-        """Return a shelf on which the copies of its agents stand, given by their order."""
+        """Return a copy of the shelf with the copies of its agents."""
         other = Shelf(self.architecture, self.kinds, self._packing)
         other.entries, other.bounds = self.entries.copy(), self.bounds.copy()
         other.rooms = [by_order[room.order] for room in self.rooms]
@@ -55,7 +53,7 @@ class Shelf:
         return other
 
     def put(self, room: Room) -> None:
-        """Put the agent where its entry belongs."""
+        """Insert the agent by its entry."""
         place = bisect_left(self.entries, room.entry)
         self.entries.insert(place, room.entry)
         self.rooms.insert(place, room)
@@ -65,13 +63,13 @@ class Shelf:
         self._cover((place, *_begins(place, len(self.rooms))))
 
     def remove(self, room: Room) -> None:
-        """Take the agent away; its entry must be that with which it was put here."""
+        """Remove the agent; its entry must be the one it was inserted with."""
         place = bisect_left(self.entries, room.entry)
         del self.entries[place], self.rooms[place]
         self._cover(_ends(place, len(self.rooms)))
 
     def move(self, room: Room, entry: Entry) -> None:
-        """Put an agent of this shelf that has shrunk where its new entry belongs."""
+        """Move an agent of this shelf after its free amounts fell."""
         entries, place = self.entries, self.last_found
         if place >= len(entries) or entries[place] != room.entry:
             place = bisect_left(entries, room.entry)
@@ -86,14 +84,14 @@ class Shelf:
         self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
 
     def looked_in_vain(self, stretch: int) -> None:
-        """Note that no agent of the stretch had room, though its bound has."""
+        """Count a search of the stretch that its bound allowed but that found no agent."""
         self._in_vain[stretch] += 1
         if self._in_vain[stretch] == _PATIENCE:
             self._in_vain[stretch] = 0
             self.bounds[stretch] = self._measured(stretch * STRETCH)
 
     def _cover(self, places: Iterable[int]) -> None:
-        """Let the bounds cover the agents who are new to their stretch."""
+        """Raise the bounds for agents that are new in their stretch."""
         bounds, guards = self.bounds, self._packing.guards
         for place in places:
             stretch, packed = place // STRETCH, self.rooms[place].packed
@@ -105,12 +103,12 @@ class Shelf:
 
 
 def _begins(first: int, end: int) -> range:
-    """Return the places at which stretches begin behind ``first``: who is new there when all move up by one."""
+    """Return where stretches begin behind ``first``: agents there are new when all move up by one."""
     return range(first - first % STRETCH + STRETCH, end, STRETCH)
 
 
 def _ends(first: int, end: int) -> range:
-    """Return the places at which stretches end: who is new there when all from ``first`` on close up by one."""
+    """Return where stretches end: agents there are new when all from ``first`` on move down by one."""
     return range(first - first % STRETCH + STRETCH - 1, end, STRETCH)
 
 
@@ -123,7 +121,7 @@ class Shelves:
         self._levels: dict[tuple[str, frozenset[str]], list[list[Shelf]]] = {}
 
     def having(self, architecture: str, kinds: frozenset[str]) -> Shelf:
-        """Return the shelf for such agents, a new one when there is none."""
+        """Return the shelf for this architecture and these accelerators; creates it if missing."""
         shelf = self._all.get((architecture, kinds))
         if shelf is None:
             shelf = self._all[architecture, kinds] = Shelf(architecture, kinds, self._packing)
@@ -136,16 +134,13 @@ class Shelves:
             shelf.sort()
 
     def copy(self, by_order: Sequence[Room]) -> Shelves:
-        """Return shelves on which the copies of the agents stand, given by their order."""
+        """Return a copy of all shelves with the copies of their agents."""
         other = Shelves(self._packing)
         other._all = {key: shelf.copy(by_order) for key, shelf in self._all.items()}
         return other
 
     def levels(self, request: Request) -> list[list[Shelf]]:
-        """Return the shelves of the request's architecture that have what it needs, those that waste alike together.
-
-        The least waste comes first.
-        """
+        """Return the shelves that suit the request, grouped by the accelerators left idle. The fewest come first."""
         levels = self._levels.get(request.group)
         if levels is None:
             by_waste: dict[int, list[Shelf]] = {}

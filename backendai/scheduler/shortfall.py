@@ -1,4 +1,4 @@
-"""Why a request found no agent now: how many agents each filter removed, and what the closest one lacks."""
+"""Explains why no agent can hold a request now: how many agents each filter removed, and what the closest one lacks."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Counts = dict[str, int]  # by the step of a filter: how many agents it removed
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a demand could not be placed, with what was looked at."""
+    """Why a session could not be placed, with the checks that led to it."""
 
     reason: Reason
     steps: tuple[Step, ...]
 
 
 def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Refusal:
-    """Return why no agent takes the request, after ``placed`` of the session's ``kernels`` requests found theirs."""
+    """Return why no agent can hold the request, after ``placed`` of the session's ``kernels`` requests were placed."""
     counts = dict(_fixed_counts(request, rooms))
     left = len(rooms.all) - sum(counts.values())
     counts[KERNELS_FILTER.step] = full = len(_full(request, rooms)) if left else 0
@@ -62,7 +62,7 @@ def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Ref
 
 
 def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
-    """Return the steps of the filters that do not depend on the amounts, for a request that was placed."""
+    """Return the steps of the amount-independent filters for a placed request."""
     return _filter_steps(FIXED_FILTERS, _fixed_counts(request, rooms), len(rooms.all), "")
 
 
@@ -85,14 +85,14 @@ def _removed(request: Request, rooms: Sequence[Room]) -> Counts:
 
 
 def _full(request: Request, rooms: Rooms) -> list[Room]:
-    """Return the agents that come into question but have too many kernels."""
+    """Return the candidate agents that have too many kernels."""
     more = request.kernels
     full = [room for room in rooms.limited if room.kernels + more > (room.max_kernels or 0)]
     return [room for room in full if _suits(room, request)] if full else full
 
 
 def _broken(request: Request, rooms: Rooms) -> list[Room]:
-    """Return the agents that have the amounts, but not on devices that go together."""
+    """Return the agents that have the amounts, but scattered over devices."""
     if not request.kinds or not rooms.has_devices:
         return []
     return [room for room in with_amounts(request, rooms) if _suits(room, request)]
@@ -175,7 +175,7 @@ def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
 
 
 def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reason:
-    """Return why no agent comes into question, whatever it has free."""
+    """Return why no agent is a candidate, whatever is free."""
     designated = [room for room in rooms.all if room.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))
@@ -228,7 +228,7 @@ def _agents(request: Request) -> str:
 
 
 def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: str) -> tuple[Step, ...]:
-    """Return one step per filter that was asked, up to the one that left no agent; that one bears the code."""
+    """Return one step per filter, up to the one that left no agent; that one has the code."""
     steps = []
     left = total
     for each in filters:

@@ -1,4 +1,4 @@
-"""What the scheduler sees: a frozen picture of one resource group. No Django, no I/O, no clock but ``now``."""
+"""The scheduler's input: an immutable snapshot of one resource group. No Django, no I/O, no clock but ``now``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING = Slots()
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """One accelerator of an agent, as one slot counts it: what it has and what kernels hold of it (thousandths)."""
+    """One accelerator of an agent under one slot: its capacity, and what kernels hold of it (thousandths)."""
 
     id: str
     slot: str
@@ -29,12 +29,12 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """One agent: what it has, what the ledger says is taken, and whether it may take more.
+    """One agent: its capacity, its allocations, and whether it takes sessions.
 
-    ``images``: the references it has, of images that it cannot fetch: they can be had nowhere else, or it is short of
-    disk space (``low_disk``). ``fault``: why it takes none (``schedulable``) when no administrator paused it.
-    ``companions``: by launch, its kernels here. ``storage``: the features of storage hosts that kernels can use there
-    (see ``StorageNeed``); ``storage_faults``: by host, why none can.
+    ``images``: references of the unpullable images that it has, because no registry has them or its disk is full
+    (``low_disk``). ``fault``: why it is not ``schedulable`` if no administrator paused it. ``companions``: its kernels
+    by launch. ``storage``: features of storage hosts for its kernels (see ``StorageNeed``); ``storage_faults``: by
+    host, why it has none.
     """
 
     id: UUID
@@ -56,7 +56,7 @@ class AgentView:
 
     @property
     def free(self) -> Slots:
-        """What is left of it."""
+        """The capacity less what is allocated."""
         return self.capacity - self.occupied
 
 
@@ -65,18 +65,16 @@ NAME = attrgetter("name", "id")  # by what agents are sorted
 
 @dataclass(frozen=True, slots=True)
 class StorageNeed:
-    """What a session needs of storage hosts to mount its folders.
-
-    ``features``: the host's name for any mount, with ``:view`` behind it for a read-only one, with ``:part`` for one of
-    a part of a folder. ``folders``: name and host of each folder, for people.
-    """
+    """The storage hosts that a session's folders need. ``features``: the host's name for any mount, with ``:view``
+    appended for a read-only mount, ``:part`` for a part of a folder. ``folders``: name and host of each folder, for
+    texts."""
 
     features: frozenset[str]
     folders: tuple[tuple[str, str], ...]
 
 
 class KernelView(NamedTuple):
-    """One kernel to place. ``node_image``: the reference of an image that its agent must have already."""
+    """One kernel to place. ``node_image``: an image that its agent must have already."""
 
     id: UUID
     slots: Slots
@@ -86,7 +84,7 @@ class KernelView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageBuild:
-    """The session's image is being made: how far (0–1, None: unknown), or why it failed and what would mend it."""
+    """The session's image is being built: the progress (0–1, None: unknown), or why it failed and the remedy."""
 
     progress: float | None
     message: str
@@ -95,7 +93,7 @@ class ImageBuild:
 
 
 class DependencyState(StrEnum):
-    """How far a session is that another one waits for."""
+    """State of a session that another one depends on."""
 
     LIVE = "live"
     SUCCEEDED = "succeeded"
@@ -104,7 +102,7 @@ class DependencyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Another session that must have ended well first."""
+    """Another session that must succeed first."""
 
     id: UUID
     name: str
@@ -112,7 +110,7 @@ class Dependency:
 
 
 class Holder(NamedTuple):
-    """Whom a session counts against: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
+    """The holders that a session counts against: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
 
     user: str = ""
     key_pair: str = ""
@@ -121,7 +119,7 @@ class Holder(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of those that are known, the narrowest first."""
+        """The keys of the known holders, the narrowest first."""
         return tuple(key for key in (self.key_pair, self.user, self.project, self.domain) if key)
 
 
@@ -129,12 +127,9 @@ _NOBODY = Holder()
 
 
 class SessionView(NamedTuple):
-    """One pending session.
-
-    ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``, ``pack`` or empty) says how
-    the sessions of its ``launch`` lie. ``longest_run``: it ends that long after its start at the latest.
-    ``overtaken_since``: when others first passed it.
-    """
+    """One pending session. ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``,
+    ``pack`` or empty): how sessions of its ``launch`` are distributed. ``longest_run``: its maximum run time.
+    ``overtaken_since``: when others first passed it."""
 
     id: UUID
     name: str
@@ -159,18 +154,16 @@ class SessionView(NamedTuple):
 
     @property
     def total(self) -> Slots:
-        """What all its kernels ask for together."""
+        """The sum over all its kernels."""
         kernels = self.kernels
         return kernels[0].slots if len(kernels) == 1 else sum((kernel.slots for kernel in kernels), Slots())
 
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """The limits of one holder, and what its placed sessions hold now (in all groups). None: unlimited.
-
-    ``scope``: ``key-pair``, ``user``, ``project`` or ``domain``. ``unnamed_limited``: a slot that ``slots`` does not
-    name may not be had at all. ``forbidden``: slots of which the limit is nothing, which ``slots`` cannot say.
-    """
+    """Limits of one holder, and what its placed sessions hold in all groups. None: unlimited. ``scope``: ``key-pair``,
+    ``user``, ``project`` or ``domain``. ``unnamed_limited``: slots that ``slots`` does not name are not allowed.
+    ``forbidden``: slots with the limit 0, which ``slots`` cannot express."""
 
     scope: str
     name: str
@@ -184,7 +177,7 @@ class LimitView:
 
 @dataclass(frozen=True, slots=True)
 class RunningView:
-    """One placed session of the group: what it holds where, and when it ends at the latest (None: not known)."""
+    """One placed session of the group: its allocations by agent, and its latest end (None: unknown)."""
 
     id: UUID
     seats: tuple[tuple[UUID, Slots, int], ...]  # agent, amounts, kernels
@@ -193,11 +186,8 @@ class RunningView:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How one group's sessions and agents are chosen; an administrator sets them.
-
-    ``retries_to_skip`` 0: nobody passes a session that does not fit. ``options`` are those of the chosen strategies.
-    ``next_agent`` is the name at which round-robin goes on.
-    """
+    """Scheduling rules of one group, set by administrators. ``retries_to_skip`` 0: a session that does not fit is never
+    passed. ``options``: of the chosen strategies. ``next_agent``: where round-robin continues."""
 
     sequence: str = "fifo"
     selection: str = "concentrated"
@@ -216,7 +206,7 @@ _USUAL = Rules()
 
 
 class Networks(NamedTuple):
-    """How many sessions over several agents there may be at once, and how many more there may be now."""
+    """How many networks across agents there may be, and how many are left."""
 
     most: int
     left: int
@@ -224,12 +214,11 @@ class Networks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One resource group at ``now``: its rules, its agents (all that are registered), its pending sessions.
+    """One resource group at ``now``: its rules, all registered agents, its pending sessions.
 
-    Keyed by the keys of ``Holder``: ``limits``; ``held``, what a user's sessions hold in this group; ``weights``
-    (missing: 1); ``past_usage``, the decayed use of this group as a share of its capacity (missing: none).
-    ``running`` is needed for backfill only. ``networks``: of so many that sessions over several agents may have there
-    are so many left; None where nobody asks for one.
+    By keys of ``Holder``: ``limits``; ``held``: what a user's sessions hold in this group; ``weights`` (default 1);
+    ``past_usage``: decayed use as a share of the group's capacity (default 0). ``running`` is needed for backfill only.
+    ``networks``: None if no session needs one.
     """
 
     now: datetime

@@ -1,4 +1,4 @@
-"""Folders bind sessions to the agents that mount their storage hosts: in words."""
+"""Messages about folders that tie a session to the agents that mount their storage hosts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def hosts_of(need: StorageNeed) -> list[str]:
 
 
 def where_folders_lie(need: StorageNeed, agents: Sequence[Room]) -> str:
-    """Return which folders lie where, and which of the agents mount that, as one sentence."""
+    """Return one sentence: which folders are on which hosts, and how many agents mount those."""
     return Message("{need}, which {agents}.", need=_folders(need), agents=_which(need, agents))
 
 
 def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
-    """Return why none of the agents comes into question for the folders: what one of them reports, or what they lack.
-    Those that mount them were ruled out before for another reason."""
+    """Return why no agent can mount the folders: an agent's report, or what is missing. Agents that could were rejected
+    for another reason."""
     hosts = hosts_of(need)
     details: dict[str, object] = {"storage_hosts": hosts, "folders": [name for name, _ in need.folders]}
     if any(need.features <= agent.storage for agent in agents):
@@ -80,7 +80,7 @@ def _lacking(need: StorageNeed, agent: Room) -> list[str]:
 
 
 def _folders(need: StorageNeed) -> str:
-    """Return ``Folder data lies on gpu3-disk``, or the same of several."""
+    """Return ``Folder data lies on gpu3-disk``, or the same for several folders."""
     names = sorted({name for name, _ in need.folders})
     hosts = hosts_of(need)
     where = hosts[0] if len(hosts) == 1 else Message("{hosts} and {last_host}", hosts=hosts[:-1], last_host=hosts[-1])

@@ -1,4 +1,4 @@
-"""The strategies that a resource group may choose: by name, with a label for forms and their declared options."""
+"""The strategies that a resource group can choose: by name, with a label for forms and declared options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.scheduler.sequences import SEQUENCES
 
 @dataclass(frozen=True, slots=True)
 class StrategyView:
-    """What a form or a page says of a strategy; ``level`` is ``sequence`` or ``selection``."""
+    """A strategy for forms and pages; ``level`` is ``sequence`` or ``selection``."""
 
     level: str
     name: str
@@ -37,8 +37,6 @@ def describe_strategies() -> tuple[StrategyView, ...]:
 
 
 def check_rules(sequence: str, selection: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options of both strategies with what is given or their defaults.
-
-    Raises ValueError for an unknown strategy, an option that neither has, and a value out of range.
-    """
+    """Return the options of both strategies, given or default. Raises ValueError for an unknown strategy, an unknown
+    option, or a value out of range."""
     return check_options((*strategy_named(sequence).options, *selection_named(selection).options), options)

@@ -1,6 +1,6 @@
-"""What would start a waiting session now: the smallest change of its amounts, or another resource group.
+"""Suggests changes that would start a waiting session now: smaller amounts, or another resource group.
 
-Nothing is guessed: every suggestion is tried with ``decide`` before it is made.
+Every suggestion is verified with ``decide``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEPS = {"cpu": MILLI // 10, "cuda.shares": MILLI // 100}
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change with which the session starts now: ``resources`` are those of each kernel, None when they may stay."""
+    """A change with which the session starts now: ``resources`` per kernel, None if they are unchanged."""
 
     group: str
     resources: Slots | None
@@ -32,11 +32,9 @@ class Suggestion:
 def suggest(
     snapshot: Snapshot, session: SessionView, others: Sequence[Snapshot], *, least: Slots, plan: Plan | None = None
 ) -> list[Suggestion]:
-    """Return changes that would start the session now, the smallest first; empty when it starts anyway or none helps.
-
-    ``session`` is one of the snapshot's pending ones. ``others`` are the groups it could go to as well. ``least`` is
-    what each of its kernels needs at any rate. ``plan`` is that of the snapshot, if it is known already.
-    """
+    """Return changes that would start the session now, the smallest first; empty if it starts anyway or none helps.
+    ``session`` is one of the snapshot's pending ones, ``others`` the groups it may use as well, ``least`` the minimum
+    of each kernel, ``plan`` the snapshot's plan, if known."""
     plan = plan or decide(snapshot)
     if _placement(plan, session.id):
         return []
@@ -44,7 +42,7 @@ def suggest(
 
 
 def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> Iterator[Suggestion]:
-    """Yield the smallest reduction that works, for sessions whose kernels ask for the same and share an agent."""
+    """Yield the smallest reduction that works, for sessions whose equal kernels share an agent."""
     if session.multi_node or len({kernel.slots for kernel in session.kernels}) != 1:
         return
     if not snapshot.rules.backfill and _code(plan, session.id) == "behind-in-queue":
@@ -64,7 +62,7 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
 
 
 def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> list[Slots]:
-    """Return amounts per kernel that one agent could give now and the limits leave, the smallest loss first."""
+    """Return amounts per kernel that fit on one agent now and within the limits, the smallest loss first."""
     wanted = session.kernels[0].slots
     count = len(session.kernels)
     free = _free_after(snapshot, plan)
@@ -114,7 +112,7 @@ def _names(snapshot: Snapshot, placed: Placement) -> tuple[str, ...]:
 
 
 def _free_after(snapshot: Snapshot, plan: Plan) -> Mapping[UUID, Slots]:
-    """Return what each agent has left once the plan is carried out."""
+    """Return the free amounts of each agent after the plan."""
     amounts = {kernel.id: kernel.slots for session in snapshot.pending for kernel in session.kernels}
     free = {agent.id: agent.free for agent in snapshot.agents}
     for placement in plan.placements:
@@ -124,7 +122,7 @@ def _free_after(snapshot: Snapshot, plan: Plan) -> Mapping[UUID, Slots]:
 
 
 def _allowed(snapshot: Snapshot, holder: Holder, plan: Plan) -> dict[str, int]:
-    """Return what the holder's limits leave of each slot once the plan is carried out; unlimited slots are missing."""
+    """Return what the holder's limits leave of each slot after the plan; unlimited slots are missing."""
     placed = {placement.session_id for placement in plan.placements}
     starting = [session for session in snapshot.pending if session.id in placed]
     left: dict[str, int] = {}
@@ -155,7 +153,7 @@ def _may_take(agent: AgentView, session: SessionView) -> bool:
 
 
 def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
-    """Yield what is free on the agent, and what is free without putting fractions of several devices together."""
+    """Yield the agent's free amounts, and those without combining fractions of several devices."""
     yield free
     largest: dict[str, int] = {}
     for device in agent.devices:
@@ -165,7 +163,7 @@ def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
 
 
 def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
-    """Return the wanted amounts cut to what there is, in steps that people use."""
+    """Return the wanted amounts reduced to what is free, in usual steps."""
     cut = {}
     for name, amount in wanted.items():
         step = MILLI * 2**20 if is_size(name) else _STEPS.get(name, MILLI)
@@ -174,7 +172,7 @@ def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
 
 
 def _loss(wanted: Slots, amounts: Slots) -> int:
-    """Return how much is given up: per slot the thousandths of what was wanted, summed."""
+    """Return how much is given up: the thousandths of each slot's request, summed."""
     return sum((amount - amounts[name]) * 1000 // amount for name, amount in wanted.items())
 
 

@@ -1,4 +1,4 @@
-"""What a pass looked at on the way to its decision, as steps that people can read."""
+"""The checks of a pass as steps that people can read."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ QUEUE_PASSED = (*CAPACITY_PASSED, Step("queue", True, Message("No session ahead 
 
 
 def at_gate(index: int, reason: Reason) -> Refusal:
-    """Return the refusal at the gate of that index."""
+    """Return the refusal of a session by the gate of that index."""
     return Refusal(reason, (*GATES_PASSED[:index], _failed(GATES[index].step, reason)))
 
 
 def at_capacity(reason: Reason) -> Refusal:
-    """Return the refusal of a session that could not start even if nothing else ran."""
+    """Return the refusal of a session that could not start on empty agents."""
     return Refusal(reason, (*GATES_PASSED, _failed("capacity", reason)))
 
 
 def at_queue(reason: Reason) -> Refusal:
-    """Return the refusal of a session that another one holds back."""
+    """Return the refusal of a session that is held back by another one."""
     return Refusal(reason, (*CAPACITY_PASSED, _failed("queue", reason)))
 
 
 def at_agents(refusal: Refusal) -> Refusal:
-    """Return the refusal of the agents with the steps that come before them."""
+    """Return the refusal of a session that fits on no agent, after the given steps."""
     return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
 
 

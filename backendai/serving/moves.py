@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 
 from backendai.compute.services.bulk import among
+from backendai.core.messages import shortened
 from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
 
 ALLOWED: dict[State, frozenset[State]] = {
@@ -32,7 +33,7 @@ def move_replicas(
     sources = [source for source, targets in ALLOWED.items() if to in targets]
     changes: dict[str, Any] = {"state": to} | columns
     if reason:
-        changes |= {"reason": reason, "message": message[:500]}
+        changes |= {"reason": reason, "message": shortened(message, 500)}
     if to == State.ENDED:
         changes["ended_at"] = now
     with transaction.atomic():
@@ -80,7 +81,7 @@ def note(
 ) -> None:
     """Write a record of a decision; the same code and numbers as in the newest record count its attempts up."""
     newest = ScalingRecord.objects.filter(endpoint=endpoint_id).order_by("-pk").first()
-    about = {"message": message[:500], "data": dict(data or {}), "updated_at": now}
+    about = {"message": shortened(message, 500), "data": dict(data or {}), "updated_at": now}
     if newest and (newest.code, newest.before, newest.after) == (code, before, after):
         ScalingRecord.objects.filter(pk=newest.pk).update(attempts=F("attempts") + 1, **about)
         return

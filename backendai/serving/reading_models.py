@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
+from backendai.activity.message_field import MessageField
+
 
 class ServingProxy(models.Model):
     """An app proxy that serves endpoints. A new ``boot`` counts from zero."""
@@ -76,7 +78,7 @@ class ScalingRecord(models.Model):
 
     endpoint = models.ForeignKey("serving.Endpoint", on_delete=models.CASCADE, related_name="records", db_index=False)
     code = models.CharField(max_length=64)
-    message = models.CharField(max_length=500)
+    message = MessageField()
     data = models.JSONField(default=dict, blank=True)
     before = models.PositiveSmallIntegerField(default=0)
     after = models.PositiveSmallIntegerField(default=0)

@@ -91,6 +91,7 @@ INSTALLED_APPS = [
     "backendai.usage",
     "backendai.planning",
     "backendai.serving",
+    "backendai.pipelines",
     "backendai.controller",
     "backendai.api",
     "backendai.web",

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from typing import Any
 
 import asyncssh
 
@@ -89,6 +90,7 @@ class GateServer(asyncssh.SSHServer):
     def session_requested(self) -> tuple[ShellChannel, ShellSession]:
         """Open a channel for a program. Raises ChannelOpenError."""
         visit = self._with_room()
+        visit.channels += 1  # at once: many may be asked for before the first is open
         connection = self._connection
         channel = ShellChannel(
             connection, asyncio.get_running_loop(), True, False, False, 0, 0, None, "strict",
@@ -100,14 +102,28 @@ class GateServer(asyncssh.SSHServer):
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
         """Open a channel to a port of the kernel, or of another one of its session. Raises ChannelOpenError."""
-        return self._forward(self._with_room(), dest_host[:_LONGEST_NAME], dest_port)
+        return self._counted(lambda visit: self._forward(visit, dest_host[:_LONGEST_NAME], dest_port))
 
     def unix_connection_requested(self, dest_path: str) -> Awaitable[asyncssh.SSHUNIXSession[bytes]]:
         """Open a channel to a socket in the kernel. Raises ChannelOpenError."""
-        visit = self._with_room()
+        self._with_room()
         if not dest_path.startswith("/") or len(dest_path.encode()) > LONGEST_PATH:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Name the whole path of a socket.")
-        return self._dial(visit, {"op": "dial", "socket": dest_path, "port": 0})  # type: ignore[return-value]
+        return self._counted(lambda visit: self._dial(visit, {"op": "dial", "socket": dest_path, "port": 0}))
+
+    def _counted(self, opening: Callable[[Visit], Awaitable[asyncssh.SSHTCPSession[bytes]]]) -> Any:
+        """Return the opening of a channel, which counts from now on; one that fails does not any more."""
+        visit = self._with_room()
+        visit.channels += 1
+
+        async def open_it() -> asyncssh.SSHTCPSession[bytes]:
+            try:
+                return await opening(visit)
+            except BaseException:
+                visit.channels -= 1
+                raise
+
+        return open_it()
 
     async def _forward(self, visit: Visit, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
         try:

@@ -6,12 +6,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+from django.utils import timezone
+
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import SshKey, User
-from backendai.accounts.standing import Standing
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.system_sessions import open_folders
 from backendai.compute.status import Status
+from backendai.core.errors import UserError
+from backendai.core.names import FOLDERS
 from backendai.gateways.reach import reach
 from backendai.gateways.targets import NOBODY, Denied
 
@@ -23,7 +28,8 @@ _MOST_LISTED = 20
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """A key that was shown (``is_of_session``: one that opens a session alone), its owner, and the kernel behind the
-    name. ``kernel_id`` None: there is none, and ``apology`` says so."""
+    name. ``kernel_id`` None: there is none, and ``apology`` says so. ``wants_folders``: the folders of its owner were
+    asked for, and the session that opens them is still to be found or made."""
 
     key_id: UUID
     user_id: UUID
@@ -31,6 +37,7 @@ class Entrance:
     kernel_id: UUID | None = None
     generation: int = 0
     apology: str = ""
+    wants_folders: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,8 @@ class ShellTarget:
     gateway_url: str
     owner: str
     neighbours: frozenset[str] = frozenset()
-    standing: Standing = NOBODY
+    has_shell: bool = True
+    credential: Credential = NOBODY
     recheck_seconds: float = field(default=RECHECK_SECONDS)
 
     def is_over(self, now: datetime) -> bool:
@@ -62,6 +70,8 @@ def entrance_for(fingerprint: str, name: str, now: datetime) -> Entrance | None:
     key = keys[0]
     if len(keys) != 1 or not key.user.is_active:
         return None
+    if name == FOLDERS:
+        return Entrance(key.pk, key.user_id, wants_folders=True)
     sessions = ComputeSession.objects.visible_to(key.user).filter(owner=key.user).live()
     session = sessions.filter(**_named(session_name)).first()
     if session is None:
@@ -88,6 +98,20 @@ def _to_kernel(entrance: Entrance, session: ComputeSession, hostname: str) -> En
     return replace(entrance, kernel_id=kernel.pk, generation=kernel.generation)
 
 
+def to_folders(entrance: Entrance) -> Entrance:
+    """Return the way to the session that opens the folders of the key's owner, which is made if need be; until it runs
+    it is still wanted, and the apology says for what it waits."""
+    user = _holder(entrance)
+    if user is None:
+        return replace(entrance, wants_folders=False, apology="This SSH key does not open your folders any more.")
+    try:
+        session = open_folders(user, timezone.now())
+    except UserError as error:
+        return replace(entrance, wants_folders=False, apology=str(error.message))
+    found = _to_kernel(replace(entrance, apology=""), session, "")
+    return replace(found, wants_folders=found.kernel_id is None)
+
+
 def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
     """Return the kernel of an entrance, after looking again at key, account and session. Raises Denied."""
     if entrance.kernel_id is None:
@@ -105,6 +129,7 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
         kernel.agent.gateway_url if kernel.agent else "",
         user.email,
         frozenset(Kernel.objects.filter(session=kernel.session_id).values_list("hostname", flat=True)),
+        has_shell=kernel.session.kind.has_shell,
     )
 
 

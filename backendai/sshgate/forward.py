@@ -23,9 +23,8 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
         self._is_done = self._has_ended = False
 
     def connection_made(self, chan: Any) -> None:
-        """Count the channel."""
+        """Keep the channel, which is counted since it was asked for."""
         self._channel = chan
-        self._visit.channels += 1
 
     def session_started(self) -> None:
         """Let the answers through."""

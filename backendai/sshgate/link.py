@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
@@ -16,6 +18,7 @@ from backendai.sshgate.entrances import ShellTarget
 _ANSWER_SECONDS = 40.0
 _LONGEST_ANSWER = 64 * 1024
 _KEPT_FREE = 128 * 1024
+_RESET = struct.pack("ii", 1, 0)  # no lingering: the other side learns of it though it reads nothing
 
 
 class GuestRefused(Exception):
@@ -104,8 +107,10 @@ class Link(asyncio.Protocol):
         if not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """Cut it; the guest hangs up the program."""
+    def close(self, *, at_once: bool = False) -> None:
+        """Cut it; the guest hangs up the program. ``at_once``: even one that does not take what was sent to it."""
+        if at_once and not self._transport.is_closing():
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -55,9 +55,8 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
         return bool(self._question["op"] == "sftp")
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
-        """Count the channel."""
+        """Keep the channel, which is counted since it was asked for."""
         self._channel = chan
-        self._visit.channels += 1
 
     def pty_requested(self, term_type: str, term_size: Any, term_modes: Any) -> bool:
         """Take the terminal."""
@@ -156,7 +155,7 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
         if self._task is not None:
             self._task.cancel()
         if self._link is not None:
-            self._link.close()
+            self._link.close(at_once=not self._is_bare)
 
     def wait(self) -> None:
         """Take nothing from the client for now."""

@@ -14,12 +14,15 @@ from django.utils import timezone
 from backendai.compute.services.traffic import meter
 from backendai.gateways.guard import Guard, Unknown
 from backendai.gateways.targets import Denied
-from backendai.sshgate.entrances import Entrance, ShellTarget, entrance_for, note, open_at
+from backendai.sshgate.entrances import Entrance, ShellTarget, entrance_for, note, open_at, to_folders
+from backendai.sshgate.files_only import only_files
 from backendai.sshgate.link import GuestRefused, Link, open_link
 
 logger = logging.getLogger(__name__)
 
 MOST_CHANNELS = 64
+_FOLDERS_SECONDS, _LOOK_SECONDS = 20.0, 0.3
+_TOUCH_SECONDS = 60.0
 _WORTH_BYTES, _WORTH_SECONDS = 4096, 60.0  # of a forward: editors send a few bytes now and then
 
 
@@ -33,6 +36,18 @@ class ShellGuard(Guard[Entrance, ShellTarget]):
         """Return what a key opens under a name. Raises Unknown."""
         return await self.ask(lambda: entrance_for(fingerprint, name, timezone.now()))
 
+    async def folders(self, entrance: Entrance) -> Entrance:
+        """Return the way to the folders of an entrance, once their session runs; else with an apology."""
+        until = time.monotonic() + _FOLDERS_SECONDS
+        while True:
+            with contextlib.suppress(Unknown):
+                found = await self.ask(lambda: to_folders(entrance))
+                if not found.wants_folders or time.monotonic() > until:
+                    return found
+            if time.monotonic() > until:
+                raise Unknown
+            await asyncio.sleep(_LOOK_SECONDS)
+
 
 class Visit:
     """An authenticated connection. ``cut`` ends it at once."""
@@ -42,16 +57,22 @@ class Visit:
         self.channels = 0
         self._target: ShellTarget | None = None
         self._received = self._sent = 0
+        self._finding: asyncio.Task[Entrance] | None = None
 
     async def target(self) -> ShellTarget:
         """Return the kernel, if it may be used now. Raises Denied, Unknown."""
+        if self.entrance.wants_folders:
+            if self._finding is None:
+                self._finding = asyncio.get_running_loop().create_task(self._guard.folders(self.entrance))
+            self.entrance = await asyncio.shield(self._finding)
         self._target = await self._guard.target(self.entrance)
         return self._target
 
     async def open(self, question: Mapping[str, Any]) -> Link:
         """Return a connection to the guest. Raises GuestRefused with what the person is told, NoTunnel."""
         try:
-            return await open_link(await self.target(), question)
+            target = await self.target()
+            return await open_link(target, question if target.has_shell else only_files(question))
         except Denied as error:
             raise GuestRefused(error.code, str(error.message)) from None
         except Unknown:
@@ -60,7 +81,7 @@ class Visit:
     async def watch(self, closed: asyncio.Future[None]) -> None:
         """Return when the connection is closed; raises CancelledError as soon as it may not go on. Connection and end
         are audited."""
-        if self.entrance.kernel_id is None:
+        if self.entrance.kernel_id is None and not self.entrance.wants_folders:
             await closed
             return
         try:
@@ -72,6 +93,9 @@ class Visit:
         await self._note(target, "ssh.connect", kernel=target.hostname)
         try:
             with self._guard.watching(self.entrance):
+                while not target.has_shell and not closed.done():  # to be connected is to use it
+                    meter.touch(target.session_id)
+                    await asyncio.wait([closed], timeout=_TOUCH_SECONDS)
                 await closed
         finally:
             seconds = round(time.monotonic() - since)

@@ -18,8 +18,8 @@ from uuid import UUID
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import origin_of
 from backendai.storage.models import Folder
 from backendai.storage.querysets import FolderQuerySet
@@ -44,7 +44,7 @@ class FileClaims:
     entry_id: UUID
     user_id: UUID
     folder_id: UUID
-    standing: Standing
+    credential: Credential
     portal: str
 
 
@@ -74,10 +74,10 @@ def folders_at(host: str) -> FolderQuerySet | None:
     return rows
 
 
-def make_file_entry(user: User, folder: Folder, standing: Standing, now: datetime, *, portal: str) -> FileEntry:
+def make_file_entry(user: User, folder: Folder, credential: Credential, now: datetime, *, portal: str) -> FileEntry:
     """Return the way to the files of a folder that the user may see."""
     said = {"id": str(uuid.uuid4()), "user": str(user.pk), "folder": str(folder.pk), "portal": portal.lower()}
-    said |= {"login": standing.login, "token": standing.token, "key_pair": standing.key_pair}
+    said |= {"login": credential.login, "token": credential.token, "key_pair": credential.key_pair}
     code = _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
     return FileEntry(f"{file_origin(folder.pk)}{ENTER_PATH}", code)
 
@@ -92,7 +92,7 @@ def read_file_code(code: str, now: datetime) -> FileClaims:
         entry_id=UUID(said["id"]),
         user_id=UUID(said["user"]),
         folder_id=UUID(said["folder"]),
-        standing=Standing(login=said["login"], token=said["token"], key_pair=said["key_pair"]),
+        credential=Credential(login=said["login"], token=said["token"], key_pair=said["key_pair"]),
         portal=said["portal"],
     )
 

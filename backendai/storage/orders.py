@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from backendai.storage.status import QuotaMode
 
 ABSENT, READY, CLONING, CREATING, DELETING = "absent", "ready", "cloning", "creating", "deleting"
 _NOBODY = UUID(int=0)  # as the folder of a ticket: for the host itself
-_MOST_PAGES = 1000
+_MOST_PAGES, _MOST_MEASURED = 1000, 200
 _LARGEST = 2**63 - 1
 
 
@@ -48,6 +48,7 @@ class HostState:
     total_bytes: int | None
     free_bytes: int | None
     fault: str
+    measured: Mapping[UUID, Measured]  # what was measured lately
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +128,14 @@ def ask_state(folder: Folder) -> FolderState:
         if error.status != 404:
             raise
         return FolderState(ABSENT)
-    progress, size = _map(answer.get("progress")), _map(answer.get("size"))
-    measured = Measured(_size(size["bytes"]), _size(size["files"]), _moment(size["at"])) if size.get("at") else None
+    progress = _map(answer.get("progress"))
     return FolderState(
         state=str(answer.get("state", "")),
         version=_size(answer.get("version")),
         error=str(answer.get("error") or "")[:500],
         done_bytes=_size(progress.get("bytes")),
         total_bytes=None if progress.get("total_bytes") is None else _size(progress["total_bytes"]),
-        measured=measured,
+        measured=measured_in(answer.get("size")),
     )
 
 
@@ -152,7 +152,15 @@ def ask_host(host: StorageHost) -> HostState:
         raise StorageSilent(text, code="other-host")
     quota_mode = QuotaMode.ENFORCED if answer.get("quota_mode") == QuotaMode.ENFORCED else QuotaMode.MEASURED
     sizes = [None if answer.get(name) is None else _size(answer[name]) for name in ("total_bytes", "free_bytes")]
-    return HostState(quota_mode, sizes[0], sizes[1], str(answer.get("fault") or "")[:500])
+    told = [_map(row) for row in list(answer.get("measured") or [])[:_MOST_MEASURED]]
+    measured = {UUID(str(row["id"])): found for row in told if (found := measured_in(row))}
+    return HostState(quota_mode, sizes[0], sizes[1], str(answer.get("fault") or "")[:500], measured)
+
+
+def measured_in(size: Any) -> Measured | None:
+    """Return the size that an answer tells; None when the folder was not measured yet."""
+    told = _map(size)
+    return Measured(_size(told["bytes"]), _size(told["files"]), _moment(told["at"])) if told.get("at") else None
 
 
 def list_folders(host: StorageHost) -> Iterator[KnownFolder]:

@@ -73,6 +73,16 @@ _AFTERWARDS = {
         "Launch it again, or on one agent. If it fails again, tell an administrator: the agents do not "
         "reach each other."
     ),
+    "wider-than-any-node": _noop(
+        "Ask for less than the largest machine of the cluster has, or choose another resource group."
+    ),
+    "unschedulable": _noop("Launch it again later or with less: other work in the cluster may hold the machines."),
+    "quota-exceeded": _noop(
+        "Terminate another session of this agent, or let an administrator raise the quota of the namespace."
+    ),
+    "volume-not-mounted": _noop("Launch it again. If it fails again, tell an administrator what the cluster says."),
+    "pod-evicted": _noop("The message says what ran out: ask for more of it, or write less to the home folder."),
+    "pod-deleted": _noop("Launch it again. Ask the administrators of the cluster who deleted the container."),
     "folder-revoked": _noop("Ask those who manage the folder to share it again, or start the session without it."),
     "engine-unreachable": _noop(
         "Launch it again. Tell an administrator: the container engine of the agent does not answer."

@@ -18,7 +18,7 @@ from django.db import connection
 from redis.exceptions import RedisError
 
 from backendai.cluster.epochs import has_other_portal
-from backendai.cluster.models import Agent, Hearing
+from backendai.cluster.models import Agent, Reachability
 from backendai.cluster.services import last_pass_at
 from backendai.core.durations import describe_duration
 from backendai.core.slots import format_size
@@ -53,7 +53,7 @@ def health(now: datetime) -> list[Part]:
         _broker(),
         _other_portals(),
         _apps(),
-        _hearing(now),
+        _reachability(now),
     ]
 
 
@@ -160,8 +160,8 @@ def _apps() -> Part:
     )
 
 
-def _hearing(now: datetime) -> Part:
-    since = Hearing.objects.values_list("since", flat=True).first()
+def _reachability(now: datetime) -> Part:
+    since = Reachability.objects.values_list("since", flat=True).first()
     if since is None:
         return Part(_("Node API"), None, _("no data yet"))
     return Part(

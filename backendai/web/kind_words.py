@@ -37,6 +37,7 @@ _WORDS = {
         ),
     ),
     "inference": KindWords(_("inference"), _("Inference")),
+    "system": KindWords(_("file access"), _("File access")),
 }
 
 

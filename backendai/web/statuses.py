@@ -42,10 +42,14 @@ _LOOKS = {
     "GIVE_UP": Appearance(_noop("Given up"), "bad"),
     "NEED_RETRY": Appearance(_noop("Trying again"), "wait"),
     "STALE": Appearance(_noop("Stale"), "over"),
+    "SUCCEEDED": Appearance(_noop("Succeeded"), "good"),
+    "PAUSED": Appearance(_noop("Paused"), "wait"),
+    "WAITING": Appearance(_noop("Waiting"), "wait"),
+    "RELEASED": Appearance(_noop("Launched"), "busy"),
     "SKIPPED": Appearance(_noop("Skipped"), "over"),
 }
 
-_DEEDS = {
+_MEANINGS = {
     "SCHEDULED": _noop("An agent was chosen."),
     "PREPARING": _noop("The agent is preparing resources."),
     "PULLING": _noop("The agent is pulling the image."),
@@ -57,11 +61,11 @@ _DEEDS = {
 }
 
 
-def deed_of(from_status: str, to_status: str) -> str:
+def meaning_of(from_status: str, to_status: str) -> str:
     """Return what a change of status means, in one sentence."""
     if not from_status:
         return _("Launched.")
-    return _(_DEEDS[to_status]) if to_status in _DEEDS and from_status != to_status else ""
+    return _(_MEANINGS[to_status]) if to_status in _MEANINGS and from_status != to_status else ""
 
 
 def appearance_of(status: str) -> Appearance:

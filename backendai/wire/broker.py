@@ -1,7 +1,7 @@
-"""Hints over the broker: the only place that sends a Celery message from the portal.
+"""Hints over the broker: the only module of the portal that sends Celery messages.
 
-A hint saves seconds and carries ids only. A broker that is down must cost nobody anything: hints leave through one
-thread per process, what waits goes in one round trip, and after a failure none is tried for ``_REST_SECONDS``.
+A hint carries ids only and saves seconds; losing it is harmless. While the broker is down nobody waits for it: one
+thread per process sends hints, several in one round trip, and pauses ``_REST_SECONDS`` after a failure.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def hint_on_commit(task: str, *args: Argument, queue: str) -> None:
 
 
 class _Sender:
-    """A thread, made when there is something to send, with the connection of its own that the producer keeps."""
+    """A thread that sends hints over its own connection; started with the first hint."""
 
     def __init__(self) -> None:
         self._hints: SimpleQueue[_Hint | None] = SimpleQueue()
@@ -78,7 +78,7 @@ class _Sender:
                 logger.exception("hints not sent (%s, the first is %s)", len(many), many[0].task)
 
     def _take(self) -> list[_Hint]:
-        """Wait for a hint and return all that are there; nothing at the end."""
+        """Wait for hints and return all that are queued; an empty list at shutdown."""
         first = self._hints.get()
         taken = [] if first is None else [first]
         while taken and len(taken) < _MOST_AT_ONCE and not self._hints.empty():
@@ -90,7 +90,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """A command that ends right after its work has hinted at it too."""
+        """Send hints that are still queued when the process exits."""
         self._hints.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)

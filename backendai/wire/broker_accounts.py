@@ -1,7 +1,6 @@
-"""The nodes' accounts at the broker: each may take hints from its own queue, and nothing else.
+"""Accounts of agents at the broker. An account may read its own agent's queue and write nothing.
 
-An account writes nothing, so a node can neither forge what others read nor fill the server. Only the hash of its
-password is known here; the node made the password itself.
+The agent makes the password; the portal knows only its hash.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ _GRANTS = ("~", "%", "&", "+", "(", "allkeys", "allchannels", "allcommands", "no
 
 
 class NoAccounts(Exception):
-    """The broker answers, and does not let the portal make accounts; the message says why."""
+    """The broker does not allow the portal to manage accounts; the message says why."""
 
 
 class BrokerAway(Exception):
-    """The broker gives no answer; the message says what happened."""
+    """The broker is unreachable; the message says why."""
 
 
 class Settled(NamedTuple):
-    """Names of the nodes whose accounts were made or put right, and of those whose accounts were taken away."""
+    """The agents whose accounts were created or corrected, and those whose accounts were deleted."""
 
     made: list[str]
     dropped: list[str]
 
 
 def account_name(node: str) -> str:
-    """Return the name under which this node signs in at the broker. Platforms that share a broker keep apart."""
+    """Return the agent's user name at the broker, which includes the deployment name."""
     return _prefix() + node
 
 
 def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
-    """Make the accounts of this platform's nodes what is wanted (node → hash of the password), no more, no fewer.
-    Raises NoAccounts and BrokerAway.
+    """Make the broker's accounts of this deployment exactly those in ``wanted`` (agent → password hash). Raises
+    NoAccounts and BrokerAway.
 
-    It is asked after looking: an account that is made meanwhile must not be taken for one that nobody wants.
+    Read ``wanted`` after the list of accounts: otherwise an account created in between would be deleted.
     """
     with _broker() as redis:
         there = _accounts(redis)
@@ -61,8 +60,8 @@ def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
 
 
 def make_account(node: str, digest: str) -> bool:
-    """Make this node's account, or put it right; whoever used another password is thrown out. Returns whether it was
-    not right before. Raises NoAccounts and BrokerAway."""
+    """Create or correct an agent's account and cut connections with another password. Returns whether anything changed.
+    Raises NoAccounts and BrokerAway."""
     with _broker() as redis:
         there = _accounts(redis)
         if _is_right(there.get(node), node, digest):
@@ -72,30 +71,30 @@ def make_account(node: str, digest: str) -> bool:
 
 
 def drop_accounts(nodes: Collection[str]) -> None:
-    """Take these nodes' accounts away; their connections are cut. Raises NoAccounts and BrokerAway."""
+    """Delete the accounts of these agents and cut their connections. Raises NoAccounts and BrokerAway."""
     with _broker() as redis:
         _change(redis, {}, nodes)
 
 
 def nodes_with_accounts() -> dict[str, str]:
-    """Return the hash of the password by node for every account that is as it should be.
-    Raises NoAccounts and BrokerAway."""
+    """Return the password hash of each agent whose account has the right permissions. Raises NoAccounts and
+    BrokerAway."""
     with _broker() as redis:
         found = {node: (words, _digest(words)) for node, words in _accounts(redis).items()}
         return {node: digest for node, (words, digest) in found.items() if _is_right(words, node, digest)}
 
 
 def is_open_to_all() -> bool:
-    """Return whether the broker asks nobody for a password: then accounts keep nobody from anything.
-    Raises NoAccounts and BrokerAway."""
+    """Return whether the broker accepts connections without a password, so that accounts protect nothing. Raises
+    NoAccounts and BrokerAway."""
     with _broker() as redis:
         default = next((words for words in _all_accounts(redis) if words[1] == "default"), [])
         return "nopass" in default and "on" in default
 
 
 def trim_queues(nodes: Collection[str], *, longest: int) -> None:
-    """Drop all but the newest ``longest`` hints for each of these nodes: nobody takes those of a node that is off, or
-    works by sync alone. Raises BrokerAway."""
+    """Drop all but the newest ``longest`` hints of each agent's queue; an agent that is off reads none. Raises
+    BrokerAway."""
     with _broker() as redis:
         pipe = redis.pipeline(transaction=False)
         for node in nodes:
@@ -129,14 +128,14 @@ def _broker() -> Iterator[Redis]:
 
 
 def _accounts(redis: Redis) -> dict[str, list[str]]:
-    """Return the words of each account of ours by node."""
+    """Return the account of each agent of this deployment, as words of Redis's ACL."""
     prefix = _prefix()
     ours = (words for words in _all_accounts(redis) if words[1].startswith(prefix))
     return {words[1].removeprefix(prefix): words[2:] for words in ours}
 
 
 def _all_accounts(redis: Redis) -> list[list[str]]:
-    """Return each account as words: "user", its name, and what it may."""
+    """Return each account as words of Redis's ACL: "user", its name and its permissions."""
     return [str(line).split() for line in redis.acl_list()]
 
 

@@ -1,4 +1,4 @@
-"""How a node gets its account at the broker."""
+"""Messages with which an agent gets its account at the broker."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from backendai.wire.fields import Message, Order
 
 
 class BrokerUp(Message):
-    """A node asks for its account at the broker: it made the password itself, and tells its SHA-256 only."""
+    """An agent's request for an account at the broker, with the SHA-256 of the password that the agent made."""
 
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class BrokerDown(Order):
-    """Where the broker is (empty: work by sync alone), and the name of the node's account there. Without a name the
-    broker has no accounts, and the address holds whatever password all nodes share."""
+    """The broker's address (empty: use syncs alone) and the agent's user name. Without a user name the broker has no
+    accounts, and the address holds the password that all agents share."""
 
     url: str = ""
     username: str = ""

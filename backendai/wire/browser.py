@@ -1,6 +1,6 @@
-"""Events for browsers: "this changed, look again". Lost ones cost freshness, nothing else.
+"""Events for browsers: "this changed, reload it". A lost event only delays an update.
 
-They leave through one thread per process, so that nobody's work waits for Redis and its connection lives on.
+One thread per process sends them, so that no request waits for Redis.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def publish(events: Iterable[Event]) -> None:
 
 
 class _Sender:
-    """A thread with a loop of its own, made when there is something to send: the layer keeps a connection per loop."""
+    """A thread with an event loop of its own that sends events; started with the first event."""
 
     def __init__(self) -> None:
         self._batches: SimpleQueue[list[Event] | None] = SimpleQueue()
@@ -99,7 +99,7 @@ class _Sender:
                     logger.warning("browser events not sent: %s", error)
 
     def _take(self) -> list[Event] | None:
-        """Return all that waits, None at the end: what came while the last was sent goes together."""
+        """Return all queued events, or None at shutdown."""
         taken = self._batches.get()
         while taken is not None and not self._batches.empty():
             more = self._batches.get()
@@ -110,7 +110,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """A command that ends right after its work has told of it too."""
+        """Send events that are still queued when the process exits."""
         self._batches.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)
@@ -145,7 +145,7 @@ def _groups_of(event: Event) -> tuple[str, ...]:
 
 
 def _newest(events: Iterable[Event]) -> Iterable[JobEvent]:
-    """Return the last word about each job: a browser looks again but once."""
+    """Return the newest event of each job; the browser reloads a job once."""
     return {event.id: event for event in events if isinstance(event, JobEvent)}.values()
 
 

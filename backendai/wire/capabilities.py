@@ -1,4 +1,4 @@
-"""What an agent can do, as it reports it. The portal asks for these and never for the name of a backend."""
+"""Capabilities that an agent reports. The portal checks these and never the name of a backend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Capability(StrEnum):
-    """One ability, or one trait that changes what the portal tells the agent. Jobs are reported as ``job.KIND``."""
+    """An ability of an agent, or a trait that changes what the portal sends it. Jobs are reported as ``job.KIND``."""
 
     IMAGES = "images"  # kernels start from container images, which the agent can pull
     LISTED_IMAGES = "listed-images"  # what is not on its list of images has to come from a registry or a build

@@ -1,7 +1,7 @@
-"""The network of a session whose kernels lie on several agents: one Ethernet over all of its nodes.
+"""The network of a session with kernels on several agents: one Ethernet across them.
 
-Every node has a bridge with the same subnet; a VXLAN joins the bridges. Each kernel's address is fixed by its rank, and
-each node's bridge has a gateway address of its own, so that no two machines answer for one.
+Every agent has a bridge with the same subnet, and a VXLAN joins the bridges. A kernel's rank determines its address;
+each agent's bridge has a gateway address of its own, so that no two machines answer for one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NUMBER_BITS = 12
 
 
 class ClusterNetwork(Order):
-    """What one node must know of it. ``remotes``: the other nodes, as this one reaches them; ``address``: that of
-    the kernel to start; those of the others stand in the spec's peers."""
+    """A session's network as one agent needs it. ``remotes``: addresses of the other agents; ``address``: of the kernel
+    to start. The spec's peers hold the addresses of the other kernels."""
 
     vni: int = Field(ge=1, lt=2**24)
     subnet: str
@@ -30,7 +30,7 @@ class ClusterNetwork(Order):
 
 
 def most_networks(pool: str) -> int:
-    """Return how many networks there can be at once with addresses from this pool."""
+    """Return how many networks fit into this address pool."""
     number = ipaddress.IPv4Network(pool).num_addresses >> (32 - SUBNET_BITS)
     return min(number, 1 << _NUMBER_BITS)
 
@@ -47,11 +47,11 @@ def kernel_address(subnet: ipaddress.IPv4Network, rank: int) -> str:
 
 
 def gateway_address(subnet: ipaddress.IPv4Network, place: int) -> str:
-    """Return the address of the bridge on the session's node at this place, counted from 0."""
+    """Return the address of the bridge on the session's agent at this place, counted from 0."""
     return str(subnet.broadcast_address - 1 - place)
 
 
 def vni_of(deployment: str, number: int) -> int:
-    """Return the number that tells networks apart on the wire, also those of several deployments on the same nodes."""
+    """Return the VXLAN identifier, which is unique also among several deployments on the same agents."""
     own = zlib.crc32(deployment.encode()) % ((1 << _NUMBER_BITS) - 1) + 1
     return own << _NUMBER_BITS | number

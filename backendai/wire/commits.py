@@ -1,4 +1,4 @@
-"""The jobs ``image.commit`` and ``image.delete``: images that agents make of running kernels, and delete again."""
+"""The jobs ``image.commit`` and ``image.delete``: agents save kernels as images and delete those images."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ DEPLOYMENT_LABEL = "ai.backend.customized-image.deployment"
 
 
 class CommitSpec(Order):
-    """Everything that a node needs to make one image. ``most_bytes``: what the kernel may have written at most (0: any
-    amount). ``push``: it goes to the registry that the reference names, with this account."""
+    """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the most that the kernel may have
+    written (0: no limit). ``push``: the image is pushed to its registry with this account."""
 
     kernel_id: UUID
     generation: int
@@ -34,13 +34,13 @@ class CommitSpec(Order):
 
 
 class CommitResult(Message):
-    """An image that was made. ``digest``: of the manifest, if it was pushed."""
+    """The saved image. ``digest``: of its manifest, if it was pushed."""
 
     size_bytes: int = Field(default=0, ge=0, lt=2**63)
     digest: Digest = ""
 
 
 class DeleteWork(Order):
-    """Which image to delete: one that was made of a session here."""
+    """Which saved image to delete."""
 
     reference: str

@@ -1,7 +1,5 @@
-"""The kinds of fields that messages are made of.
-
-Nodes have little trust: what they say is cut to what the database and the pages can hold, here and for all.
-"""
+"""Field types of messages. Agents have little trust: their values are cut to what the database can store and pages can
+show."""
 
 from __future__ import annotations
 
@@ -35,12 +33,12 @@ def _percent(value: float | None) -> float | None:
 
 
 def _plausible(value: int | None) -> int | None:
-    """Return None for what no image has; a kernel does not fail because of a number that is only shown."""
+    """Return the value, or None if no real image can have it: a wrong number in a display must not fail a kernel."""
     return None if value is not None and value > _LARGEST_IMAGE else value
 
 
 def _reachable(url: str) -> str:
-    """Return the address of a gateway. Raises ValueError for one that no machine of a network has."""
+    """Return the address of a gateway. Raises ValueError for an address that no machine can have."""
     if not url:
         return url
     parts = urlsplit(url)
@@ -79,14 +77,13 @@ GatewayUrl = Annotated[_Address, AfterValidator(_reachable)]
 
 
 class Message(BaseModel):
-    """Base: values are frozen, and unknown fields are left out: the other side may be of a later version. What it must
-    not leave out needs another protocol."""
+    """Base of messages: immutable; unknown fields are ignored, as the sender may be newer."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Telling(Message):
-    """Base of reports for people: ``message`` is English, ``told`` its template and values when it has some."""
+    """Base of reports with a text: ``message`` is English, ``told`` its template and values, if it has any."""
 
     message: Sentence = ""
     told: dict[str, JsonValue] | None = Field(default=None, repr=False)
@@ -94,7 +91,7 @@ class Telling(Message):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, data: Any) -> Any:
-        """Take the values out of a message that has some."""
+        """Move the values of a message into ``told``."""
         said = data.get("message") if isinstance(data, dict) else None
         if isinstance(said, messages.Message) and said.values and "told" not in data:
             return {**data, "told": said.data()}
@@ -102,7 +99,7 @@ class Telling(Message):
 
     @property
     def said(self) -> messages.Message:
-        """The message with its values; English alone from older peers and when the values are too long."""
+        """The message with its values; plain English if the peer is older or the values were too long."""
         if self.told and len(json.dumps(self.told)) <= _LONGEST_TOLD:
             return messages.Message.of(self.told)
         return messages.Message.of(self.message)

@@ -1,7 +1,5 @@
-"""Tickets for a file server: short-lived, for one folder and certain rights, signed by the portal.
-
-File servers hold only the public key, so no file server can make a ticket.
-"""
+"""Tickets for a file server: short-lived, for one folder and given rights, signed by the portal. File servers hold only
+the public key, so they cannot issue tickets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Frames of a program in a kernel: one byte for the kind, four for the length, then the content. The guest agent, which
-imports nothing of ours, has the same in ``agent/guest/frames.py``."""
+"""Frames between agent and guest agent: one byte for the kind, four for the length, then the content. The guest agent
+imports none of our packages; ``agent/guest/frames.py`` repeats this format."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ LARGEST = 256 * 1024
 
 
 def frame(kind: int, content: bytes) -> bytes:
-    """Return a frame."""
+    """Return the encoded frame."""
     return bytes((kind,)) + len(content).to_bytes(4, "big") + content

@@ -1,4 +1,4 @@
-"""What a node says about the home folder of a kernel."""
+"""Disk use of a kernel's home folder, as its agent reports it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from backendai.wire.fields import Order
 
 
 class HomeLook(Order):
-    """``pip_bytes`` and ``packages`` are those of ``~/.local``, ``home_bytes`` all the rest. Not ``complete``: there is
-    at least this much. ``disk_used`` and ``disk_limit``: of the disk that the home and the temporary folder share; None
-    where they have none of their own."""
+    """Disk use of a home folder: ``pip_bytes`` and ``packages`` count ``~/.local``, ``home_bytes`` the rest. If not
+    ``complete``, the numbers are lower bounds. ``disk_used`` and ``disk_limit`` are those of the disk that holds home
+    and temporary folder; None if that disk is shared with others."""
 
     home_bytes: int = Field(ge=0)
     pip_bytes: int = Field(ge=0)

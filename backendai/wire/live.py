@@ -1,4 +1,4 @@
-"""How busy a node and its accelerators are, as the node says with every sync."""
+"""Current load of an agent and its accelerators, sent with every sync."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MOST_USERS = 64  # kernels whose processes are told of one device
 
 
 class DeviceUse(Message):
-    """What one kernel's processes use of a device; None: the driver does not tell."""
+    """A kernel's use of a device; None: the driver does not report it."""
 
     util_pct: Percent = None
     mem_used: Size = None
 
 
 class DeviceSample(Message):
-    """One accelerator as it is now. ``slot``: what it is handed out as (empty: not at all). ``numa``: the memory node
-    of the machine that it is near to. ``kernels``: what their processes use, where processes are known."""
+    """An accelerator's current state. ``slot``: under which it is allocated (empty: not at all). ``numa``: the nearest
+    memory node of the machine. ``kernels``: use by kernel, if processes are known."""
 
     slot: Name = ""
     model: Name = ""
@@ -38,7 +38,7 @@ class DeviceSample(Message):
 
 
 class LiveSample(Message):
-    """How busy a node is now: the machine, and its accelerators by device id."""
+    """Current load of an agent: the machine, and its accelerators by device id."""
 
     cpu_pct: Percent = None
     load: float | None = Field(default=None, ge=0.0, lt=1e6, allow_inf_nan=False)

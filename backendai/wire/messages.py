@@ -1,7 +1,8 @@
-"""Messages between the portal and the nodes: every field that crosses the process border, and nothing else.
+"""Messages between the portal and the agents: every field that crosses the process border, and nothing else.
 
-The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
-fetches a ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
+The agent starts each exchange: it sends ``SyncUp``, and the portal answers with the desired state (``SyncDown``).
+Between two syncs the agent fetches a ``KernelSpec`` for each kernel and sends ``KernelReport``s. Amounts of slots are
+decimal strings as in ``core.slots``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic import Field, field_validator
 
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
+from backendai.wire.cluster_access import ClusterKeys, Peer
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import (
     MOST_IMAGES,
@@ -43,20 +45,13 @@ MOST_UNKNOWN = 256  # kernels whose details one sync tells; the others follow wh
 
 
 class KernelState(StrEnum):
-    """What a node says about one kernel. The names are those of the kernel statuses that they lead to."""
+    """State of a kernel as its agent reports it, with the names of the kernel statuses."""
 
     PREPARING = "PREPARING"
     PULLING = "PULLING"
     CREATING = "CREATING"
     RUNNING = "RUNNING"
     TERMINATED = "TERMINATED"
-
-
-class Peer(Order):
-    """A kernel of the same session: its host name and, when known, its address on the session's network."""
-
-    hostname: str
-    address: str | None = None
 
 
 class HomeFile(Order):
@@ -78,15 +73,18 @@ RunMode = Literal["interactive", "batch"]  # how a kernel ends, whatever kinds o
 
 
 def mode_of(*, runs_program: bool) -> RunMode:
-    """Return how a kernel ends: with its command, or when it is told to."""
+    """Return the mode of a kernel: it ends with its command, or on request."""
     return "batch" if runs_program else "interactive"
 
 
 class KernelSpec(Order):
-    """Everything a node needs to start one kernel. ``generation`` is the fencing token: it grows with every placement;
-    a container of an older one is stale. ``digest``: of the image exactly the one with this digest; empty: whatever its
-    name stands for there. ``files``: what people keep for every home and what the session brings; ``bootstrap``: a
-    script that runs there first. Both may hold secrets and go into the home folder alone. ``authorities``: PEM."""
+    """Everything an agent needs to start one kernel.
+
+    ``generation`` is the fencing token: it grows with every placement, and a container of an older generation is stale.
+    ``digest``: the exact image to start; empty: whatever the agent has under the image's name. ``files``: the user's
+    dotfiles and the session's files; ``bootstrap``: a script that runs first. Both may hold secrets and are written to
+    the home folder only. ``authorities``: certificates (PEM).
+    """
 
     deployment: str
     kernel_id: UUID
@@ -115,6 +113,7 @@ class KernelSpec(Order):
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None
+    keys: ClusterKeys | None = None  # of a session with several kernels
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
     manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
@@ -128,13 +127,12 @@ class KernelSpec(Order):
 
     @property
     def exact_image(self) -> str:
-        """What the engine is asked for: the name, or the name with the digest."""
+        """The image reference for the engine: the name, with the digest if there is one."""
         return pinned(self.image, self.digest)
 
 
 class StopOrder(Order):
-    """End this kernel: ``grace`` seconds between the polite signal and the kill; 0: kill it now and tell its end,
-    whatever becomes of its log."""
+    """Stop this kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, even if the log is lost."""
 
     kernel_id: UUID
     generation: int
@@ -142,8 +140,8 @@ class StopOrder(Order):
 
 
 class KernelReport(Telling):
-    """What became of one kernel: ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers.
-    Of its image ``fetched_bytes`` of ``image_bytes`` have come; the latter may still grow."""
+    """A state change of one kernel: ``reason`` is a kebab-case code, ``message`` one sentence with the numbers.
+    ``fetched_bytes`` of ``image_bytes`` of its image are pulled; the total may still grow."""
 
     kernel_id: UUID
     generation: int
@@ -159,7 +157,7 @@ class KernelReport(Telling):
 
 
 class KernelSighting(Message):
-    """One container (or process) of ours that is really there now."""
+    """A container (or process) of this deployment that exists on the agent."""
 
     kernel_id: UUID
     generation: int
@@ -169,7 +167,7 @@ class KernelSighting(Message):
 
 
 class ImageSighting(Message):
-    """An image that the node can start at once. ``labels`` are the image's own (see docs/images.md)."""
+    """An image that the agent can start without pulling. ``labels`` are the image's own (see docs/images.md)."""
 
     reference: str = Field(max_length=255)
     digest: Digest = ""
@@ -179,7 +177,7 @@ class ImageSighting(Message):
 
 
 class Note(Message):
-    """Something an administrator should know about a node, and what to do about it."""
+    """A warning about an agent for administrators, with advice."""
 
     code: Name
     message: Sentence
@@ -187,10 +185,8 @@ class Note(Message):
 
 
 class UnknownKernel(Message):
-    """A kernel on an agent that the database does not know, or whose removal the agent refuses (``kept``).
-
-    ``manifest``: what the portal signed when the kernel started; empty if it started before there were manifests.
-    """
+    """A kernel that the database does not know, or that the agent refuses to remove (``kept``). ``manifest``: what the
+    portal signed when the kernel started; empty if it started before manifests existed."""
 
     kernel_id: UUID
     generation: int = Field(ge=0, lt=2**31)
@@ -200,22 +196,22 @@ class UnknownKernel(Message):
 
 
 class Epoch(Order):
-    """The age of the portal's database: ``lineage`` names the database, ``tick`` only grows in it.
-
-    An agent that has heard a higher tick, or another lineage, talks to a restored or another database.
-    """
+    """The age of the portal's database: ``lineage`` identifies the database, ``tick`` only grows. An agent that has
+    seen a higher tick or another lineage is talking to a restored or a different database."""
 
     lineage: str
     tick: int
 
 
 class SyncUp(Message):
-    """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
-    than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
-    ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word.
-    ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders.
-    ``capabilities``: what it can do (``wire.capabilities``); None: it is of a version that does not say.
-    ``working``: kernels in which code runs that somebody gave to run."""
+    """An agent's state. Its list of kernels was taken before the message was built.
+
+    ``low_disk``: free space is below the reserve, so the agent must not pull images. ``fault``: why it cannot start
+    kernels; empty: it can. ``unknown``: details of kernels that the portal does not know, or that this agent refuses to
+    remove. ``storage_hosts``: whose folders kernels can mount; without any, the agent gets no kernel with folders.
+    ``capabilities``: see ``wire.capabilities``; None: the agent's version does not report them. ``working``: kernels
+    that are executing submitted code.
+    """
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -244,7 +240,7 @@ class SyncUp(Message):
 
 
 class Desired(Order):
-    """A kernel that should exist on the node now; not ``started``: the portal has not heard that it runs."""
+    """A kernel that should exist on the agent. Not ``started``: the portal has no report yet that it runs."""
 
     kernel_id: UUID
     generation: int
@@ -252,13 +248,12 @@ class Desired(Order):
 
 
 class SyncDown(Order):
-    """What the portal wants of the node.
+    """The desired state of the agent.
 
-    ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
-    that the database knows to be over: the node removes one when it has been named in two answers in a row.
-    ``unknown``: kernels from the list that the database does not know; they go on, and the node tells their details.
-    ``removals``: kernels that an administrator decided to remove. ``jobs``: what else it should do, until it has said
-    what came of it.
+    ``desired`` holds every live kernel of the agent, ``stop`` those that must end, ``unwanted`` those in the agent's
+    list that have ended in the database: the agent removes one that two consecutive answers name. ``unknown``: kernels
+    in the list that the database does not know; they keep running, and the agent reports details. ``removals``: kernels
+    that an administrator has decided to remove. ``jobs``: jobs without a reported result.
     """
 
     deployment: str
@@ -275,7 +270,7 @@ class SyncDown(Order):
 
 
 class JoinUp(Message):
-    """A new node introduces itself with a join token."""
+    """A new agent's request to join, with a join token."""
 
     token: str = Field(max_length=256)
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
@@ -283,7 +278,7 @@ class JoinUp(Message):
 
 
 class JoinDown(Order):
-    """The node's own token (said once). ``broker_url`` stays empty: each node asks for an account of its own."""
+    """The agent's own token, sent only once. ``broker_url`` stays empty: each agent requests an account of its own."""
 
     agent_id: UUID
     name: str

@@ -1,4 +1,4 @@
-"""Folders that a kernel mounts, as they cross from the portal to an agent."""
+"""Folders that a kernel mounts, in messages between portal and agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MountSpec(Order):
 
 
 class HostReport(Message):
-    """What an agent says of one storage host: ``fault`` tells why kernels cannot mount folders of it there."""
+    """A storage host as an agent sees it; ``fault``: why kernels cannot mount its folders there."""
 
     name: Name
     fault: Sentence = ""

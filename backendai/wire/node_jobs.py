@@ -1,7 +1,7 @@
-"""Work that the portal gives to agents beside kernels: fetch an image, make one, delete one, and other kinds to come.
+"""Jobs of agents besides kernels: pull, save or delete an image.
 
-A job is a tagged union that stays open: ``kind`` says what ``work`` and ``result`` hold. An agent can so refuse a kind
-that it does not know, instead of the whole sync.
+``kind`` says what ``work`` and ``result`` hold. The union is open: an agent rejects a job of an unknown kind, and not
+the whole sync.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CAPABILITY = "job."  # an agent that can do jobs of a kind reports the capabilit
 
 
 class JobState(StrEnum):
-    """What an agent says about one job."""
+    """State of a job, as its agent reports it."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -27,8 +27,8 @@ class JobState(StrEnum):
 
 
 class NodeJobOrder(Order):
-    """Do this job; the work itself is fetched when it begins. ``attempt`` grows when a kind wants the same job tried
-    again: an agent works on each attempt once."""
+    """An order to run a job; the agent fetches the work when it starts. An agent runs each ``attempt`` of a job
+    once."""
 
     kind: str
     job_id: UUID
@@ -36,8 +36,8 @@ class NodeJobOrder(Order):
 
 
 class NodeJobSpec(NodeJobOrder):
-    """A job with its work, which may hold secrets. ``seconds``: how long it may take from now on. ``has_begun``: the
-    portal has heard of this attempt before, so the agent that asks was interrupted."""
+    """A job with its work, which may hold secrets. ``seconds``: its remaining time. ``has_begun``: the portal has a
+    report of this attempt, so the agent was interrupted."""
 
     seconds: float = 1800.0
     has_begun: bool = False
@@ -45,7 +45,7 @@ class NodeJobSpec(NodeJobOrder):
 
 
 class NodeJobReport(Telling):
-    """How far an agent is with a job (``phase``: a step of its kind), or what came of it."""
+    """Progress of a job (``phase``: a step of its kind), or its result."""
 
     kind: Name
     job_id: UUID

@@ -1,4 +1,4 @@
-"""The mark that a portal leaves in the broker, by which it notices another portal with the same deployment name."""
+"""A portal's mark in the broker, by which a portal detects another one with the same deployment name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def swap_mark(mark: str) -> str:
-    """Write the mark and return the one that was there, empty when there was none. Raises BrokerAway."""
+    """Write the mark and return the previous one, "" if none. Raises BrokerAway."""
     redis = Redis.from_url(
         settings.REDIS_URL,
         decode_responses=True,

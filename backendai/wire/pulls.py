@@ -1,4 +1,4 @@
-"""The job ``image.pull``: an image that an agent fetches before anybody starts a session from it."""
+"""The job ``image.pull``: an agent pulls an image before any session needs it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ PULL = "image.pull"
 
 
 class RegistryAccess(Order):
-    """The account with which a registry lets in; without a name there is none. A node gets it when it is about to pull,
-    uses it once, and writes it nowhere."""
+    """An account for a registry; no name: anonymous. An agent gets it just before a pull and never stores it."""
 
     username: str = ""
     password: str = Field(default="", repr=False)
 
 
 class PullWork(Order):
-    """Which image, and with what account. ``digest``: this very one; empty: what the name stands for."""
+    """The image to pull, and the account. ``digest``: the exact image; empty: the current one of the name."""
 
     image: str
     digest: str = ""
@@ -27,5 +26,5 @@ class PullWork(Order):
 
     @property
     def exact_image(self) -> str:
-        """What the engine is asked for: the name, or the name with the digest."""
+        """The image reference for the engine: the name, with the digest if there is one."""
         return pinned(self.image, self.digest)

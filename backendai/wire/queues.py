@@ -1,4 +1,4 @@
-"""Names of the queues, and the spelling of the broker's address; used on both sides of the broker."""
+"""Names of queues and spelling of broker addresses, for portal and agents."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ CONTROL_QUEUE = "control"
 
 
 def node_queue(agent_name: str) -> str:
-    """Return the queue that only this node's worker consumes."""
+    """Return the queue that only this agent's worker consumes."""
     return f"node.{agent_name}"
 
 
 def broker_address(redis_url: str) -> str:
-    """Return the spelling that Celery wants: ``unix:///path?db=0`` becomes ``redis+socket:///path``."""
+    """Return the address as Celery needs it: ``unix:///path?db=0`` becomes ``redis+socket:///path``."""
     return redis_url.replace("unix://", "redis+socket://", 1)
 
 
 def with_account(redis_url: str, username: str, password: str) -> str:
-    """Return the address with this account instead of the one that it names."""
+    """Return the address with this account in place of its own."""
     return _join(redis_url, f"{quote(username, safe='')}:{quote(password, safe='')}")
 
 
 def with_account_of(redis_url: str, other: str) -> str:
-    """Return the address with the account that the other address names; as it is when that names none."""
+    """Return the address with the account of another address, if that has one."""
     account = account_in(other)
     return _join(redis_url, account) if account else redis_url
 
 
 def account_in(redis_url: str) -> str:
-    """Return ``user:password`` as the address has it, "" when it names no account."""
+    """Return ``user:password`` of the address, "" if it has none."""
     place = redis_url.partition("://")[2].partition("/")[0]
     return place.rpartition("@")[0]
 
 
 def without_account(redis_url: str) -> str:
-    """Return the address alone."""
+    """Return the address without its account."""
     return _join(redis_url, "")
 
 

@@ -1,7 +1,7 @@
-"""How often somebody may do something, counted in Redis: one round trip for all counters of a request.
+"""Rate limits in Redis (GCRA), with one round trip for all limits of a request.
 
-Each counter is a bucket that fills at an even pace (GCRA): one number, the time at which it will be full again. Without
-Redis everything is let through, since a limit that is only there against floods must not shut people out.
+GCRA stores one number per bucket: the time at which it will be full again. While Redis is down nothing is limited:
+these limits protect against floods only.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ _resting = {"until": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``number`` in each ``seconds``; up to ``burst`` at once. ``number`` 0: no limit.
-
-    ``cost``: how many are taken together; more than ``burst`` need a full bucket, and are then owed.
-    """
+    """A rate limit: ``number`` per ``seconds``, with bursts of up to ``burst``. ``number`` 0: no limit. ``cost``:
+    tokens per request; a cost above ``burst`` needs a full bucket and leaves it in debt."""
 
     key: str
     number: int
@@ -54,12 +52,12 @@ class Rate:
 
     @property
     def arguments(self) -> tuple[float, int, int]:
-        """What the script is told of it: the seconds of one, the burst, the cost."""
+        """The arguments of the Lua script: seconds per token, burst, cost."""
         return self.seconds / self.number, max(self.burst, 1), max(self.cost, 1)
 
 
 def take(rates: Sequence[Rate], *, now: float) -> float:
-    """Take the cost from each bucket and return 0; or take nothing and return the seconds until that can be done."""
+    """Take the cost from all buckets and return 0, or take nothing and return the seconds to wait."""
     limited = [rate for rate in rates if rate.number > 0]
     if not limited or time.monotonic() < _resting["until"]:
         return 0.0
@@ -74,8 +72,8 @@ def take(rates: Sequence[Rate], *, now: float) -> float:
 
 
 def take_each(rates: Sequence[Rate], *, now: float) -> list[float]:
-    """Take the cost from each bucket by itself, in one round trip; return for each the seconds until that can be done
-    (0: it was taken)."""
+    """Take the cost from each bucket independently, in one round trip; return the seconds to wait for each (0:
+    taken)."""
     if not rates or time.monotonic() < _resting["until"]:
         return [0.0] * len(rates)
     script = _script(settings.REDIS_URL)

@@ -1,4 +1,4 @@
-"""What the portal asks the guest agents of kernels: one line of JSON with ``op``, answered by lines of JSON."""
+"""Requests of the portal to guest agents: one line of JSON with ``op``, answered by lines of JSON."""
 
 from __future__ import annotations
 

@@ -1,39 +1,43 @@
-"""Two connections joined into one: whatever comes from one goes to the other, unread.
+"""Two connections joined into one: bytes of each go to the other, unread.
 
-A websocket between browser and app, and the tunnel between the app proxy and a kernel's port, both begin as an HTTP
-request that an aiohttp connection has answered with 101. From then on this takes the bare connections over: no frame is
-parsed, and nothing piles up, because a side that is full stops the reading of the other.
+A websocket between browser and app, and the tunnel between app proxy and kernel, both begin as an HTTP request that an
+aiohttp connection answered with 101. From then on this module takes over the bare connections. No frame is parsed and
+nothing accumulates: while one side cannot write, the other is not read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import Any, cast
 
+_LOOK_SECONDS = 1.0
 _KEPT_FREE = 64 * 1024  # what waits to be written on one side at most, in bytes, before the other is not read
 
 
 class Side(asyncio.Protocol):
-    """One end. Bytes are held back until it is joined to another; ``former`` hears when the connection is lost."""
+    """One end of a splice. Bytes are buffered until it is joined; ``former`` is informed when the connection is
+    lost."""
 
     def __init__(self, former: asyncio.BaseProtocol | None = None) -> None:
         self._former = former
         self._peer: Side | None = None
         self._transport: asyncio.Transport | None = None
         self._early = bytearray()
-        self._has_ended = False
+        self._has_ended = self._is_cut = False
+        self._looking: asyncio.TimerHandle | None = None
         self.heard: Callable[[bytes], None] | None = None  # told of what comes from this end
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the connection, and read nothing from it until it is joined."""
+        """Store the connection and pause reading until it is joined."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_KEPT_FREE)
         self.pause_reading()
 
     def join(self, peer: Side) -> None:
-        """Let bytes flow to the peer from now on."""
+        """Start to forward bytes to the peer."""
         self._peer = peer
         if self._early:
             peer.write(bytes(self._early))
@@ -41,12 +45,12 @@ class Side(asyncio.Protocol):
         self.resume_reading()
 
     def write(self, data: bytes) -> None:
-        """Send; after the end nothing is sent."""
+        """Write to the connection unless it has ended."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Pass it on, or keep what came with the answer that made this a bare connection."""
+        """Forward the bytes, or buffer them before the join."""
         if self.heard is not None:
             self.heard(data)
         if self._peer is None:
@@ -55,14 +59,14 @@ class Side(asyncio.Protocol):
             self._peer.write(data)
 
     def eof_received(self) -> bool:
-        """The other side says no more: say so to the peer, which may still have something to say."""
+        """Forward the end of the stream to the peer, which may still send."""
         self._has_ended = True
         if self._peer is None or self._peer._has_ended:
             return False
         return self._peer.end_writing()
 
     def end_writing(self) -> bool:
-        """Say that no more comes; returns whether the connection goes on in the other direction."""
+        """Send the end of the stream; returns whether the other direction stays open."""
         if self._transport is None or not self._transport.can_write_eof():
             self.close()
             return False
@@ -70,36 +74,54 @@ class Side(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Full: read no more from the peer."""
+        """The write buffer is full: pause reading from the peer."""
         if self._peer is not None:
             self._peer.pause_reading()
 
     def resume_writing(self) -> None:
-        """Room again."""
+        """The write buffer has room again: resume reading from the peer."""
         if self._peer is not None:
             self._peer.resume_reading()
 
     def pause_reading(self) -> None:
-        """Take nothing from the connection for now."""
+        """Pause reading from the connection."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
+            if self._peer is not None and self._looking is None:
+                self._look_later()
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Cut both ends when this one was reset: a loop notices that only of connections that it reads."""
+        self._looking = None
+        if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
+            return
+        found = select.poll()
+        found.register(self._transport.get_extra_info("socket").fileno(), 0)  # errors are always told
+        if found.poll(0):
+            self._is_cut = True
+            self._transport.abort()
+        else:
+            self._look_later()
 
     def resume_reading(self) -> None:
-        """Take from the connection again."""
+        """Resume reading from the connection."""
         if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Close the peer too, and let whoever had the connection before clear up."""
+        """Close the peer and inform the connection's former protocol."""
         if self._peer is not None:
-            self._peer.close()
+            self._peer.abort() if self._is_cut else self._peer.close()
         if self._former is not None:
             self._former.connection_lost(error)
         if not self.lost.done():
             self.lost.set_result(None)
 
     def close(self) -> None:
-        """Close once everything is sent; may be called twice."""
+        """Close after all bytes are sent; may be called twice."""
         if self._transport is not None:
             self._transport.close()
 
@@ -110,7 +132,7 @@ class Side(asyncio.Protocol):
 
 
 class _Rest:
-    """Gathers the bytes that aiohttp had already read beyond the head."""
+    """Collects bytes that aiohttp had read beyond the response head."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -128,7 +150,7 @@ class _Rest:
 
 
 def take_over(protocol: Any, *, is_client: bool) -> Side:
-    """Return the connection of an aiohttp protocol that has said 101, as a bare side; the protocol reads no more."""
+    """Return the bare connection of an aiohttp protocol that has answered 101."""
     rest = _Rest()
     protocol.set_parser(rest, *([rest] if is_client else []))
     transport = protocol.transport
@@ -142,7 +164,7 @@ def take_over(protocol: Any, *, is_client: bool) -> Side:
 
 
 def take_over_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Side:
-    """Return a connection as a bare side, with what was read of it already; the streams read no more."""
+    """Return a stream's bare connection, with the bytes that were already read."""
     side = Side()
     transport = cast(asyncio.Transport, writer.transport)
     read = bytes(reader._buffer)  # type: ignore[attr-defined]
@@ -154,7 +176,7 @@ def take_over_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def splice(one: Side, other: Side) -> None:
-    """Join both and return when both connections are gone; cancelled, it cuts both."""
+    """Join both and return when both connections are closed; cancellation closes both."""
     one.join(other)
     other.join(one)
     try:

@@ -1,7 +1,5 @@
-"""Tickets for a node's gateway: short-lived, for one kernel and one purpose, signed by the portal.
-
-Nodes hold only the public key, so no node can make a ticket, not even for itself.
-"""
+"""Tickets for an agent's gateway: short-lived, for one kernel and one purpose, signed by the portal. Agents hold only
+the public key, so they cannot issue tickets."""
 
 from __future__ import annotations
 
@@ -15,21 +13,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backendai.core.errors import PlatformError
 
-Purpose = Literal["terminal", "log", "execute", "files", "shell", "app", "home"]
+Purpose = Literal["terminal", "log", "execute", "files", "shell", "app", "home", "cut"]
 LIFETIME_SECONDS = 30
 _ALGORITHM = "EdDSA"
 
 
 class TicketRefused(PlatformError):
-    """The ticket is forged, too old, or for something else."""
+    """The ticket is forged, expired, or for another purpose."""
 
     code = "ticket-refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to reach one kernel of one generation for one purpose, until ``expires_at`` (epoch seconds). A ticket
-    for an app names the service and its port, and opens no other."""
+    """The right to reach one kernel of one generation for one purpose until ``expires_at`` (epoch seconds). A ticket
+    for an app is valid for that service and port only."""
 
     kernel_id: UUID
     generation: int
@@ -72,7 +70,7 @@ def sign_ticket(
 
 
 def read_ticket(public_key: str, token: str, *, purpose: Purpose, now: float) -> Ticket:
-    """Return the ticket's content; raises TicketRefused when it is not the portal's, too old or for something else."""
+    """Return the ticket's content; raises TicketRefused if it is forged, expired or for another purpose."""
     try:
         claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
         about = (str(claims.get("service", "")), int(claims.get("port", 0)))

@@ -1,4 +1,4 @@
-"""What the kernels of a node have used since the node measured them last, as it says with a sync."""
+"""Resource use of an agent's kernels since its last measurement, sent with a sync."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Cores = Annotated[float | None, AfterValidator(_cores)]
 
 
 class KernelUsage(Message):
-    """One kernel over an interval of so many ``seconds``: ``cpu`` is the mean in cores, ``mem_bytes`` what it held at
-    the end of it, the rest bytes that went through in it. None: it cannot be measured there."""
+    """A kernel's use over ``seconds``: ``cpu`` is the mean in cores, ``mem_bytes`` the memory at the end, the others
+    are bytes transferred. None: not measurable."""
 
     kernel_id: UUID
     generation: int
@@ -40,16 +40,16 @@ class KernelUsage(Message):
 
 
 class DeviceUsage(DeviceUse):
-    """One accelerator, the mean over the interval: all of it, and by kernel. ``is_complete``: every process on it is
-    known, so that a kernel that is not named used nothing."""
+    """Mean use of an accelerator, in all and by kernel. ``is_complete``: all its processes are known, so a kernel that
+    is not named used nothing."""
 
     is_complete: bool = False
     kernels: dict[UUID, DeviceUse] = Field(default_factory=dict, max_length=MOST_USERS)
 
 
 class UsageReport(Message):
-    """One measuring round, which ended ``at`` (seconds since the epoch on the portal's clock); saying it twice counts
-    it once."""
+    """One round of measurements that ended ``at`` (epoch seconds on the portal's clock); sending it twice counts
+    once."""
 
     at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
     kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)

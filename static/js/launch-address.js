@@ -27,10 +27,10 @@ class LaunchAddress {
   push(step) {
     this.put("pushState", step);
   }
-  put(deed, step) {
+  put(action, step) {
     const address = this.of(step);
     if (address === location.pathname + location.search) return;
-    history[deed](null, "", address);
+    history[action](null, "", address);
     if (!this.notice?.isConnected) this.mark(LaunchAddress.withoutStep(location.search));
   }
   query() {

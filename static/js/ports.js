@@ -25,7 +25,7 @@ class PortTags {
     this.entry.addEventListener("keydown", (event) => this.press(event));
     this.list.addEventListener("click", ({ target }) => {
       const button = target.closest("button");
-      if (button) this[button.dataset.deed](this.indexOf(button));
+      if (button) this[button.dataset.action](this.indexOf(button));
     });
     this.list.addEventListener("keydown", (event) => {
       if (event.key !== "Delete" && event.key !== "Backspace") return;
@@ -76,7 +76,7 @@ class PortTags {
   remove(index) {
     this.put(this.ports().filter((_, each) => each !== index));
     const next = this.list.children[Math.min(index, this.list.children.length - 1)];
-    (next?.querySelector("[data-deed=remove]") ?? this.entry).focus();
+    (next?.querySelector("[data-action=remove]") ?? this.entry).focus();
   }
   draw() {
     const ports = this.ports();
@@ -88,10 +88,10 @@ class PortTags {
   }
   tag(port, reason) {
     const item = Object.assign(document.createElement("li"), { className: reason ? "tag is-wrong" : "tag", title: reason });
-    for (const [deed, text] of [["edit", port], ["remove", "×"]]) {
+    for (const [action, text] of [["edit", port], ["remove", "×"]]) {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
-      button.dataset.deed = deed;
-      button.setAttribute("aria-label", this.say(deed, port) + (reason && deed === "edit" ? `: ${reason}` : ""));
+      button.dataset.action = action;
+      button.setAttribute("aria-label", this.say(action, port) + (reason && action === "edit" ? `: ${reason}` : ""));
       item.append(button);
     }
     return item;

@@ -143,12 +143,12 @@ window.portal = window.portal || {};
   // One line above the screen: what is going on, and a button when there is something to do about it.
   const noticeOf = (box) => {
     const place = box.querySelector(".screen-notice");
-    return (text, label, deed) => {
+    return (text, label, action) => {
       place.replaceChildren(text || "");
       place.hidden = !text;
       if (!label) return;
       const button = Object.assign(document.createElement("button"), { type: "button", className: "btn btn-sm", textContent: label });
-      button.addEventListener("click", deed);
+      button.addEventListener("click", action);
       place.append(button);
     };
   };

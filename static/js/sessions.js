@@ -3,9 +3,9 @@
   const ended = new Set(["TERMINATED", "CANCELLED", "ERROR"]);
   const waiting = new Set();
   const timers = new Map();
-  const later = (name, delay, deed) => {
+  const later = (name, delay, action) => {
     if (timers.has(name)) return;
-    timers.set(name, setTimeout(() => { timers.delete(name); deed(); }, delay));
+    timers.set(name, setTimeout(() => { timers.delete(name); action(); }, delay));
   };
   // Events bubble: rows listen to another name than the list around them.
   const lookAgain = (element) => htmx.trigger(element, "look-again");

@@ -170,6 +170,9 @@ window.portal = window.portal || {};
   const [words, notice] = [box.dataset, portal.noticeOf(box)];
   const state = document.getElementById("terminal-state");
   const kernel = document.getElementById("terminal-kernel");
+  const shell = document.getElementById("terminal-shell");
+  const find = document.getElementById("terminal-find");
+  const sought = document.getElementById("terminal-words");
   let screen = null;
   let feed = null;
   let socket = null;
@@ -180,7 +183,9 @@ window.portal = window.portal || {};
     for (let start = 0; start < bytes.length; start += pasteAtOnce) socket.send(bytes.subarray(start, start + pasteAtOnce));
   };
   const sendSize = () => sendJson({ type: "resize", rows: screen.terminal.rows, cols: screen.terminal.cols });
+  const recorder = portal.recorderOf(document.getElementById("terminal-record"), notice);
   const take = (bytes) => {
+    recorder.take(bytes);
     unacknowledged += bytes.length;
     feed.take(bytes);
     acknowledge();
@@ -201,6 +206,7 @@ window.portal = window.portal || {};
     state.textContent = words.connecting;
     const query = new URLSearchParams({ rows: screen.terminal.rows, cols: screen.terminal.cols });
     if (kernel) query.set("kernel", kernel.value);
+    if (shell.value !== "1") query.set("shell", shell.value);
     socket = portal.steadySocket(() => portal.address(`${box.dataset.address}?${query}`), {
       onOpen: () => (unacknowledged = 0),
       onBytes: take,
@@ -231,6 +237,11 @@ window.portal = window.portal || {};
         event.preventDefault();
         return false;
       }
+      if (event.code === "KeyF") {
+        event.preventDefault();
+        showFind(true);
+        return false;
+      }
       if (event.code === "KeyX") {
         document.getElementById("tab-terminal").focus();
         return false;
@@ -248,9 +259,11 @@ window.portal = window.portal || {};
     screen.terminal.onData((text) => sendBytes(encoder.encode(text)));
     screen.terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     screen.terminal.onResize(sendSize);
+    screen.terminal.onResize(recorder.resize);
     bindKeys(screen);
     connect();
     screen.terminal.focus();
+    if (new URLSearchParams(location.search).get("terminal") === "window") tools.full(box.querySelector('[data-tool="full"]'), true);
   };
 
   // Called when the tab is shown and whenever the status of the session changes.
@@ -264,13 +277,37 @@ window.portal = window.portal || {};
     else notice(words.notYet);
   };
 
-  kernel?.addEventListener("change", () => {
+  const goElsewhere = () => {
+    recorder.stop();
     socket?.close();
     feed?.restart();
-    if (screen) connect();
+    if (!screen) return;
+    notice("");
+    connect();
+    screen.terminal.focus();
+  };
+  kernel?.addEventListener("change", goElsewhere);
+  shell.addEventListener("change", goElsewhere);
+
+  const showFind = (isShown) => {
+    find.hidden = !isShown;
+    box.querySelector('[data-tool="find"]').setAttribute("aria-expanded", isShown);
+    if (isShown) return sought.select(), sought.focus();
+    screen?.search.clearDecorations();
+    screen?.terminal.focus();
+  };
+  find.addEventListener("submit", (event) => {
+    event.preventDefault();
+    screen?.search.findPrevious(sought.value);
+  });
+  find.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") showFind(false);
   });
 
   const tools = {
+    find: () => showFind(find.hidden),
+    findNext: () => screen?.search.findNext(sought.value),
+    record: () => screen && recorder.toggle(screen.terminal),
     smaller: () => resize(-1),
     larger: () => resize(1),
     reader: (button) => {

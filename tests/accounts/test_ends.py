@@ -10,11 +10,11 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from backendai.accounts.credentials import Credential, fingerprints_of, user_by
 from backendai.accounts.ends import end_logins, set_active
 from backendai.accounts.models import AccessToken, Login, User
 from backendai.accounts.services import create_token
 from backendai.accounts.services.key_pairs import create_key_pair
-from backendai.accounts.standing import Standing, signs_of, user_by
 from backendai.activity.models import AuditEntry
 from backendai.core.errors import Conflict
 from tests.cast import Cast
@@ -43,11 +43,11 @@ def test_tokens_stay_ended_but_are_still_there_to_be_seen(cast: Cast, now: datet
     token, _ = create_token(cast.alice, "script")
     theirs, _ = create_token(cast.bob, "script")
     pair, _ = create_key_pair(cast.alice, "laptop")
-    assert user_by(Standing(key_pair=pair.pk), now) == cast.alice
+    assert user_by(Credential(key_pair=pair.pk), now) == cast.alice
     set_active(cast.dana.pk, cast.alice, False, now=now)
-    assert user_by(Standing(key_pair=pair.pk), now) is None
+    assert user_by(Credential(key_pair=pair.pk), now) is None
     set_active(cast.dana.pk, cast.alice, True, now=now)
-    assert user_by(Standing(key_pair=pair.pk), now) is None, "its secret is gone, its name is not"
+    assert user_by(Credential(key_pair=pair.pk), now) is None, "its secret is gone, its name is not"
     assert list(AccessToken.objects.order_by("expires_at").values_list("pk", "expires_at")) in (
         [(token.pk, now), (theirs.pk, None)],
         [(theirs.pk, None), (token.pk, now)],
@@ -104,14 +104,14 @@ def test_however_many_are_open_a_look_at_their_credentials_costs_three_queries(
         browser.force_login(user)
     create_token(cast.alice, "script")
     digests = AccessToken.objects.values_list("digest", flat=True)
-    standings = [Standing(login=str(browser.session.session_key)) for browser in browsers]
-    standings += [*(Standing(token=digest) for digest in digests), Standing(), Standing(login="made-up")]
+    credentials = [Credential(login=str(browser.session.session_key)) for browser in browsers]
+    credentials += [*(Credential(token=digest) for digest in digests), Credential(), Credential(login="made-up")]
     with django_assert_num_queries(3):
-        before = signs_of(standings, now)
+        before = fingerprints_of(credentials, now)
     Session.objects.filter(session_key=browsers[2].session.session_key).delete()
     cast.dana.set_password("another good password")
     cast.dana.save()
-    after = signs_of(standings, now)
-    assert [before[one] == after[one] for one in standings] == [True, True, False, False, True, True, True]
+    after = fingerprints_of(credentials, now)
+    assert [before[one] == after[one] for one in credentials] == [True, True, False, False, True, True, True]
     with django_assert_num_queries(0):
-        assert signs_of([Standing()], now) == {Standing(): None}
+        assert fingerprints_of([Credential()], now) == {Credential(): None}

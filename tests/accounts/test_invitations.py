@@ -40,9 +40,9 @@ def world(db: None) -> World:
     return make_world()
 
 
-def refusal(deed: Callable[[], Any]) -> str:
+def refusal(action: Callable[[], Any]) -> str:
     with pytest.raises(UserError) as refused:
-        deed()
+        action()
     return refused.value.code
 
 
@@ -88,7 +88,7 @@ def test_a_second_invitation_replaces_the_first(world: World) -> None:
     _, second = asked(world)
     assert refusal(lambda: open_invitation(first, now=NOW)) == "invitation-revoked"
     assert open_invitation(second, now=NOW).email == NEW
-    assert Invitation.objects.standing().count() == 1
+    assert Invitation.objects.pending().count() == 1
 
 
 @pytest.mark.parametrize("what", ["demoted", "deactivated", "project"])

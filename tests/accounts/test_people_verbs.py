@@ -47,9 +47,9 @@ def world(db: None) -> World:
     return make_world()
 
 
-def refusal(deed: Callable[[], Any]) -> UserError:
+def refusal(action: Callable[[], Any]) -> UserError:
     with pytest.raises(UserError) as refused:
-        deed()
+        action()
     return refused.value
 
 

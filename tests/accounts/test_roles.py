@@ -1,4 +1,4 @@
-"""Who may do what to whom: every deed by every role to every kind of target. What is not listed as allowed is refused,
+"""Who may do what to whom: every action by every role to every kind of target. All that is not listed is refused
 and leaves nothing behind."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from backendai.accounts.models import Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
-from backendai.accounts.roles import RULES, Deed
+from backendai.accounts.roles import RULES, Action
 from backendai.accounts.services import (
     Invitee,
     NewUser,
@@ -65,9 +65,9 @@ def purge(actor: User, user: User) -> None:
     purge_user(actor, user, typed=user.email, now=NOW())
 
 
-# deed → what does it, on which targets, and who may on which of them
+# action → what does it, on which targets, and who may on which of them
 Try = Callable[[World, User, Any], Any]
-DEEDS: dict[str, tuple[Try, tuple[str, ...], dict[str, set[str]]]] = {
+ACTIONS: dict[str, tuple[Try, tuple[str, ...], dict[str, set[str]]]] = {
     "rename": (
         lambda _, actor, user: change_user(actor, user, {"full_name": "New Name"}, now=NOW()),
         USERS,
@@ -241,9 +241,9 @@ def state() -> list[Any]:
     return [list(model.objects.order_by("pk").values()) for model in models]
 
 
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", ACTIONS)
 def test_it_lets_do_what_the_table_allows_and_refuses_the_rest_without_a_trace(world: World, name: str) -> None:
-    deed, targets, allowed = DEEDS[name]
+    action, targets, allowed = ACTIONS[name]
     limits = ResourcePolicy.objects.create(name="narrow", max_sessions=5, slots={"cpu": "4"})
     ResourcePolicy.objects.create(name="narrower", max_sessions=4, slots={"cpu": "4"})
     ResourcePolicy.objects.create(name="wide", max_sessions=6)
@@ -256,7 +256,7 @@ def test_it_lets_do_what_the_table_allows_and_refuses_the_rest_without_a_trace(w
                 before = state()
                 try:
                     with transaction.atomic():
-                        deed(world, actor, target)
+                        action(world, actor, target)
                 except NotAllowed:
                     refused = True
                     if name != "purge":
@@ -265,8 +265,8 @@ def test_it_lets_do_what_the_table_allows_and_refuses_the_rest_without_a_trace(w
             assert refused != (target_name in allowed.get(actor_name, set())), (actor_name, target_name)
 
 
-def test_every_deed_of_the_table_has_a_rule() -> None:
-    assert set(RULES) == set(Deed)
+def test_every_action_of_the_table_has_a_rule() -> None:
+    assert set(RULES) == set(Action)
 
 
 def test_a_project_admin_cannot_import_into_other_projects_or_with_policies(world: World) -> None:
@@ -307,12 +307,12 @@ def test_the_last_active_superadmin_stays_one(world: World, role: str) -> None:
     second = create_user(dana, NewUser("second@example.com", role="superadmin", domain=world.domain))
     let_in(dana, second, False, now=NOW())
     second.refresh_from_db()
-    for deed in (
+    for action in (
         lambda: change_user(second, dana, {"role": role}, now=NOW()),
         lambda: let_in(second, dana, False, now=NOW()),
     ):
         with pytest.raises(UserError) as refused:
-            deed()
+            action()
         assert refused.value.code == "last-superadmin"
     dana.refresh_from_db()
     assert (dana.role, dana.is_superuser, dana.is_active) == ("superadmin", True, True)

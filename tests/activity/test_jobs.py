@@ -62,7 +62,7 @@ def test_its_worker_learns_of_the_cancel_at_its_next_word(cast: Cast) -> None:
     with pytest.raises(Conflict, match="over: cancelled"):
         jobs.cancel_job(cast.alice, job.pk, now=LATER)
     entry = AuditEntry.objects.get(action="job.cancel")
-    assert (entry.actor, entry.target_id) == (cast.alice, str(job.pk)), "asking twice is one deed"
+    assert (entry.actor, entry.target_id) == (cast.alice, str(job.pk)), "asking twice is one action"
 
 
 def test_nobody_cancels_what_they_may_not_see(cast: Cast) -> None:

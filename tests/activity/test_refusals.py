@@ -40,7 +40,7 @@ def test_a_role_above_ones_own_is_refused_and_written_down_once_a_minute(cast: C
         ("eve@example.com", "refused.grant-role", "", {"role": "superadmin", "code": "above-own-role"})
     ]
     assert Caller(eve).patch(f"/api/v1/users/{cast.dana.pk}/", {"full_name": "D"}).status_code in (403, 404)
-    assert len(refused()) == 2, "another deed is another entry"
+    assert len(refused()) == 2, "another action is another entry"
     cast.alice.refresh_from_db()
     assert cast.alice.role == User.Role.USER
     AuditEntry.objects.update(at=timezone.now() - timedelta(minutes=2))
@@ -79,7 +79,7 @@ def test_a_refusal_on_a_page_is_written_down_and_what_a_page_only_offers_is_not(
 
 
 def test_many_refusals_of_one_request_are_written_in_two_statements(cast: Cast, django_assert_num_queries: Any) -> None:
-    many = [Refusal(cast.bob.pk, f"deed-{number % 2}", "thing", details={"n": number}) for number in range(5)]
+    many = [Refusal(cast.bob.pk, f"action-{number % 2}", "thing", details={"n": number}) for number in range(5)]
     with django_assert_num_queries(2):
         assert write_refusals(many, now=timezone.now()) == 2
     with django_assert_num_queries(1):

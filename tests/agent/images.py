@@ -19,6 +19,7 @@ TMUX_IMAGE = "local/backendai-test:tmux"
 SERVICE_IMAGE = "local/backendai-test:service-1"
 PYTHON_IMAGE = "local/backendai-test:python-1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
+SSH_IMAGE = "local/backendai-test:ssh-1"
 LABEL = "backendai-test.image"
 _SERVICE_FILES = Path(__file__).parent / "service_image"
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
@@ -55,6 +56,20 @@ def ensure_python_image(client: APIClient) -> str:
     return PYTHON_IMAGE
 
 
+def ensure_ssh_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with a client and a server of SSH. Needs openssh-server."""
+    if not _has(client, SSH_IMAGE):
+        programs = [Path(path) for path in ("/usr/bin/ssh", "/usr/sbin/sshd", "/usr/lib/openssh/sftp-server")]
+        files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
+        _import(client, SSH_IMAGE, [*_busybox_files(), *files])
+    return SSH_IMAGE
+
+
+def _libraries_of(programs: Iterable[Path]) -> list[Path]:
+    linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout.split()
+    return sorted({Path(word) for word in linked if word.startswith("/") and not word.endswith(":")})
+
+
 def _python_files() -> list[tuple[str, bytes | Path]]:
     python = Path("/usr/bin/python3").resolve()
     library = Path("/usr/lib", python.name)
@@ -62,9 +77,7 @@ def _python_files() -> list[tuple[str, bytes | Path]]:
     left_out = {"__pycache__", "test", "idlelib", "lib2to3", "ensurepip", "dist-packages"}
     modules = [path for path in library.rglob("*") if path.is_file() and not left_out & set(path.parts)]
     compiled = [path for path in modules if path.suffix == ".so"]
-    linked = subprocess.run(["ldd", python, *compiled], capture_output=True, text=True, check=True).stdout.split()
-    libraries = {Path(word) for word in linked if word.startswith("/") and not word.endswith(":")}
-    files = [(str(path).lstrip("/"), path) for path in sorted({*modules, *libraries})]
+    files = [(str(path).lstrip("/"), path) for path in sorted({*modules, *_libraries_of([python, *compiled])})]
     return [("usr/bin/python3", python), *files]
 
 

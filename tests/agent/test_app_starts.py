@@ -181,3 +181,57 @@ async def test_it_opens_no_page_outside_the_app(
 ) -> None:
     host.define("lab", command=["lab"], url_template=page)
     assert (await starts.look(KERNEL, "lab", listening)).path == "/"
+
+
+async def test_arguments_come_where_the_command_wants_them_and_are_never_read(
+    starts: AppStarts, host: FakeServices, port: int
+) -> None:
+    host.define("board", command=["board", "{arguments}", "--port={ports[0]}"])
+    host.labels = {"ai.backend.service-ports": f"board:http:[{port}]"}
+    await starts.look(KERNEL, "board", port, arguments=("--logdir={ports[0]} $(id)",))
+    host.define("plain", command=["plain"])
+    await starts.look(KERNEL, "plain", port, arguments=("--a=b",))
+    assert host.launched == [["board", "--logdir={ports[0]} $(id)", f"--port={port}"], ["plain", "--a=b"]]
+
+
+async def test_other_arguments_start_it_anew(starts: AppStarts, host: FakeServices, listening: int) -> None:
+    host.define("board", command=["board"])
+    for words in ((), ("--a=b",), ("--a=b",), ("--a=c",)):
+        await starts.look(KERNEL, "board", listening, arguments=words)
+    assert host.launched == [], "it ran before this agent did"
+    host.define("later", command=["later"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    await starts.look(KERNEL, "later", port)
+    for words in (("--a=b",), ("--a=b",), ("--a=c",)):
+        await starts.look(KERNEL, "later", port, arguments=words)
+    assert host.launched == [["later"], ["later", "--a=b"], ["later", "--a=c"]]
+
+
+async def test_commands_before_the_start_run_first_and_stop_it_when_they_fail(
+    starts: AppStarts, host: FakeServices, port: int
+) -> None:
+    host.define(
+        "board",
+        prestart=[["mkdir", "-p", "/home/work/my logs"], ["sh", "-c", "echo {ports[0]}"]],
+        command=["board", "{arguments}"],
+    )
+    host.labels = {"ai.backend.service-ports": f"board:http:[{port}]"}
+    await starts.look(KERNEL, "board", port, arguments=("--a='; id",))
+    script = host.launched[0]
+    assert script[:2] == ["sh", "-c"]
+    assert script[2].startswith(f"mkdir -p '/home/work/my logs' && sh -c 'echo {port}' && exec board ")
+    host.define("first", prestart=[["sh", "-c", "echo one"], ["false"]], command=["echo", "two"])
+    await starts.look(KERNEL, "first", port)
+    done = await asyncio.create_subprocess_exec(*host.launched[1], stdout=asyncio.subprocess.PIPE)
+    assert (await done.communicate())[0] == b"one\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("before", ["mkdir x", [["a"], "b"], [[]], [[1]], {"a": 1}])
+async def test_what_is_no_command_before_the_start_is_said(
+    starts: AppStarts, host: FakeServices, port: int, before: object
+) -> None:
+    host.define("board", prestart=before, command=["board"])
+    with pytest.raises(BadDefinition):
+        await starts.look(KERNEL, "board", port)

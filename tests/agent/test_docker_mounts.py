@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.core.storage_layout import MARKER
@@ -155,3 +155,26 @@ def test_a_saved_image_leaves_folders_out(
     finally:
         backend.remove(later.kernel_id)
         engine.remove_image(commit.reference, force=True)
+
+
+def test_a_running_kernel_is_cut_off_from_a_folder_and_goes_on(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec, root: Path, folder: UUID
+) -> None:
+    other = uuid4()
+    (folder_on_disk(root, other, uid=1000) / "mine").write_text("mine")
+    spec = new_spec(mounts=[mount_of(folder, "/home/work/a/b"), mount_of(other, "/home/work/other")])
+    backend.start(spec)
+    holds = "exec 3>a/b/held; mv a moved; (cd moved/b; exec 3>&-; sleep 600 & echo $! >~/standing); "
+    holds += "sleep 600 3>&3 & echo $! >~/holding"
+    assert shell(engine, spec.kernel_id, holds)[0] == 0
+    assert (data_of(root, folder) / "held").exists()
+    assert backend.cut_folder(spec.kernel_id, folder) == 2, "one stands in it, one holds a file"
+    alive = "kill -0 $(cat ~/standing) 2>&1; kill -0 $(cat ~/holding) 2>&1; ls moved/b; cat other/mine"
+    output = shell(engine, spec.kernel_id, alive)[1]
+    assert output.count("No such process") == 2 and output.endswith("mine") and "held" not in output
+    assert (data_of(root, folder) / "held").exists(), "nothing of the folder is deleted"
+    assert [one.running for one in backend.kernels() if one.kernel_id == spec.kernel_id] == [True]
+    with pytest.raises(BackendError, match="No program of this session sees the folder"):
+        backend.cut_folder(spec.kernel_id, folder)
+    with pytest.raises(KernelGone):
+        backend.cut_folder(uuid4(), folder)

@@ -10,7 +10,7 @@ import pytest
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
 from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import _fetched, _refusal
+from backendai.agent.backends.docker_images import _fetched, pull_refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_notes import engine_notes, inotify_notes
 
@@ -46,7 +46,7 @@ def container(
     ],
 )
 def test_it_tells_an_unknown_image_from_a_silent_registry(words: str, error: type, code: str) -> None:
-    refused = _refusal("python:9", words)
+    refused = pull_refusal("python:9", words)
     assert (type(refused), refused.code) == (error, code)
     assert "python:9" in refused.message and words in refused.message
 

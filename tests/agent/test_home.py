@@ -16,6 +16,7 @@ from docker import APIClient
 
 from backendai.agent.backends import home as home_module
 from backendai.agent.backends.base import Backend
+from backendai.agent.backends.docker_create import ACCESS
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.home import BOOTSTRAP_SECONDS, WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process import IMAGE, ProcessBackend
@@ -84,10 +85,10 @@ def test_a_home_is_whole_or_not_there_and_never_written_twice(tmp_path: Path) ->
     with pytest.raises(OSError, match="full"):
         scratch.prepare(spec.kernel_id, 0, fail)
     assert not (tmp_path / str(spec.kernel_id) / "home").exists()
-    home = scratch.prepare(spec.kernel_id, 0, fill_for(spec)) / "home"
+    home = scratch.prepare(spec.kernel_id, 0, fill_for(spec, ACCESS)) / "home"
     assert not (home / "half").exists()
     (home / ".netrc").write_text("changed by its user")
-    scratch.prepare(spec.kernel_id, 0, fill_for(spec))
+    scratch.prepare(spec.kernel_id, 0, fill_for(spec, ACCESS))
     assert (home / ".netrc").read_text() == "changed by its user"
 
 

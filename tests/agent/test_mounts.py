@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,10 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.config import parse_storage_hosts
-from backendai.agent.mounts import children
+from backendai.agent.mounts import children, cutting
 from backendai.agent.mounts.children import Children
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
@@ -29,6 +32,7 @@ from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
 from tests.mount_tools import folder_on_disk, root_on_disk
 
+_NOBODY = 65534
 OWNER = 1000 if os.geteuid() == 0 else os.geteuid()
 RULES = MountRules(uids=frozenset({OWNER}), attaches=os.geteuid() == 0)
 
@@ -308,6 +312,63 @@ def test_native_kernels_share_a_folder_one_after_the_other(
     assert output.startswith("/home/work/a/b\nhello\n") and output.count("Read-only file system") == 2
     assert (data / "file").read_text() == "hello\n" and (data / "deep").is_dir()
     assert mounted_below(tmp_path) == [] and list((tmp_path / "agent" / "kernels").iterdir()) == []
+
+
+def test_a_native_kernel_is_cut_off_from_a_folder_and_goes_on(
+    native: ProcessBackend, root: Path, tmp_path: Path
+) -> None:
+    need_program("bwrap", "bubblewrap")
+    folder = uuid4()
+    data = folder_on_disk(root, folder, uid=OWNER)
+    loop = "sleep 600 3>data/held & until ! kill -0 $! 2>/dev/null; do sleep 0.05; done; ls data >seen; sleep 600"
+    spec = make_spec(image=IMAGE, session_type="batch", command=loop, mounts=[mount_of(folder)])
+    native.start(spec)
+    home = native.home_folder(spec.kernel_id)
+    assert home is not None
+    _until((data / "held").exists)
+    assert native.cut_folder(spec.kernel_id, folder) == 1
+    _until((home / "seen").exists)
+    assert (home / "seen").read_text() == "" and (data / "held").exists()
+    assert native.ended(spec.kernel_id) is None
+    with pytest.raises(BackendError, match="No program of this session sees the folder"):
+        native.cut_folder(spec.kernel_id, folder)
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that every user reaches."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_a_user_without_rights_cuts_off_the_sandbox_that_is_their_own(open_place: Path) -> None:
+    need_program("bwrap", "bubblewrap")
+    folder = uuid4()
+    data = folder_on_disk(open_place, folder, uid=_NOBODY)
+    person = ["setpriv", "--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups", "--"]
+    person = person if os.geteuid() == 0 else []
+    inside = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--bind", str(data), "/mnt"]
+    sandbox = subprocess.Popen(
+        [*person, *inside, "sh", "-c", "exec 3>/mnt/held; echo ready; sleep 600"], stdin=-1, stdout=-1, text=True
+    )
+    assert sandbox.stdin and sandbox.stdout and sandbox.stdout.readline() == "ready\n"
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(sandbox.pid)], capture_output=True, text=True)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.cutting import main; main()"
+    order = json.dumps({"pids": [int(children.stdout.split()[0])], "folder": str(folder)})
+    package = str(Path(cutting.__file__).parents[3])
+    python = [*person, "/usr/bin/python3", "-I", "-S", "-c", code, package]
+    told = subprocess.run(python, input=order, capture_output=True, text=True, cwd="/")
+    sandbox.kill()
+    assert json.loads(told.stdout)["ended"] >= 1, told
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if is_so():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not come to that")
 
 
 def test_a_native_kernel_of_a_killed_agent_takes_nothing_with_it(

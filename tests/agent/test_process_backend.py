@@ -29,6 +29,7 @@ from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_sandbox import Isolation, probe
 from tests.agent.backend_contract import BackendContract
+from tests.agent.cluster_tools import cluster_specs, run
 from tests.agent.contract_tools import NewSpec, ended_of, read_until, until
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
@@ -152,6 +153,16 @@ def test_its_programs_find_the_sites_authorities(backend: ProcessBackend, new_sp
     assert "\n".join(lines) + "\n" == certificate()
     assert int(count) > 50
     assert own == "/mine.pem"
+
+
+def test_kernels_of_one_session_log_in_to_each_other(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    need_program("sshd", "openssh-server")
+    specs = cluster_specs(partial(new_spec, pids=512), ["main1", "sub1"], native=True)
+    log = run(backend, specs)
+    assert "rank 0 of 2 on main1" in log and "rank 1 of 2 on sub1" in log
+    assert backend.left_out(specs[0].kernel_id) == ""
+    kept = (backend.home_folder(specs[0].kernel_id) or Path()).parent / "spec.json"
+    assert specs[0].keys is not None and specs[0].keys.login not in kept.read_text()
 
 
 class TestProcessBackend(BackendContract):

@@ -43,7 +43,7 @@ def test_it_misses_a_kernel_only_when_it_was_wanted_before_the_listing() -> None
     assert compare(reconciler, [], desired=started()).missing == [(ONE, 1)]
 
 
-def test_it_does_not_miss_what_a_deed_holds() -> None:
+def test_it_does_not_miss_what_an_action_holds() -> None:
     reconciler = Reconciler()
     for _ in range(4):
         assert compare(reconciler, [], held=frozenset({ONE}), desired=started()).missing == []

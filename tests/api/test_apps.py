@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from backendai.accounts.credentials import Credential, user_by
 from backendai.accounts.models import AccessToken
-from backendai.accounts.standing import Standing, user_by
 from backendai.activity.models import AuditEntry
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
@@ -32,7 +32,8 @@ def test_it_lists_the_apps_with_where_they_live_and_why_not(
 ) -> None:
     alice = Caller(cast.alice)
     alice.get(f"{SESSIONS}{session.pk}/apps/")
-    with django_assert_num_queries(4):  # type: ignore[operator]  (the token, the session, its kernel, the settings of the site)
+    # The token, the session, its kernel, the settings of the site and those of the apps.
+    with django_assert_num_queries(5):  # type: ignore[operator]
         lab, ring = alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]
     assert (lab["name"], lab["title"], lab["port"], lab["code"]) == ("jupyterlab", "JupyterLab", 8888, "")
     assert lab["url"].startswith(f"http://jupyterlab-{session.pk.hex[:12]}.apps.localhost")
@@ -46,9 +47,9 @@ def test_it_gives_a_code_that_ends_with_the_token(cast: Cast, session: ComputeSe
     assert answer["Cache-Control"] == "no-store"
     claims = read_code(answer.json()["code"], timezone.now())
     assert claims.portal == "testserver"
-    assert user_by(claims.standing, timezone.now()) == cast.alice
+    assert user_by(claims.credential, timezone.now()) == cast.alice
     AccessToken.objects.all().delete()
-    assert user_by(claims.standing, timezone.now()) is None
+    assert user_by(claims.credential, timezone.now()) is None
 
 
 def test_it_refuses_with_a_reason(cast: Cast, session: ComputeSession) -> None:
@@ -70,9 +71,9 @@ def test_nobody_reads_or_bends_a_code(cast: Cast, session: ComputeSession) -> No
             read_code(bent, timezone.now())
 
 
-@pytest.mark.parametrize("standing", [Standing(), Standing(login="nothing"), Standing(token="nothing")])
-def test_nothing_is_nobodys_standing(standing: Standing) -> None:
-    assert user_by(standing, timezone.now()) is None
+@pytest.mark.parametrize("credential", [Credential(), Credential(login="nothing"), Credential(token="nothing")])
+def test_nothing_is_nobodys_credential(credential: Credential) -> None:
+    assert user_by(credential, timezone.now()) is None
 
 
 def test_its_owner_opens_an_app_to_everybody_where_the_site_allows_it(cast: Cast, session: ComputeSession) -> None:
@@ -90,8 +91,8 @@ def test_its_owner_opens_an_app_to_everybody_where_the_site_allows_it(cast: Cast
     for _ in range(2):
         assert alice.delete(address).status_code == 204
     assert [one["is_public"] for one in alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]] == [False, False]
-    deeds = AuditEntry.objects.filter(action__startswith="app.").order_by("pk").values_list("action", flat=True)
-    assert list(deeds) == ["app.open-to-everybody", "app.open-to-everybody", "app.close-to-others"]
+    actions = AuditEntry.objects.filter(action__startswith="app.").order_by("pk").values_list("action", flat=True)
+    assert list(actions) == ["app.open-to-everybody", "app.open-to-everybody", "app.close-to-others"]
 
 
 @pytest.mark.parametrize(

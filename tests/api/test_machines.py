@@ -28,7 +28,7 @@ def test_a_group_is_made_read_changed_and_deleted(cast: Cast) -> None:
     assert (made.json()["domains"], made.json()["pending_timeout"]) == (["elsewhere"], "01:00:00")
     group = ResourceGroup.objects.get(name="gpu")
     assert (group.pending_timeout, list(group.projects.all())) == (timedelta(hours=1), [cast.project])
-    assert alice.get(f"{GROUPS}gpu/").json()["allowed_session_types"] == ["interactive", "batch", "inference"]
+    assert alice.get(f"{GROUPS}gpu/").json()["allowed_session_types"] == ["interactive", "batch", "inference", "system"]
     settings = f"{GROUPS}gpu/settings/"
     more = {"is_default": True, "projects": [], "sequence": "drf", "app_domain": "gpu.example.net"}
     changed = dana.patch(settings, more)

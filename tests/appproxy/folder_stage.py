@@ -17,8 +17,8 @@ from django.test import Client
 from django.utils import timezone
 from yarl import URL
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing
 from backendai.appproxy.server import serving
 from backendai.storage.file_origins import file_host, make_file_entry
 from backendai.storage.models import Folder, StorageHost
@@ -92,12 +92,12 @@ class FolderStage:
         """Ask for the files of this folder from now on."""
         self.folder, self.host = folder, file_host(folder.pk)
 
-    def standing(self, user: User) -> Standing:
-        return Standing(login=self.browsers[user].session.session_key or "")
+    def credential(self, user: User) -> Credential:
+        return Credential(login=self.browsers[user].session.session_key or "")
 
     async def code(self, user: User) -> str:
         def make() -> str:
-            return make_file_entry(user, self.folder, self.standing(user), timezone.now(), portal=PORTAL).code
+            return make_file_entry(user, self.folder, self.credential(user), timezone.now(), portal=PORTAL).code
 
         return await sync_to_async(make)()
 

@@ -19,8 +19,8 @@ from django.test import Client
 from django.utils import timezone
 from yarl import URL
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
 from backendai.appproxy.server import serving
@@ -147,17 +147,17 @@ class Stage:
         """The app's own origin."""
         return f"http://{self.netloc}"
 
-    def standing(self) -> Standing:
-        return Standing(login=self.browser.session.session_key or "")
+    def credential(self) -> Credential:
+        return Credential(login=self.browser.session.session_key or "")
 
     async def code(self, user: User | None = None, **over: Any) -> str:
         """Return a one-time code for Alice."""
 
         def make() -> str:
             when = over.pop("now", timezone.now())
-            standing = over.pop("standing", None) or self.standing()
+            credential = over.pop("credential", None) or self.credential()
             return make_entry(
-                user or self.cast.alice, self.session, "notes", standing, when, portal="portal.example.org"
+                user or self.cast.alice, self.session, "notes", credential, when, portal="portal.example.org"
             ).code
 
         return await sync_to_async(make)()

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.standing import Standing
+from backendai.accounts.credentials import Credential
 from backendai.cluster.site import change_site
 from backendai.compute.services.public_apps import open_to_everybody
 from tests.appproxy.stage import Stage, lead_to, stage
@@ -73,7 +73,7 @@ async def victims_cookie(here: Stage) -> str:
     """Return the cookie of an administrator who looks at Alice's app."""
     browser = Client()
     await sync_to_async(browser.force_login)(here.cast.dana)
-    return await here.enter(here.cast.dana, standing=Standing(login=browser.session.session_key or ""))
+    return await here.enter(here.cast.dana, credential=Credential(login=browser.session.session_key or ""))
 
 
 async def test_an_upgrade_that_announces_a_body_is_refused_and_eats_nothing_of_the_next_visitor() -> None:

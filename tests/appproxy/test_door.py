@@ -15,9 +15,9 @@ from asgiref.sync import sync_to_async
 from django.conf import settings as configured
 from django.utils import timezone
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
 from backendai.accounts.services import create_token, digest_of, revoke_token
-from backendai.accounts.standing import Standing
 from backendai.activity.models import AuditEntry
 from backendai.appproxy.models import AppGrant
 from backendai.cluster.app_domains import origin_of
@@ -124,8 +124,8 @@ async def test_charlie_does_not_get_in_with_a_code_of_his_own_making() -> None:
         answer = await here.ask("POST", ENTER, data={"code": await here.code(here.cast.charlie)})
         assert answer.status == 403  # the code says Charlie, the login Alice
         charlie = await sync_to_async(create_token)(here.cast.charlie, "his")
-        standing = Standing(token=digest_of(charlie[1]))
-        code = await here.code(here.cast.charlie, standing=standing)
+        credential = Credential(token=digest_of(charlie[1]))
+        code = await here.code(here.cast.charlie, credential=credential)
         answer = await here.ask("POST", ENTER, data={"code": code})
         assert (answer.status, (await answer.json())["code"]) == (403, "not-entered")
 
@@ -165,7 +165,7 @@ def _ends_it(here: Stage) -> None:
 async def test_access_ends_with_the_token_that_asked_for_it(impatient: None) -> None:
     async with stage() as here:
         token, text = await sync_to_async(create_token)(here.cast.alice, "script")
-        code = await here.code(standing=Standing(token=digest_of(text)))
+        code = await here.code(credential=Credential(token=digest_of(text)))
         answer = await here.ask("POST", ENTER, data={"code": code})
         cookie = answer.headers["Set-Cookie"].split(";")[0]
         assert (await here.ask("GET", "/", cookie=cookie)).status == 200

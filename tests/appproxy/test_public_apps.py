@@ -63,12 +63,12 @@ def move(here: Stage) -> None:
     ResourceGroup.objects.update(app_domain="elsewhere.example.org")
 
 
-@pytest.mark.parametrize("deed", [close, forbid, deactivate, move])
-async def test_it_is_shut_again(deed: Callable[[Stage], Any]) -> None:
+@pytest.mark.parametrize("action", [close, forbid, deactivate, move])
+async def test_it_is_shut_again(action: Callable[[Stage], Any]) -> None:
     async with stage() as here:
         await sync_to_async(open_it)(here)
         assert (await here.ask("GET", "/")).status == 200
-        await sync_to_async(deed)(here)
+        await sync_to_async(action)(here)
         assert await changed_answer(here) == 401
 
 

@@ -195,8 +195,8 @@ def test_no_column_moves_when_a_session_begins_to_run(walk: Visit, campus: Campu
     expect(row.get_by_role("link", name="Log of talks")).to_be_visible()
     # All at once: a list that is renewed meanwhile has other elements.
     before, after = row.evaluate("""(row) => {
-      const deeds = [...row.closest("table").tHead.querySelectorAll("th")].at(-1);
-      const place = () => JSON.stringify(deeds.getBoundingClientRect());
+      const actions = [...row.closest("table").tHead.querySelectorAll("th")].at(-1);
+      const place = () => JSON.stringify(actions.getBoundingClientRect());
       const before = place();
       row.querySelector(".cell-actions").replaceChildren();
       return [before, place()];

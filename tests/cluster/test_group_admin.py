@@ -142,4 +142,4 @@ def test_a_new_group_comes_with_the_usual_rules(dana: Client) -> None:
     assert answer.status_code == 302, answer.context["adminform"].form.errors
     group = ResourceGroup.objects.get(name="gpu")
     assert (group.sequence, group.selection, group.strategy_options) == ("fifo", "concentrated", {})
-    assert group.allowed_session_types == ["interactive", "batch", "inference"]
+    assert group.allowed_session_types == ["interactive", "batch", "inference", "system"]

@@ -10,12 +10,14 @@ from django.utils import timezone
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.cluster_access import processes_of
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.spec import SessionSpec
 from backendai.controller.loops import schedule_group
 from backendai.core.errors import UserError
+from backendai.core.slots import Slots
 from backendai.planning.preview import preview
 from backendai.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
 from tests.cast import Cast
@@ -73,6 +75,43 @@ def test_each_node_is_told_the_others_and_nobody_has_the_address_of_another(
         spec.kernel_id: spec for work in work_for_each([Asking(one) for one in agents]) for spec in work.start
     }
     assert for_fleets == {spec.kernel_id: spec for spec in specs}
+
+
+def test_each_kernel_knows_its_part_of_a_parallel_program(cast: Cast) -> None:
+    agent = make_agent(cpu=8, mem="8g")
+    session = make_session(
+        cast.alice,
+        cluster_size=2,
+        resources={"cpu": 3, "mem": "1g"},
+        environ={"MASTER_PORT": "12345"},
+    )
+    spread(session, [agent])
+    main, sub = (spec_for(agent, kernel.pk) for kernel in session.kernels.all())
+    told = {name: sub.environ[name] for name in ("MASTER_ADDR", "NODE_RANK", "NNODES", "PET_NNODES", "PET_NODE_RANK")}
+    assert told == {
+        "MASTER_ADDR": "main1",
+        "NODE_RANK": "1",
+        "NNODES": "2",
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "1",
+    }
+    assert main.environ["MASTER_PORT"] == "12345", "what somebody chooses wins"
+    assert main.environ["PET_MASTER_PORT"] == sub.environ["PET_MASTER_PORT"]
+    assert not {"WORLD_SIZE", "RANK", "PET_NPROC_PER_NODE"} & sub.environ.keys(), "its launcher counts processes"
+    assert [(peer.hostname, peer.role, peer.rank, peer.slots) for peer in sub.peers] == [
+        ("main1", "main", 0, 3),
+        ("sub1", "sub", 1, 3),
+    ]
+    assert main.keys == sub.keys is not None
+    lone = make_session(cast.alice)
+    spread(lone, [agent])
+    spec = spec_for(agent, lone.kernels.get().pk)
+    assert spec.keys is None and "MASTER_ADDR" not in spec.environ
+
+
+def test_a_kernel_takes_a_process_for_each_accelerator_else_for_each_core() -> None:
+    assert processes_of(Slots.parse({"cpu": 8, "mem": "1g", "cuda.device": 2})) == 2
+    assert processes_of(Slots.parse({"cpu": "0.5", "mem": "1g", "cuda.shares": "0.5"})) == 1
 
 
 def test_kernels_that_found_room_on_one_agent_need_no_network_between_agents(cast: Cast) -> None:

@@ -60,13 +60,15 @@ def test_a_start_is_news_only_after_a_wait_and_once(cast: Cast) -> None:
 @pytest.mark.parametrize(
     ("reason", "exit_code", "kinds"),
     [
-        ("exited", 0, []),
+        ("exited", 0, ["finished"]),
         ("exited", 1, ["failed"]),
         ("out-of-memory", 137, ["failed"]),
         ("container-missing", 0, ["failed"]),
     ],
 )
-def test_the_end_of_the_work_is_news_when_it_failed(cast: Cast, reason: str, exit_code: int, kinds: list[str]) -> None:
+def test_the_end_of_the_work_is_news_whether_it_failed_or_not(
+    cast: Cast, reason: str, exit_code: int, kinds: list[str]
+) -> None:
     session = make_running_session(cast.alice, name="work", session_type="batch", startup_command="true")
     end_kernel(session, reason, exit_code)
     session.refresh_from_db()

@@ -131,8 +131,8 @@ def test_renaming_follows_the_rule_for_sessions_and_names_the_next_one(site: Cas
     assert (record.name, record.parameters["name"]) == ("nightly", "nightly")
     forget_launch(site.alice, record)
     assert recent_launches(site.alice) == []
-    deeds = AuditEntry.objects.filter(target_type="recent-launch").order_by("pk").values_list("action", flat=True)
-    assert list(deeds) == ["recent-launch.change", "recent-launch.delete"]
+    actions = AuditEntry.objects.filter(target_type="recent-launch").order_by("pk").values_list("action", flat=True)
+    assert list(actions) == ["recent-launch.change", "recent-launch.delete"]
 
 
 def test_there_is_an_end_to_pinning(site: Cast) -> None:

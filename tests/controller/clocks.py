@@ -8,7 +8,7 @@ from unittest import mock
 
 from django.utils import timezone
 
-from backendai.cluster.models import Agent, Hearing
+from backendai.cluster.models import Agent, Reachability
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.controller.repair import repair
 from backendai.wire.messages import SyncUp
@@ -24,15 +24,17 @@ def repair_at(moment: datetime, *, silent: tuple[Agent, ...] = ()) -> None:
     Passes have gone on until then, and the portal's door is open."""
     Agent.objects.exclude(pk__in=[agent.pk for agent in silent]).update(last_seen_at=moment)
     passes_went_on_until(moment)
-    with mock.patch("backendai.controller.hearing.door_answers", return_value=True):
+    with mock.patch("backendai.controller.reachability.door_answers", return_value=True):
         repair(moment)
         repair(moment)
 
 
 def passes_went_on_until(moment: datetime) -> None:
-    """Let the repair pass have heard nodes without a break for a long time."""
+    """Record that agents could reach the portal without a break for a long time."""
     first = {"pk": 1, "since": moment - timedelta(days=9999)}
-    Hearing.objects.update_or_create(pk=1, defaults={"noted_at": moment}, create_defaults=first | {"noted_at": moment})
+    Reachability.objects.update_or_create(
+        pk=1, defaults={"noted_at": moment}, create_defaults=first | {"noted_at": moment}
+    )
 
 
 def sync_of(**over: Any) -> SyncUp:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from backendai.celery import app
 from backendai.cluster.models import Agent, PassLease
-from backendai.cluster.services import hearing_since, last_pass_at, note_hearing, take_lease
+from backendai.cluster.services import last_pass_at, reachable_since, record_reachability, take_lease
 from backendai.controller import clock, folders, idle, loops, observe
 from backendai.controller.lost_agents import mark_silent_agents
 from backendai.ops.beat import SteadyScheduler
@@ -69,14 +69,14 @@ def test_silence_counts_from_when_the_clock_was_set_back() -> None:
     before = timezone.now()
     agent = make_agent()
     Agent.objects.update(last_seen_at=before)
-    note_hearing(now=before, can_hear=True, longest_gap=MINUTE)
+    record_reachability(now=before, is_reachable=True, longest_gap=MINUTE)
     after = before - HOUR
-    note_hearing(now=after, can_hear=True, longest_gap=MINUTE)
-    assert hearing_since(after) == after
+    record_reachability(now=after, is_reachable=True, longest_gap=MINUTE)
+    assert reachable_since(after) == after
     for seconds in (30, 60):
-        note_hearing(now=after + timedelta(seconds=seconds), can_hear=True, longest_gap=MINUTE)
+        record_reachability(now=after + timedelta(seconds=seconds), is_reachable=True, longest_gap=MINUTE)
         assert mark_silent_agents(after + timedelta(seconds=seconds)) == 0
-    note_hearing(now=after + timedelta(seconds=90), can_hear=True, longest_gap=MINUTE)
+    record_reachability(now=after + timedelta(seconds=90), is_reachable=True, longest_gap=MINUTE)
     assert mark_silent_agents(after + timedelta(seconds=90)) == 1
     agent.refresh_from_db()
     assert agent.status == Agent.Status.LOST

@@ -12,7 +12,7 @@ from backendai.activity.models import AuditEntry
 from backendai.activity.notices import NoticeKind
 from backendai.celery import app
 from backendai.cluster.idle import Places, delete_checker, write_checker
-from backendai.cluster.models import Agent, Hearing, IdleChecker
+from backendai.cluster.models import Agent, IdleChecker, Reachability
 from backendai.cluster.services import last_pass_at, take_lease
 from backendai.compute.auditing import World, run_checks
 from backendai.compute.commit_models import ImageCommit
@@ -113,13 +113,13 @@ def test_a_change_of_the_rules_warns_anew(session: ComputeSession) -> None:
     assert session.status_reason == "idle-timeout"
 
 
-@pytest.mark.parametrize("deed", ["off", "elsewhere", "deleted"])
-def test_a_rule_that_holds_no_more_takes_its_warning_back(session: ComputeSession, deed: str) -> None:
+@pytest.mark.parametrize("action", ["off", "elsewhere", "deleted"])
+def test_a_rule_that_holds_no_more_takes_its_warning_back(session: ComputeSession, action: str) -> None:
     look(session, 50)
     rule = IdleChecker.objects.get()
-    if deed == "off":
+    if action == "off":
         write_checker(None, rule, {"is_active": False})
-    elif deed == "elsewhere":
+    elif action == "elsewhere":
         write_checker(None, rule, {}, Places())
     else:
         delete_checker(None, rule)
@@ -138,7 +138,7 @@ def test_what_nobody_can_know_is_not_idle(session: ComputeSession, what: str) ->
     if what != "passes":
         passes_went_on_until(moment)
     if what == "door":
-        Hearing.objects.update(since=moment - 30 * MINUTE)
+        Reachability.objects.update(since=moment - 30 * MINUTE)
     idle.run_idle(moment)
     assert not IdleWarning.objects.exists()
     if what == "record":

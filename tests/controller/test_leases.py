@@ -27,7 +27,7 @@ def runs() -> bool:
         called.append(True)
         return 1
 
-    loops._single(loops.PASS_LEASE, timezone.now(), work)
+    loops.single(loops.PASS_LEASE, timezone.now(), work)
     return bool(called)
 
 

@@ -15,8 +15,8 @@ from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
 from backendai.cluster.services import record_sync
 from backendai.compute.models import ComputeSession
-from backendai.controller import hearing
-from backendai.controller.hearing import door_answers
+from backendai.controller import reachability
+from backendai.controller.reachability import door_answers
 from backendai.controller.repair import repair
 from backendai.wire.messages import JoinUp
 from tests.cast import Cast
@@ -24,7 +24,7 @@ from tests.controller.clocks import later, sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, place
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
-DOOR = "backendai.controller.hearing.door_answers"
+DOOR = "backendai.controller.reachability.door_answers"
 INTERVAL = 30
 
 
@@ -169,7 +169,7 @@ def test_the_portal_answers_a_knock_as_long_as_it_is_at_work(live_server: LiveSe
 
 
 def test_a_door_where_nobody_listens_or_nobody_answers_is_shut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(reachability, "_PATIENCE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as hung:
         address = f"http://127.0.0.1:{hung.getsockname()[1]}"
         assert not door_answers(address)

@@ -25,7 +25,7 @@ PATIENCE = 60.0
 class Passes:
     """What stands for the work in a line: notes what is written at its beginning. The first is held until ``go_on``."""
 
-    def __init__(self, line: loops._Line) -> None:
+    def __init__(self, line: loops.Line) -> None:
         self.line, self.written = line, set[int]()
         self.seen: list[set[int]] = []
         self.first_runs, self.go_on = threading.Event(), threading.Event()
@@ -43,7 +43,7 @@ class Passes:
 
 @pytest.fixture
 def passes() -> Passes:
-    return Passes(loops._Line())
+    return Passes(loops.Line())
 
 
 @contextmanager

@@ -10,13 +10,14 @@ import pytest
 from backendai.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kinds_with
 
 ARCHITECTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "architecture.md"
-# the columns of the product's documents: code execution, service ports, dependencies, result, clustering
+# the columns of the product's documents: code execution, service ports, dependencies, result, clustering. There a
+# system session has ports and several kernels; here files alone are reached in it, so it has neither.
 FEATURES = ("executes_code", "has_services", "has_dependencies", "has_result", "clusters")
 TOLD = {
     "interactive": (True, True, False, False, True),
     "batch": (False, True, True, True, True),
     "inference": (False, True, False, False, True),
-    "system": (False, True, False, False, True),
+    "system": (False, False, False, False, False),
 }
 
 

@@ -41,7 +41,7 @@ class Work:
     def __init__(self, server: Process, folder: uuid.UUID, turn: int) -> None:
         self.server, self.folder, self.turn, self.number = server, folder, turn, 0
         self.stopped = threading.Event()
-        deeds: tuple[Callable[[str], object], ...] = (
+        actions: tuple[Callable[[str], object], ...] = (
             self.put,
             self.upload,
             self.copy,
@@ -49,7 +49,7 @@ class Work:
             self.pack,
             self.delete,
         )
-        self.threads = [threading.Thread(target=self._repeat, args=(deed,)) for deed in deeds]
+        self.threads = [threading.Thread(target=self._repeat, args=(action,)) for action in actions]
         for thread in self.threads:
             thread.start()
 
@@ -89,10 +89,10 @@ class Work:
         self.server.ask("PUT", f"/content?path={name}", self.folder, "edit", body=content_of(name))
         self.server.ask("POST", "/deletions", self.folder, "edit", json={"paths": [name]})
 
-    def _repeat(self, deed: Callable[[str], object]) -> None:
+    def _repeat(self, action: Callable[[str], object]) -> None:
         while not self.stopped.is_set():
             with suppress(urllib3.exceptions.HTTPError, OSError, KeyError):
-                deed(f"{deed.__name__}-{self.turn}-{uuid.uuid4().hex}")
+                action(f"{action.__name__}-{self.turn}-{uuid.uuid4().hex}")
 
 
 def files_in(directory: Path) -> Iterator[Path]:

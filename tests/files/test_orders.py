@@ -14,8 +14,9 @@ from uuid import UUID
 import pytest
 
 from backendai.core.storage_layout import folder_path
-from backendai.files import sweeping
+from backendai.files import manage_views, sweeping
 from backendai.files.lifecycle import ABSENT, CLONING, READY
+from backendai.files.tree import Size
 from backendai.wire.folder_tickets import sign_folder_ticket
 from backendai.wire.tickets import new_private_key
 from tests.files.conftest import PRIVATE_KEY, Portal, prepare, running, settings_for
@@ -162,6 +163,42 @@ async def test_a_folder_is_measured_by_what_it_takes_from_the_disk(portal: Porta
     assert told["size"]["files"] == 4
     assert 150_000 <= told["size"]["bytes"] < 400_000
     assert portal.server.ledger.written(portal.folder_id) == 0
+
+
+async def test_a_change_is_measured_soon_and_told_with_the_list_and_by_the_host(portal: Portal) -> None:
+    portal.server.settled_after = 0.01
+    headers = {"Authorization": f"Bearer {portal.ticket('manage', folder_id=HOST)}"}
+
+    async def size() -> Any:
+        return (await portal.json("GET", "/entries"))["folder_size"]
+
+    assert await size() is None
+    await portal.json("PUT", "/content?path=a", 201, data=os.urandom(10**6))
+    while (told := await size()) is None or told["bytes"] < 10**6:
+        await asyncio.sleep(0.01)
+    assert told["files"] == 1
+    (known,) = (await (await portal.client.get("/v1/host", headers=headers)).json())["measured"]
+    assert known["id"] == str(portal.folder_id) and known["bytes"] >= 10**6
+    await portal.json("POST", "/deletions", json={"paths": ["a"]})
+    await portal.json("DELETE", "/trash", 202)
+    while (await size())["bytes"] >= 10**6:
+        await asyncio.sleep(0.01)
+
+
+async def test_many_changes_are_measured_once_and_a_slow_folder_has_its_rest(portal: Portal) -> None:
+    portal.server.settled_after = 0.01
+    jobs, host, started = portal.client.app[manage_views.JOBS], portal.server.hosts["local"], []
+    jobs._sizes["local", portal.folder_id] = Size(1, 1, 1.0), 3.0  # the last measurement took three seconds
+    jobs.measure = lambda *one: started.append(one)
+    await portal.json("PUT", "/content?path=a", 201, data=b"x")
+    await asyncio.sleep(0.1)
+    assert started == [] and len(jobs._soon) == 1
+    other = await portal.create(uuid.uuid4())
+    for _ in range(5):
+        jobs.measure_soon(host, other)
+    while not started:
+        await asyncio.sleep(0.01)
+    assert started == [(host, other)]
 
 
 async def test_a_measurement_and_what_came_since_hold_a_folder_to_its_limit(portal: Portal) -> None:

@@ -52,8 +52,8 @@ def test_a_refused_attempt_has_them_too(cast: Cast, script: Client) -> None:
 
 
 def test_what_the_platform_does_itself_has_neither(cast: Cast) -> None:
-    audit(None, "some.deed", "thing", ["1"])
-    entry = AuditEntry.objects.get(action="some.deed")
+    audit(None, "some.action", "thing", ["1"])
+    entry = AuditEntry.objects.get(action="some.action")
     assert (entry.address, entry.request_id) == ("", "")
 
 

@@ -63,6 +63,17 @@ async def test_it_dials_the_main_kernel_with_a_ticket_for_just_that(cast: Cast, 
     assert (ticket.kernel_id, ticket.generation) == (main.pk, main.generation)
 
 
+@pytest.mark.parametrize(
+    ("shell", "name"), [("1", "web"), ("2", "web-2"), ("99", "web-8"), ("0", "web"), ("-1", "web"), ("x;y", "web")]
+)
+async def test_each_shell_has_a_name_of_its_own(cast: Cast, running: ComputeSession, shell: str, name: str) -> None:
+    headers = await sync_to_async(script)(cast.alice)
+    async with fake_gateway() as (gateway, url):
+        await point_to(url)
+        async with socket(address(running, f"?shell={shell}"), headers):
+            assert gateway.requests[-1].query["name"] == name
+
+
 async def test_it_dials_the_kernel_that_is_asked_for(cast: Cast, running: ComputeSession) -> None:
     headers = await sync_to_async(script)(cast.alice)
     sub = await running.kernels.aget(rank=1)

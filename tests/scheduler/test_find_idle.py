@@ -159,7 +159,7 @@ kinds = st.sampled_from([LIFETIME, NETWORK, UTILIZATION])
 
 @settings(max_examples=examples(400), deadline=None)
 @given(kinds, st.integers(20, 90), st.integers(0, 120), st.integers(1, 20), st.booleans(), events)
-def test_whatever_happens_nobody_is_ended_without_a_standing_warning(
+def test_whatever_happens_nobody_is_ended_without_an_active_warning(
     kind: str, limit: int, grace: int, lead: int, with_use: bool, steps: list[tuple[int, str]]
 ) -> None:
     """A long story of one session. What was told is kept as the loop keeps it: written when warned, else dropped."""

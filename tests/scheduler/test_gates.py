@@ -88,12 +88,12 @@ def test_it_starts_once_all_it_depends_on_ended_well():
 
 
 def test_it_refuses_a_type_that_the_group_does_not_take():
-    reason = reason_for(a_session(session_type="system"))
+    reason = reason_for(a_session(session_type="odd"))
     assert (reason.code, reason.never) == ("session-type-not-allowed", True)
     assert reason.message == (
-        "Resource group default takes no sessions of type system (3 allowed: batch, inference, interactive)."
+        "Resource group default takes no sessions of type odd (4 allowed: batch, inference, interactive, system)."
     )  # fmt: skip
-    assert reason_for(a_session(session_type="system"), session_types=frozenset({"system"})) is None
+    assert reason_for(a_session(session_type="odd"), session_types=frozenset({"odd"})) is None
 
 
 def test_it_says_that_no_agent_offers_a_slot():

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from django.conf import settings
 
 from backendai.accounts.models import User
 from backendai.accounts.services.environments import add_ssh_key
+from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
@@ -39,7 +41,7 @@ _OPTIONS = {
 class Stage:
     """``folder`` holds keys by the names of people; the gate listens on ``port``."""
 
-    def __init__(self, folder: Path, backend: ProcessBackend, roster: Roster) -> None:
+    def __init__(self, folder: Path, backend: ProcessBackend | DockerBackend, roster: Roster) -> None:
         self.folder, self.backend, self._roster = folder, backend, roster
         self.port = self.gateway_port = 0
 
@@ -51,14 +53,12 @@ class Stage:
             add_ssh_key(user, Path(f"{path}.pub").read_text())
         return path
 
-    def run_kernels(self, session: ComputeSession) -> None:
-        """Start the session's kernels as native processes."""
+    def run_kernels(self, session: ComputeSession, **more: Any) -> None:
+        """Start the session's kernels, as native processes unless ``more`` of their specs says otherwise."""
         for kernel in session.kernels.all():
-            slots = {"cpu": "1", "mem": str(2**30)}
-            spec = make_spec(
-                kernel_id=kernel.pk, generation=kernel.generation, session_id=session.pk, slots=slots, image=IMAGE
-            )
-            self.backend.start(spec)
+            usual = {"slots": {"cpu": "1", "mem": str(2**30)}, "image": IMAGE, "hostname": kernel.hostname}
+            known = {"kernel_id": kernel.pk, "generation": kernel.generation, "session_id": session.pk}
+            self.backend.start(make_spec(**known, **(usual | more)))
             self._roster.note(kernel.pk, kernel.generation)
         Agent.objects.update(gateway_url=f"http://127.0.0.1:{self.gateway_port}")
 
@@ -85,17 +85,19 @@ class Stage:
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
-    """Put everything up; kernels are started by the test."""
+def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
+    """Put everything up, with native kernels unless another backend is given; they are started by the test."""
     folder = Path(tempfile.mkdtemp(prefix="ssh-stage-", dir="/tmp"))
     folder.chmod(0o755)
-    backend, roster = ProcessBackend(folder / "agent", deployment="test", agent="n1"), Roster()
-    here = Stage(folder, backend, roster)
+    roster, native = Roster(), None
+    if backend is None:
+        native = ProcessBackend(folder / "agent", deployment="test", agent="n1")
+    here = Stage(folder, backend or native, roster)
     ready, loops = threading.Event(), []
     key = public_key_of(settings.TICKET_KEY)
 
     async def serve() -> None:
-        view = GatewayView(backend, roster, lambda: key, time.time, dict)
+        view = GatewayView(here.backend, roster, lambda: key, time.time, dict)
         gateway = Gateway(view)
         runner = web.AppRunner(gateway.application(), handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
@@ -121,7 +123,8 @@ def stage() -> Iterator[Stage]:
     finally:
         loops[0][0].call_soon_threadsafe(loops[0][1].set)
         thread.join(10)
-        backend.close()
+        if native is not None:
+            native.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -11,21 +11,12 @@ import pytest
 
 from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
-from backendai.sshgate import visit
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.sshgate.stage import Stage, stage
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def used(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The sessions whose use was noted."""
-    noted: list[Any] = []
-    monkeypatch.setattr(visit.meter, "touch", noted.append)
-    return noted
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ class FakeFileServer:
         self.deletes_at_once = True
         self.fault = ""
         self.quota_mode = "measured"
+        self.measured: list[dict[str, Any]] = []
         self.resume = threading.Event()
         self.resume.set()
         self._lock = threading.Lock()
@@ -84,7 +85,12 @@ class FakeFileServer:
             page = [{"id": pk} | {name: self.folders[pk][name] for name in ("version", "meta")} for pk in ids[:2]]
             return 200, {"folders": page, "next": ids[1] if len(ids) > 2 else None}
         sizes = {"total_bytes": 10**12, "free_bytes": 4 * 10**11}
-        return 200, {"host": self.name, "quota_mode": self.quota_mode, "fault": self.fault} | sizes
+        return 200, {
+            "host": self.name,
+            "quota_mode": self.quota_mode,
+            "fault": self.fault,
+            "measured": self.measured,
+        } | sizes
 
     def _manage(self, method: str, pk: str, rest: list[str], body: Any, version: int) -> tuple[int, Any]:
         folder = self.folders.get(pk)
@@ -125,7 +131,8 @@ class FakeFileServer:
                 shown(os.fsencode(name)) | {"kind": kind, "size": 0, "mtime": 1.0}
                 for name, kind in sorted(files.items())
             ]
-            return 200, {"entries": rows, "next": None, "total": len(rows), "sorted": True, "as_of": 1.0}
+            told = {"entries": rows, "next": None, "total": len(rows), "sorted": True, "as_of": 1.0}
+            return 200, {**told, "folder_size": folder.get("size")}
         if rest == ["entry"]:
             return 200, shown(bytes_of(query["path"][0])) | {"kind": "file", "size": 0, "mtime": 1.0}
         if rest == ["trash"]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
@@ -17,6 +18,7 @@ from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.celery import app
 from backendai.cluster.services import last_pass_at, take_lease
 from backendai.compute.auditing import World, run_checks
+from backendai.compute.mount_models import SessionMount
 from backendai.compute.services.purging import purge_user
 from backendai.controller import folders, tasks
 from backendai.core.errors import Conflict
@@ -33,6 +35,7 @@ from backendai.storage.services import (
 from backendai.storage.services.measuring import NOTICE, take_measurement
 from backendai.storage.status import FolderStatus
 from tests.cast import Cast
+from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -166,6 +169,39 @@ def test_it_measures_once_a_day(folder: Folder, files: FakeFileServer) -> None:
     assert files.orders("POST").count(path) == 1
     folders.run_folders(NOW + 25 * HOUR)
     assert files.orders("POST").count(path) == 2
+
+
+def test_it_takes_in_what_the_host_has_measured_by_itself(folder: Folder, files: FakeFileServer) -> None:
+    folders.run_folders(NOW)
+    newer = NOW + timedelta(minutes=5)
+    files.measured = [{"id": str(pk), "bytes": 700, "files": 3, "at": newer.timestamp()} for pk in (folder.pk, uuid4())]
+    folders.run_folders(NOW + HOUR)
+    folder.refresh_from_db()
+    assert (folder.used_bytes, folder.used_files, folder.measured_at) == (700, 3, newer)
+    take_measurement(folder, Measured(900, 4, NOW + HOUR), now=NOW + HOUR)
+    folders.run_folders(NOW + HOUR)
+    folder.refresh_from_db()
+    assert folder.used_bytes == 900, "what the host says is older"
+
+
+@pytest.mark.parametrize(("rights", "times"), [("edit", 2), ("view", 1)])
+def test_it_measures_when_a_session_that_could_write_has_ended(
+    folder: Folder, cast: Cast, files: FakeFileServer, rights: str, times: int
+) -> None:
+    Folder.objects.update(limit_bytes=None)
+    for _ in range(2):
+        folders.run_folders(NOW)
+    path = f"/v1/folders/{folder.pk}/measurements"
+    mount = SessionMount.objects.create(
+        session=make_session(cast.alice), folder=folder, folder_name="data", target="/x", rights=rights
+    )
+    folder.refresh_from_db()
+    soon = folder.measured_at + timedelta(seconds=1)
+    folders.run_folders(soon)
+    assert files.orders("POST").count(path) == 1, "it runs"
+    SessionMount.objects.filter(pk=mount.pk).update(released_at=soon)
+    folders.run_folders(soon + timedelta(seconds=30))
+    assert files.orders("POST").count(path) == times
 
 
 def test_its_owner_is_told_once_that_it_is_nearly_full(folder: Folder, cast: Cast) -> None:

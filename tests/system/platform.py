@@ -107,6 +107,11 @@ class Platform:
         return APIClient(base_url=self._engine_url, timeout=60)
 
     @property
+    def containers_are_used(self) -> bool:
+        """Whether sessions are containers."""
+        return self._backend == "docker"
+
+    @property
     def is_up(self) -> bool:
         """Whether the supervisor runs."""
         return self._process is not None and self._process.poll() is None
@@ -316,7 +321,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 def _role(process: psutil.Process) -> str:
     words = " ".join(process.cmdline())
     signs = {"valkey": "valkey-server", "web": "uvicorn", "control": " worker ", "beat": " beat "}
-    signs |= {"appproxy": " appproxy ", "parent": "warm_parent"}
+    signs |= {"appproxy": " appproxy ", "parent": "warm_parent", "files": " backendai.files "}
     for role, sign in signs.items():
         if sign in f"{words} ":
             return role

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docker import APIClient
 
+from tests.agent.cluster_tools import MPIRUN
+from tests.agent.images import SSH_IMAGE, ensure_ssh_image
+from tests.agent.prerequisites import need_program
 from tests.system.engine import PrivateEngine
 from tests.system.platform import Platform
 from tests.system.polling import until
@@ -30,9 +34,15 @@ fi
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Platform, PrivateEngine]]:
     """A portal with an agent of its own, and a second machine with a network and an engine of its own."""
     need_root_and_programs()
+    need_program("sshd", "openssh-server")
     with PrivateEngine(Path(tempfile.mkdtemp(prefix="backendai-engine-"))) as engine:
         data = tmp_path_factory.mktemp("multi")
-        with Platform(data, host=engine.portal_host, agents=1) as platform, node(platform, engine):
+        for url in (None, engine.url):
+            client = APIClient(base_url=url)
+            ensure_ssh_image(client)
+            client.close()
+        images = {"ssh": SSH_IMAGE}
+        with Platform(data, host=engine.portal_host, agents=1, images=images) as platform, node(platform, engine):
             platform.wait_for_agents(2)
             yield platform, engine
 
@@ -53,5 +63,42 @@ def test_kernels_on_two_machines_talk_and_leave_nothing(machines: tuple[Platform
     assert ended["result"] == "SUCCESS", ended
     assert len({kernel["agent"] for kernel in ended["kernels"]}) == 2
     assert "bytes that came: 300000" in client.log(session["id"])
+    until(lambda: not connections(engine), 30, "the connection between the machines is gone")
+    platform.audit()
+
+
+@pytest.mark.long
+def test_a_parallel_program_needs_nothing_but_its_name_on_two_machines(
+    machines: tuple[Platform, PrivateEngine],
+) -> None:
+    platform, engine = machines
+    client = platform.client
+    part = 'echo "$MASTER_ADDR $PET_NODE_RANK/$PET_NNODES"; sleep 600'
+    workers = {"count": 2, "startup_command": part}
+    wish = {"resources": {"cpu": "2", "mem": "64m"}, "cluster_mode": "multi-node", "roles": {"worker": workers}}
+    session = client.launch(image="ssh", type="batch", startup_command=MPIRUN, environ={"ODD": "x"}, **wish)
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=90)
+    log = client.log(session["id"])
+    assert ended["result"] == "SUCCESS", log
+    assert len({kernel["agent"] for kernel in ended["kernels"]}) == 2
+    for rank, name in enumerate(("main1", "worker1", "worker2")):
+        assert f"rank {rank} of 3 on {name}" in log
+    until(lambda: not connections(engine), 30, "the connection between the machines is gone")
+    platform.audit()
+
+
+@pytest.mark.long
+def test_a_worker_on_another_machine_starts_again_in_its_seat(machines: tuple[Platform, PrivateEngine]) -> None:
+    platform, engine = machines
+    client = platform.client
+    once = "nc -l -p 5000 >/tmp/said; sleep 1; exit 1"  # each run of it takes one word and fails
+    main = "for n in 1 2; do until echo $n | nc worker1 5000; do sleep 0.2; done; sleep 3; done"
+    workers = {"startup_command": once, "on_failure": "restart"}
+    wish = {"resources": {"cpu": "3", "mem": "64m"}, "cluster_mode": "multi-node", "roles": {"worker": workers}}
+    session = client.launch(type="batch", startup_command=main, **wish)
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=120)
+    assert ended["result"] == "SUCCESS", client.log(session["id"])
+    worker = ended["kernels"][1]
+    assert worker["restarts"] >= 1 and worker["agent"] != ended["kernels"][0]["agent"]
     until(lambda: not connections(engine), 30, "the connection between the machines is gone")
     platform.audit()

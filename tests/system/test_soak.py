@@ -72,11 +72,11 @@ class User:
 
 
 class Nemesis:
-    """Strikes every few seconds; ``deeds`` is the list of what it did."""
+    """Strikes every few seconds; ``actions`` is the list of what it did."""
 
     def __init__(self, platform: Platform, chance: random.Random) -> None:
         self._platform, self._chance = platform, chance
-        self.deeds: list[str] = []
+        self.actions: list[str] = []
         self.removed = 0
 
     def work(self, is_over: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ class Nemesis:
         pid = pids.get(role) or pids.get(f"{role}-{self._chance.randint(1, 2)}")
         if pid is None:  # it is being started again
             return
-        self.deeds.append(f"{number.name} {role} {seconds:.1f}")
+        self.actions.append(f"{number.name} {role} {seconds:.1f}")
         with suppress(ProcessLookupError):
             os.kill(pid, number)
             time.sleep(seconds)
@@ -105,7 +105,7 @@ class Nemesis:
     def _remove(self) -> None:
         alive = sorted(self._platform.lives())
         if alive:
-            self.deeds.append("docker rm -f")
+            self.actions.append("docker rm -f")
             with suppress(APIError):
                 self._platform.engine.remove_container(f"krn-{self._chance.choice(alive)}", force=True)
                 self.removed += 1
@@ -124,7 +124,7 @@ def test_it_adds_up_after_minutes_of_misfortune(platform: Platform) -> None:
                 future.result()
             finally:
                 over.set()
-    said = f"seed {SEED}: {nemesis.deeds}"
+    said = f"seed {SEED}: {nemesis.actions}"
     check_that_all_adds_up(platform, users, nemesis.removed, said)
 
 

@@ -14,10 +14,6 @@ ALLOWED = {
     "A cluster has one main node.": "nodes is the key of the official format",
     "Node API": "the name of the address at which agents report",
     "Announce maintenance or news here.": "news in the plain sense, not a notification",
-    "Chosen for whoever names no group and may use this one. One group at most.": "help of a column: needs a migration",
-    "Unticked, its certificate is not checked.": "help of a column: needs a migration",
-    "Unticked, it is not looked through.": "help of a column: needs a migration",
-    "Unticked, it warns and ends nothing anywhere.": "help of a column: needs a migration",
 }
 
 

@@ -36,7 +36,7 @@ def test_what_cannot_be_undone_is_not_done_by_one_press(cast: Cast, browse: Brow
     extra = KeyPair.objects.create(user=cast.alice, secret="s" * 40)
     client.post(reverse("web:ssh_keys"), {"name": "laptop", "public_key": PUBLIC_KEY})
     client.post(reverse("web:tokens"), {"name": "script", "days": "30"})
-    for page, deeds in (
+    for page, actions in (
         ("tokens", ["/revoke/"]),
         ("key_pairs", [reverse("web:key_pair_rotate", args=[extra.pk]), 'value="delete"']),
         ("ssh_keys", ["/delete/"]),
@@ -44,8 +44,8 @@ def test_what_cannot_be_undone_is_not_done_by_one_press(cast: Cast, browse: Brow
     ):
         shown = client.get(reverse(f"web:{page}")).content.decode()
         asked = " ".join(re.findall(r'<details class="sure">.*?</details>', shown, re.DOTALL))
-        for deed in deeds:
-            assert shown.count(deed) == asked.count(deed) > 0, (page, deed)
+        for action in actions:
+            assert shown.count(action) == asked.count(action) > 0, (page, action)
 
 
 def test_pages_ask_the_same_number_of_questions_however_much_there_is(
@@ -80,19 +80,19 @@ def test_it_chooses_the_main_pair_and_says_why_one_cannot_go(cast: Cast, browse:
     make_session(cast.alice)
     pair = client.post(KEYS, {"name": "scripts"}).context["made"][0]
 
-    def do(which: KeyPair, deed: str) -> str:
+    def do(which: KeyPair, action: str) -> str:
         return client.post(
-            reverse("web:key_pair_change", args=[which.pk]), {"deed": deed}, follow=True
+            reverse("web:key_pair_change", args=[which.pk]), {"action": action}, follow=True
         ).content.decode()
 
-    assert "make another one the main one first" in do(old, "rest")
+    assert "make another one the main one first" in do(old, "deactivate")
     do(pair, "main")
     assert "Active sessions of this key pair: 1." in do(old, "delete")
-    do(old, "rest")
+    do(old, "deactivate")
     assert not KeyPair.objects.get(pk=old.pk).is_active
-    do(old, "wake")
+    do(old, "activate")
     assert KeyPair.objects.get(pk=old.pk).is_active
-    assert client.post(reverse("web:key_pair_change", args=["AKNONE"]), {"deed": "main"}).status_code == 404
+    assert client.post(reverse("web:key_pair_change", args=["AKNONE"]), {"action": "main"}).status_code == 404
 
 
 def test_it_registers_ssh_keys_and_says_what_is_wrong_with_one(cast: Cast, browse: Browse) -> None:

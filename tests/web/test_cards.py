@@ -153,7 +153,7 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
     fail(session, "agent-lost", "Its node has not answered.")
     assert "1 new notification" in client.get(reverse(BELL)).content.decode()
     for headers in ({}, HTMX):
-        with django_assert_num_queries(5):  # 2 for who asks
+        with django_assert_num_queries(6):  # 2 for who asks
             page = client.get(reverse(LIST), **headers).content.decode()
         assert "Its node has not answered." in page and "Launched" in page and "of-bob" not in page
         assert page.count('data-news="') == 1
@@ -166,14 +166,14 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
 
 
 def test_the_bell_leads_to_what_a_card_leads_to(cast: Cast, browse: Browse) -> None:
-    client, deeds = browse(cast.alice), ("apps", "terminal", "log", "end")
+    client, actions = browse(cast.alice), ("apps", "terminal", "log", "end")
     session = make_running_session(cast.alice, preopen_ports=[8080])
 
     def offered() -> list[str]:
         page = client.get(reverse(LIST)).content.decode()
-        return [deed for deed in deeds if f'id="news-{deed}-{session.pk}"' in page]
+        return [action for action in actions if f'id="news-{action}-{session.pk}"' in page]
 
-    assert offered() == list(deeds)
+    assert offered() == list(actions)
     finish(session)
     assert offered() == ["log"]
 

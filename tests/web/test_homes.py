@@ -13,6 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from backendai.accounts.models import User
+from backendai.agent.guest.files import FileRefused
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.gateways import guests
@@ -119,6 +120,30 @@ def test_changes_are_asked_of_the_session_and_refusals_are_said(
     assert "Choose 1 to 1000 entries" in post(client, session, "delete", place="")
     guest.answers["remove"] = {"error": {"code": "mounted", "message": "The folder mounted at {x} lies there."}}
     assert "The folder mounted at {x} lies there." in post(client, session, "delete", path=["a"], place="")
+
+
+def test_refusals_are_said_in_the_readers_language(
+    cast: Cast, browse: Browse, guest: FakeGuest, session: ComputeSession
+) -> None:
+    User.objects.filter(pk=cast.alice.pk).update(language="ko")
+    client = browse(User.objects.get(pk=cast.alice.pk))
+    guest.answers["list"] = LISTING
+    refused = FileRefused(
+        "The folder mounted at {name} lies there: delete or move its files in the folder itself.",
+        "mounted",
+        name="데이터",
+    )
+    guest.answers["remove"] = {"error": refused.told()}
+    shown = post(client, session, "delete", path=["a"], place="")
+    assert "lies there" not in shown and "데이터" in shown and "마운트" in shown
+    guest.answers["mkdir"] = {
+        "error": {"code": "exists", "message": FileRefused("There is no such file.", "x").message}
+    }
+    assert "There is no such file." not in post(client, session, "make_directory", place="d", name="new")
+    guest.answers["mkdir"] = {
+        "error": {"code": "exists", "message": "ok", "told": {"text": "{a}" * 3000, "values": {"a": 1}}}
+    }
+    assert post(client, session, "make_directory", place="d", name="new")
 
 
 def test_a_file_has_a_page_and_its_bytes_come_as_an_attachment(

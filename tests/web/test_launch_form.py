@@ -18,6 +18,7 @@ from backendai.catalog.services import BUILD_JOB
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.core.slots import Slots
+from backendai.pipelines.models import Run
 from backendai.web.launcher.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
@@ -61,6 +62,17 @@ def test_it_takes_the_presets_numbers_instead_of_those_typed(site: Cast, browse:
     ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"})
     browse(site.alice).post(reverse("web:launch"), typed(site, preset="medium", cpu="1"))
     assert ComputeSession.objects.get().slots == {"cpu": "4", "mem": str(2 * 2**30)}
+
+
+def test_an_array_becomes_one_run_however_often_it_is_sent(site: Cast, browse: Browse) -> None:
+    client, values = browse(site.alice), typed(site, session_type="batch", startup_command="true", elements="12")
+    review = client.post(reverse("web:launch"), values | {"go": "review"}).content.decode()
+    assert "Array size" in review and not Run.objects.exists()
+    for _ in range(2):
+        answer = client.post(reverse("web:launch"), values | {"request_key": "one"})
+        assert answer["Location"] == reverse("web:run", args=[Run.objects.get().pk])
+    assert Run.objects.get().size == 12 and not ComputeSession.objects.exists()
+    assert client.post(reverse("web:launch"), values | {"elements": "99999"}).status_code == 422
 
 
 def test_it_makes_one_session_of_a_form_that_is_sent_twice(site: Cast, browse: Browse) -> None:

@@ -23,12 +23,13 @@ USUAL = {"card": True, "bell": True, "email": False}
 def test_what_is_chosen_on_the_page_is_what_rest_says(cast: Cast, browse: Browse, settings: Any) -> None:
     settings.EMAIL_URL = "smtp://mail.example.org"
     alice, client = Caller(cast.alice), browse(cast.alice)
-    assert alice.get(REST).json() == dict.fromkeys(("started", "failed", "ended", "ending"), USUAL)
+    assert alice.get(REST).json() == dict.fromkeys(("started", "finished", "failed", "ended", "ending"), USUAL)
     sent = {"started-bell": "on", "failed-card": "on", "failed-bell": "on", "failed-email": "on", "ended-card": "on"}
     page = client.post(reverse(PAGE), sent, follow=True)
     assert "Saved." in page.content.decode()
     assert alice.get(REST).json() == {
         "started": {"card": False, "bell": True, "email": False},
+        "finished": {"card": False, "bell": False, "email": False},
         "failed": {"card": True, "bell": True, "email": True},
         "ended": {"card": True, "bell": False, "email": False},
         "ending": {"card": False, "bell": False, "email": False},
@@ -55,4 +56,4 @@ def test_without_a_mail_server_nobody_can_choose_mail(cast: Cast, browse: Browse
     assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (400, "no-mail-server", "failed")
     assert not NoticeChoice.objects.exists()
     page = browse(cast.alice).get(reverse(PAGE)).content.decode()
-    assert "This site sends no e-mail." in page and page.count(" disabled") == 4
+    assert "This site sends no e-mail." in page and page.count(" disabled") == 5

@@ -154,23 +154,23 @@ def test_nobody_else_is_filled_in_or_shown_anything(site: Cast, browse: Browse) 
             assert page.status_code == 200
             assert "alices-own" not in page.content.decode()
             assert "secret plan" not in page.content.decode()
-        assert client.post(f"{LIST}{record.pk}/", {"deed": "delete"}).status_code == 404
+        assert client.post(f"{LIST}{record.pk}/", {"action": "delete"}).status_code == 404
     assert LaunchRecord.objects.filter(pk=record.pk).exists()
 
 
 def test_one_renames_pins_and_deletes_in_place(site: Cast, browse: Browse) -> None:
     record = launch(site.alice)
     client, address = browse(site.alice), f"{LIST}{record.pk}/"
-    assert client.post(address, {"deed": "pin"})["Location"] == LIST
-    page = client.post(address, {"deed": "rename", "name": "nightly"}, **HTMX).content.decode()
+    assert client.post(address, {"action": "pin"})["Location"] == LIST
+    page = client.post(address, {"action": "rename", "name": "nightly"}, **HTMX).content.decode()
     assert "<!doctype" not in page.lower()
     assert "nightly" in page
     assert 'aria-pressed="true"' in page
-    refused = client.post(address, {"deed": "rename", "name": "a <b>"}, **HTMX).content.decode()
+    refused = client.post(address, {"action": "rename", "name": "a <b>"}, **HTMX).content.decode()
     assert "is not allowed" in refused
     assert 'value="a &lt;b&gt;"' in refused
-    client.post(address, {"deed": "unpin"})
-    client.post(address, {"deed": "delete"})
+    client.post(address, {"action": "unpin"})
+    client.post(address, {"action": "delete"})
     assert recent_launches(site.alice) == []
     assert "Nothing launched yet" in client.get(LIST, **HTMX).content.decode()
 

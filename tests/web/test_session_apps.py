@@ -13,19 +13,23 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.activity.models import AuditEntry
 from backendai.cluster.app_domains import origin_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession, PublicApp
+from backendai.compute.services.app_settings import words_for
 from backendai.compute.services.apps import CODE_SECONDS, App, host_of, read_code
 from backendai.compute.services.public_apps import open_to_everybody
 from backendai.web.app_reach import why_out_of_reach
+from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
-LABELS = {"ai.backend.service-ports": "jupyterlab:http:[8888],ring:tcp:9000,secret:internal:9001"}
+LABEL = "ai.backend.service-ports"
+LABELS = {LABEL: "jupyterlab:http:[8888],ring:tcp:9000,secret:internal:9001"}
 
 
 @pytest.fixture
@@ -52,8 +56,74 @@ def test_it_costs_one_query_where_the_kernels_are_known(
 ) -> None:
     session = ComputeSession.objects.select_related("image", "resource_group").get()
     kernels = list(session.kernels.select_related("agent"))
-    with django_assert_num_queries(1):  # type: ignore[operator]  (the settings of the site)
+    with django_assert_num_queries(2):  # type: ignore[operator]  (the settings of the site, those of the apps)
         assert "JupyterLab" in shown(session, kernels=kernels)
+
+
+def test_apps_stand_in_groups_with_the_platforms_own_ways_in_first(cast: Cast) -> None:
+    make_image(labels={LABEL: "tensorboard:http:[6006],odd:http:[7000],jupyter:http:[8888],db:tcp:[5432]"})
+    session = make_running_session(cast.alice, preopen_ports=[9000])
+    text = shown(session)
+    parts = re.findall(r'id="(?:app-group|way|app)-([a-z0-9-]+)"', text)
+    assert parts == [
+        "utilities", "terminal", "console", "files", "development", "jupyter", "machine-learning", "tensorboard",
+        "other", "odd", "db", "ports", "port-9000",
+    ]  # fmt: skip
+    assert "Until a program listens there" in text
+
+
+def test_an_image_says_how_its_own_apps_are_called_and_where_they_stand(cast: Cast) -> None:
+    labels = {LABEL: "odd:http:[7000],b:http:[7001]", "ai.backend.app.odd.title": "<b>Odd</b> One"}
+    make_image(labels=labels | {"ai.backend.app.odd.category": "scientific", "ai.backend.app.b.category": "ports"})
+    text = shown(make_running_session(cast.alice))
+    assert "&lt;b&gt;Odd&lt;/b&gt; One" in text
+    assert re.findall(r'id="app-group-([a-z-]+)"', text) == ["utilities", "scientific", "other"]
+
+
+def test_a_service_without_http_comes_with_the_line_that_reaches_it(
+    cast: Cast, session: ComputeSession, browse: Browse
+) -> None:
+    address = f"/sessions/{session.pk}/apps/"
+    line = f"ssh -N -L 9000:localhost:9000 -p {settings.SSH_PUBLIC_PORT} hers@testserver"
+    assert line in browse(cast.alice).get(address).content.decode()
+    other = browse(cast.dana).get(address).content.decode()
+    assert line not in other and "does not speak HTTP" in other
+
+
+def test_an_app_gets_a_name_and_the_arguments_that_its_image_allows(cast: Cast, browse: Browse) -> None:
+    make_image(labels={LABEL: "tensorboard:http:[6006]", "ai.backend.app.tensorboard.arguments": "--logdir=/logs --x="})
+    session = make_running_session(cast.alice)
+    alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/tensorboard/settings/"
+    form = alice.get(address).content.decode()
+    assert 'name="argument:--logdir" value="/logs"' in form and 'placeholder="TensorBoard"' in form
+    assert words_for(session.pk, "tensorboard") == ("--logdir=/logs",)
+    alice.post(address, {"title": " My  <run> ", "argument:--logdir": "/home/work/a b", "argument:--evil": "1"})
+    assert words_for(session.pk, "tensorboard") == ("--logdir=/home/work/a b",)
+    assert "My &lt;run&gt;" in alice.get(f"/sessions/{session.pk}/apps/").content.decode()
+    refused = alice.post(address, {"title": "x", "argument:--logdir": "a\nb"}).content.decode()
+    assert 'id="app-argument-1-error"' in refused and 'aria-invalid="true"' in refused
+    long = alice.post(address, {"title": "x" * 41}).content.decode()
+    assert 'id="app-title-error"' in long and "at most 40 characters (41 given)" in long
+    assert browse(cast.bob).post(address, {"title": "mine"}).status_code == 404
+    assert browse(cast.alice).get(f"/sessions/{session.pk}/apps/nothing/settings/").status_code == 404
+    entry = AuditEntry.objects.get(action="app.change")
+    assert (entry.actor, entry.details["arguments"]) == (cast.alice, ["--logdir"])
+    alice.post(address, {"title": "", "argument:--logdir": ""})
+    assert words_for(session.pk, "tensorboard") == ()
+
+
+def test_a_script_sets_them_too(cast: Cast) -> None:
+    make_image(labels={LABEL: "tensorboard:http:[6006]", "ai.backend.app.tensorboard.arguments": "--logdir=/logs"})
+    session = make_running_session(cast.alice)
+    address = f"/api/v1/sessions/{session.pk}/apps/tensorboard/settings/"
+    alice = Caller(cast.alice)
+    answer = alice.put(address, {"title": "Runs", "arguments": {"--logdir": "/home/work"}})
+    assert (answer.status_code, answer.json()["title"]) == (200, "Runs")
+    found = alice.get(f"/api/v1/sessions/{session.pk}/apps/").json()["results"][0]
+    assert (found["arguments"], found["category"]) == ({"--logdir": "/home/work"}, "machine-learning")
+    refused = alice.put(address, {"arguments": {"--host": "0.0.0.0"}})
+    assert (refused.status_code, refused.json()["code"]) == (400, "unknown-argument")
+    assert Caller(cast.bob).put(address, {}).status_code == 404
 
 
 def test_it_opens_an_app_to_everybody_and_closes_it_again(cast: Cast, session: ComputeSession) -> None:
@@ -151,7 +221,7 @@ def test_the_address_of_an_app_leads_to_the_page_that_opens_it(
 def test_it_says_why_there_are_no_apps_on_some_nodes(session: ComputeSession, backend: str, reason: str) -> None:
     Agent.objects.update(backend=backend)
     text = shown(session)
-    assert reason in text and 'href="/sessions/' not in text
+    assert reason in text and '/apps/jupyterlab/"' not in text
 
 
 def test_it_waits_for_the_session_to_run_and_ends_with_it(cast: Cast) -> None:
@@ -168,7 +238,7 @@ def test_it_waits_for_the_session_to_run_and_ends_with_it(cast: Cast) -> None:
 
 def test_it_says_what_to_set_when_the_browser_will_not_find_the_apps(session: ComputeSession) -> None:
     text = shown(session, host="10.1.2.3:8080")
-    assert "BACKENDAI_APPS_DOMAIN=apps.example.org" in text and 'href="/sessions/' not in text
+    assert "BACKENDAI_APPS_DOMAIN=apps.example.org" in text and '/apps/jupyterlab/"' not in text
 
 
 @pytest.mark.parametrize(
@@ -201,7 +271,7 @@ def test_the_way_in_is_a_form_that_may_go_to_the_apps_origin_alone(cast: Cast, s
     code = text.partition('name="code" value="')[2].partition('"')[0]
     claims = read_code(code, timezone.now())
     assert (claims.user_id, claims.service, claims.port) == (cast.alice.pk, "jupyterlab", 8888)
-    assert claims.standing.login == client.session.session_key
+    assert claims.credential.login == client.session.session_key
     assert client.session.session_key not in text, "the login stays where it is"
     assert CODE_SECONDS == 30
 

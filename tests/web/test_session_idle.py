@@ -172,8 +172,8 @@ def test_all_warned_sessions_are_kept_running_by_one_click(
     assert answer["Location"] == "/?type=interactive"
     page = text_of(client, reverse("web:sessions"))
     assert "3 sessions keep running." in page and "idle-3: no more extensions." in page
-    standing = IdleWarning.objects.filter(warned_at__isnull=False).values_list("session__name", flat=True)
-    assert sorted(standing) == ["foreign", "idle-3"]
+    warned = IdleWarning.objects.filter(warned_at__isnull=False).values_list("session__name", flat=True)
+    assert sorted(warned) == ["foreign", "idle-3"]
     assert AuditEntry.objects.filter(action="session.extend-idle").count() == 3
     assert "Select at least one session." in text_of(client, client.post(reverse("web:keep_many"))["Location"])
 

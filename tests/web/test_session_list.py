@@ -67,11 +67,11 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
     make_running_session(cast.alice, agent)
     # 2 for who asks, 1 for the columns, 2 count, 1 for groups to filter by, 3 for the page, 1 for what is used, 1 for
     # builds, 4 for the resources, 1 for slot types
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(18):
         client.get(HOME)
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(18):
         client.get(HOME, {"sort": "agent"})
     with django_assert_num_queries(5):  # 2 for who asks, 1 for groups, 2 for the file
         assert len(list(client.get(HOME, {"export": "csv"}))) == 8
@@ -91,7 +91,7 @@ def test_a_row_has_read_all_that_it_shows_whatever_goes_on(
             starts_at=timezone.now(), started_at=timezone.now(), ended_at=timezone.now(), status_reason="start-failed",
         )  # fmt: skip
     for view, number in (("", len(LIVE)), ("finished", len(TERMINAL))):
-        with django_assert_num_queries(15 if view else 16):  # what is used is asked of those that run
+        with django_assert_num_queries(17 if view else 18):  # what is used is asked of those that run
             page = client.get(HOME, {"view": view})
         assert len(page.context["page"]) == number
         assert page.content.decode().count("alice@example.com</bdi></td>") == number

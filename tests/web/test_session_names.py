@@ -51,7 +51,7 @@ def test_every_page_and_rest_refuse_a_name_in_the_same_words(site: Cast, browse:
     pages = [
         page.post(reverse("web:launch"), typed(site, name)),
         page.post(reverse("web:session_rename", args=[session.pk]), {"name": name}, **HTMX),
-        page.post(recent, {"deed": "rename", "name": name}, **HTMX),
+        page.post(recent, {"action": "rename", "name": name}, **HTMX),
     ]
     answers = [
         script.post(SESSIONS, LAUNCH | {"name": name}),

@@ -42,6 +42,9 @@ class ResourcePolicy(models.Model):
     max_customized_images = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text=Message("That one user may keep of their own sessions.")
     )
+    max_system_sessions = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text=Message("Of one user at once, for access to folders.")
+    )
     max_folders = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Of one user or one project."))
     max_folder_bytes = models.BigIntegerField(
         null=True,

@@ -1,4 +1,4 @@
-"""The verbs of people, one file per deed."""
+"""The verbs of people, one file per action."""
 
 from backendai.accounts.services.change_user import change_user
 from backendai.accounts.services.create_user import NewUser, create_user

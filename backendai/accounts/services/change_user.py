@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import Domain, User
-from backendai.accounts.roles import Deed, check_domain, check_grant, check_user
+from backendai.accounts.roles import Action, check_domain, check_grant, check_user
 from backendai.accounts.rules import clean_email, clean_full_name
 from backendai.accounts.services.grants import check_policy_of_user, check_weight
 from backendai.activity.changes import plain_value
@@ -19,12 +19,12 @@ from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 
 _NEEDS = {
-    "email": Deed.CHANGE_USER,
-    "full_name": Deed.CHANGE_USER,
-    "role": Deed.SET_ROLE,
-    "domain": Deed.MOVE_USER,
-    "policy": Deed.SET_USER_POLICY,
-    "share_weight": Deed.SET_USER_WEIGHT,
+    "email": Action.CHANGE_USER,
+    "full_name": Action.CHANGE_USER,
+    "role": Action.SET_ROLE,
+    "domain": Action.MOVE_USER,
+    "policy": Action.SET_USER_POLICY,
+    "share_weight": Action.SET_USER_WEIGHT,
 }
 _ENDING = {"role", "domain"}
 _CLEANED = {"email": clean_email, "full_name": clean_full_name}
@@ -72,7 +72,7 @@ def _check(actor: User, user: User, new: Mapping[str, Any]) -> None:
 
 
 def _check_move(actor: User, user: User, domain: Domain | None) -> None:
-    check_domain(actor, Deed.MOVE_USER, domain)
+    check_domain(actor, Action.MOVE_USER, domain)
     left = user.memberships.exclude(project__domain=domain) if domain else user.memberships.all()
     if names := sorted(left.values_list("project__name", flat=True)):
         text = Message(

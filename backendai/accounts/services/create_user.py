@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Domain, KeyPair, Membership, PolicyDefault, Project, ResourcePolicy, User
-from backendai.accounts.roles import Deed, check_domain, check_grant
+from backendai.accounts.roles import Action, check_domain, check_grant
 from backendai.accounts.rules import check_password, clean_email, clean_full_name
 from backendai.accounts.services.grants import check_policy_of_user, default_policy
 from backendai.activity.services import audit
@@ -32,7 +32,7 @@ class NewUser:
 def create_user(actor: User, new: NewUser) -> User:
     """Return the new user with a key pair, as a member of the projects; raises NotAllowed, or a UserError that names
     the field."""
-    check_domain(actor, Deed.CREATE_USER, new.domain)
+    check_domain(actor, Action.CREATE_USER, new.domain)
     check_grant(actor, new.role)
     policy = new.policy or default_policy(PolicyDefault.Holder.USER)
     check_policy_of_user(actor, policy)

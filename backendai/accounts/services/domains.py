@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Domain, ResourcePolicy, User
-from backendai.accounts.roles import Deed, check_domain
+from backendai.accounts.roles import Action, check_domain
 from backendai.accounts.rules import clean_name
 from backendai.accounts.services.grants import check_weight
 from backendai.accounts.uses import refuse_while_used
@@ -20,7 +20,7 @@ from backendai.core.messages import Message
 
 def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None, share_weight: float = 1.0) -> Domain:
     """Return a new domain."""
-    check_domain(actor, Deed.CREATE_DOMAIN, None)
+    check_domain(actor, Action.CREATE_DOMAIN, None)
     check_weight(share_weight)
     with transaction.atomic():
         domain = Domain(name=clean_name(name), policy=policy, share_weight=share_weight)
@@ -31,7 +31,7 @@ def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = Non
 
 def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Domain:
     """Return the domain with the wished ``name``, ``is_active``, ``policy`` and ``share_weight`` written."""
-    check_domain(actor, Deed.CHANGE_DOMAIN, domain)
+    check_domain(actor, Action.CHANGE_DOMAIN, domain)
     with transaction.atomic():
         domain = Domain.objects.select_for_update(of=("self",)).select_related("policy").get(pk=domain.pk)
         new = {name: clean_name(value) if name == "name" else value for name, value in wishes.items()}
@@ -49,7 +49,7 @@ def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Dom
 
 def delete_domain(actor: User, domain: Domain) -> None:
     """Delete a domain without people and projects; else a Conflict that counts what uses it."""
-    check_domain(actor, Deed.DELETE_DOMAIN, domain)
+    check_domain(actor, Action.DELETE_DOMAIN, domain)
     with transaction.atomic():
         domain = Domain.objects.select_for_update().get(pk=domain.pk)
         refuse_while_used(domain, "domain")

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey, User
-from backendai.accounts.roles import Deed, check_domain, check_project
+from backendai.accounts.roles import Action, check_domain, check_project
 from backendai.accounts.ssh_keys import LONGEST_PROOF, PROOF_NAMESPACE, is_proved, proof_text, read_public_key
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
@@ -138,9 +138,9 @@ def _unix(text: str) -> str:
 def _check_actor(actor: User, owner: Owner) -> None:
     """Files of projects and domains run as programs in the sessions of many, so their admins do not suffice."""
     if isinstance(owner, Project):
-        check_project(actor, Deed.SET_DOTFILES, owner)
+        check_project(actor, Action.SET_DOTFILES, owner)
     elif isinstance(owner, Domain):
-        check_domain(actor, Deed.SET_DOTFILES, owner)
+        check_domain(actor, Action.SET_DOTFILES, owner)
     elif owner.pk != actor.pk:
         raise NotAllowed("Only their owner can manage personal dotfiles.", code="not-allowed")
 
@@ -188,8 +188,8 @@ def _as_field(owner: Owner) -> dict[str, Any]:
     return {_kind(owner): owner}
 
 
-def _audit(actor: User, owner: Owner, deed: str, file: Dotfile) -> None:
-    audit(actor.pk, f"dotfile.{deed}", "dotfile", [file.pk], path=file.path, owner=f"{_kind(owner)} {owner}")
+def _audit(actor: User, owner: Owner, action: str, file: Dotfile) -> None:
+    audit(actor.pk, f"dotfile.{action}", "dotfile", [file.pk], path=file.path, owner=f"{_kind(owner)} {owner}")
 
 
 def _kind(owner: Owner) -> str:

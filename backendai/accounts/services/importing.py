@@ -191,7 +191,7 @@ def _revoke_earlier(invitations: Iterable[Invitation], now: datetime) -> None:
     for invitation in invitations:
         emails[invitation.project_id].append(invitation.email)
     for project_id, some in emails.items():
-        earlier = Invitation.objects.standing().filter(project=project_id, email__in=some)
+        earlier = Invitation.objects.pending().filter(project=project_id, email__in=some)
         earlier.update(revoked_at=now, policy=None)
 
 

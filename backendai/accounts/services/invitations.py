@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.roles import Deed, check_project, may_project
+from backendai.accounts.roles import Action, check_project, may_project
 from backendai.accounts.rules import check_member_role, check_password, clean_email, clean_full_name
 from backendai.accounts.services.create_user import add_user
 from backendai.accounts.services.grants import check_policy_of_user
@@ -37,9 +37,9 @@ def invite(
 ) -> tuple[Invitation, str]:
     """Return a new invitation and the text that its link carries, which nobody can read again. An earlier one of the
     same person to the same project is revoked."""
-    check_project(actor, Deed.INVITE, project)
+    check_project(actor, Action.INVITE, project)
     if invitee.policy is not None:
-        check_project(actor, Deed.INVITE_WITH_POLICY, project)
+        check_project(actor, Action.INVITE_WITH_POLICY, project)
         check_policy_of_user(actor, invitee.policy)
     if not timedelta(0) < valid_for <= _LONGEST:
         raise UserError(
@@ -52,7 +52,7 @@ def invite(
     row.full_name, row.role, row.policy = full_name, check_member_role(invitee.role), invitee.policy
     try:
         with transaction.atomic():
-            Invitation.objects.standing().filter(email=email, project=project).update(revoked_at=now, policy=None)
+            Invitation.objects.pending().filter(email=email, project=project).update(revoked_at=now, policy=None)
             row.save(force_insert=True)
             audit(actor.pk, "invitation.create", "invitation", [row.pk], email=email, project=project.name)
     except IntegrityError as error:
@@ -79,10 +79,10 @@ def new_invitation(
 
 def revoke_invitation(actor: User, invitation: Invitation, *, now: datetime) -> None:
     """Make the link of an invitation useless; a Conflict when it was accepted or revoked before."""
-    check_project(actor, Deed.INVITE, invitation.project)
+    check_project(actor, Action.INVITE, invitation.project)
     with transaction.atomic():
-        standing = Invitation.objects.standing().filter(pk=invitation.pk)
-        if not standing.update(revoked_at=now, policy=None):
+        pending = Invitation.objects.pending().filter(pk=invitation.pk)
+        if not pending.update(revoked_at=now, policy=None):
             raise Conflict("It was already accepted or revoked.", code="not-open")
         audit(actor.pk, "invitation.revoke", "invitation", [invitation.pk], email=invitation.email)
 
@@ -142,7 +142,7 @@ def accept_as(user: User, digest: str, *, now: datetime) -> Project:
 
 
 def _may_still_invite(inviter: User, project: Project) -> bool:
-    return inviter.is_active and may_project(inviter, Deed.INVITE, project)
+    return inviter.is_active and may_project(inviter, Action.INVITE, project)
 
 
 def _check_project(project: Project) -> None:
@@ -167,8 +167,8 @@ def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
 
 def _take(invitation: Invitation, now: datetime) -> None:
     # Whoever writes first has it; a policy is held by accounts from now on, and may be deleted when they lose it.
-    standing = Invitation.objects.standing().filter(pk=invitation.pk, expires_at__gt=now)
-    if not standing.update(accepted_at=now, policy=None):
+    pending = Invitation.objects.pending().filter(pk=invitation.pk, expires_at__gt=now)
+    if not pending.update(accepted_at=now, policy=None):
         raise Conflict("This invitation has already been accepted. Sign in instead.", code="invitation-accepted")
 
 

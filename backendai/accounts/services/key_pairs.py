@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from backendai.accounts.models import KeyPair, User
-from backendai.accounts.roles import Deed, check_user
+from backendai.accounts.roles import Action, check_user
 from backendai.accounts.secret_box import seal
 from backendai.accounts.services.grants import check_policy_of_user
 from backendai.activity.changes import plain_value
@@ -84,7 +84,7 @@ def remove_key_pair(user: User, access_key: str) -> None:
 def limit_key_pair(actor: User, pair: KeyPair, wishes: Mapping[str, Any]) -> KeyPair:
     """Return somebody's pair with ``policy`` (None: no limits of its own) and ``rate_limit`` (0: none) written, as far
     as they are named. Raises NotAllowed for people one does not rule, and for a policy wider than one's own."""
-    check_user(actor, Deed.SET_USER_POLICY, pair.user)
+    check_user(actor, Action.SET_USER_POLICY, pair.user)
     if "policy" in wishes:
         check_policy_of_user(actor, wishes["policy"])
     changes = {

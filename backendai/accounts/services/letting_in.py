@@ -8,7 +8,7 @@ from django.db import transaction
 
 from backendai.accounts.ends import end_credentials, set_active
 from backendai.accounts.models import User
-from backendai.accounts.roles import Deed, check_user
+from backendai.accounts.roles import Action, check_user
 from backendai.accounts.rules import check_password
 from backendai.activity.services import audit
 
@@ -16,13 +16,13 @@ from backendai.activity.services import audit
 def let_in(actor: User, user: User, active: bool, *, now: datetime) -> bool:
     """Activate or deactivate somebody; return whether that changed anything. What they run goes on; every login and
     token of theirs ends."""
-    check_user(actor, Deed.SET_ACTIVE, user)
+    check_user(actor, Action.SET_ACTIVE, user)
     return set_active(actor.pk, user, active, now=now)
 
 
 def set_password(actor: User, user: User, password: str, *, now: datetime, end_tokens: bool = False) -> None:
     """Give somebody a new password; every login of theirs ends, and with ``end_tokens`` every access token too."""
-    check_user(actor, Deed.SET_PASSWORD, user)
+    check_user(actor, Action.SET_PASSWORD, user)
     check_password(password, user)
     with transaction.atomic():
         user.set_password(password)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Membership, Project, User
-from backendai.accounts.roles import Deed, check_project
+from backendai.accounts.roles import Action, check_project
 from backendai.accounts.rules import check_member_role, clean_email
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound
@@ -15,7 +15,7 @@ from backendai.core.messages import Message
 def add_member(actor: User, project: Project, email: str, *, role: str = Membership.Role.MEMBER) -> Membership:
     """Return the new membership of an active person of the project's domain; raises NotAllowed, NotFound when the
     domain has nobody with this address, or a Conflict when they belong to it already."""
-    check_project(actor, Deed.CHOOSE_MEMBERS, project)
+    check_project(actor, Action.CHOOSE_MEMBERS, project)
     role = check_member_role(role)
     people = User.objects.filter(domain=project.domain_id, is_active=True, purged_at=None)
     user = people.filter(email=clean_email(email)).first()
@@ -34,7 +34,7 @@ def add_member(actor: User, project: Project, email: str, *, role: str = Members
 
 def remove_member(actor: User, project: Project, user: User) -> None:
     """Take somebody out of a project: they start nothing in it any more, and what runs goes on."""
-    check_project(actor, Deed.CHOOSE_MEMBERS, project)
+    check_project(actor, Action.CHOOSE_MEMBERS, project)
     with transaction.atomic():
         deleted, _ = Membership.objects.filter(user=user, project=project).delete()
         if not deleted:
@@ -44,7 +44,7 @@ def remove_member(actor: User, project: Project, user: User) -> None:
 
 def set_member_role(actor: User, project: Project, user: User, role: str) -> Membership:
     """Return the membership with this role in the project written."""
-    check_project(actor, Deed.CHOOSE_MEMBERS, project)
+    check_project(actor, Action.CHOOSE_MEMBERS, project)
     role = check_member_role(role)
     with transaction.atomic():
         rows = Membership.objects.select_for_update(of=("self",)).select_related("user", "project")

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Domain, Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
-from backendai.accounts.roles import Deed, check_domain, check_project
+from backendai.accounts.roles import Action, check_domain, check_project
 from backendai.accounts.rules import clean_name
 from backendai.accounts.services.grants import check_policy_of_project, check_weight, default_policy
 from backendai.accounts.uses import refuse_while_used
@@ -18,10 +18,10 @@ from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 
 _NEEDS = {
-    "name": Deed.CHANGE_PROJECT,
-    "is_active": Deed.CHANGE_PROJECT,
-    "policy": Deed.SET_PROJECT_POLICY,
-    "share_weight": Deed.SET_PROJECT_WEIGHT,
+    "name": Action.CHANGE_PROJECT,
+    "is_active": Action.CHANGE_PROJECT,
+    "policy": Action.SET_PROJECT_POLICY,
+    "share_weight": Action.SET_PROJECT_WEIGHT,
 }
 
 GOES_WITH_PROJECT = (Membership, Invitation)
@@ -29,7 +29,7 @@ GOES_WITH_PROJECT = (Membership, Invitation)
 
 def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePolicy | None = None) -> Project:
     """Return a new project of the domain; without a policy of its own the domain's limits alone hold."""
-    check_domain(actor, Deed.CREATE_PROJECT, domain)
+    check_domain(actor, Action.CREATE_PROJECT, domain)
     policy = policy or default_policy(PolicyDefault.Holder.PROJECT)
     if policy is not None:
         check_policy_of_project(actor, policy, domain)
@@ -65,7 +65,7 @@ def change_project(actor: User, project: Project, wishes: Mapping[str, Any]) -> 
 def delete_project(actor: User, project: Project) -> None:
     """Delete a project in which nothing was ever run, with its memberships and invitations; else a Conflict that
     counts what uses it."""
-    check_project(actor, Deed.DELETE_PROJECT, project)
+    check_project(actor, Action.DELETE_PROJECT, project)
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=project.pk)
         refuse_while_used(project, "project", leaving_out=GOES_WITH_PROJECT)

@@ -9,14 +9,14 @@ from django.db import transaction
 from django.db.models import CASCADE
 
 from backendai.accounts.models import User
-from backendai.accounts.roles import Deed, check_user
+from backendai.accounts.roles import Action, check_user
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
 
 
 def check_purge(actor: User, user: User, *, typed: str) -> None:
     """Refuse unless the actor may purge this user, has typed their address, and the account is not active."""
-    check_user(actor, Deed.PURGE_USER, user)
+    check_user(actor, Action.PURGE_USER, user)
     if user.is_active:
         raise Conflict("The account is active. Deactivate it first.", code="still-active")
     if typed.strip().lower() != user.email:

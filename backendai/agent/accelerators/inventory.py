@@ -65,6 +65,10 @@ class Accelerators:
         self._seen, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="accelerators", daemon=True)
 
+    def add(self, kind: Accelerator) -> None:
+        """Look at the devices of one more kind, from the next look on."""
+        self._kinds.append(kind)
+
     def start(self) -> None:
         """Look from now on, every few seconds. Returns after the first look, or without it if that takes long."""
         self._thread.start()

@@ -94,6 +94,11 @@ class Mounting(Backend):
         """Look at the storage hosts from now on until ``close``; call this when something else than free space has
         changed."""
 
+    @abc.abstractmethod
+    def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
+        """Take a folder out of a running kernel, and kill the programs that use it; returns how many. Raises
+        KernelGone, and BackendError where that is not possible."""
+
 
 class Homely(Backend):
     """Kernels have a home folder that can be looked into."""

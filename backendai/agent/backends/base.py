@@ -1,8 +1,8 @@
-"""The contract of a backend: what starts, watches and ends kernels on a node; ``abilities`` has what only some can do.
+"""The contract of a backend: it starts, watches and ends an agent's kernels; ``abilities`` has the optional parts.
 
-Every method may be repeated: starting what runs is success, ending what is gone is success. Methods block and are
-called from several threads at once, never twice at the same time for one kernel. A backend knows nothing of the
-portal: it gets a ``KernelSpec`` and answers with plain values.
+Every method may be repeated: starting a running kernel succeeds, and so does ending one that is gone. Methods block;
+several threads call them at once, but never two for the same kernel. A backend knows nothing of the portal: it gets a
+``KernelSpec`` and returns plain values.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ NOBODY = RegistryAccess()
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """How far a pull is: the share done (0–1, None: unknown), one sentence, and bytes. ``total_bytes`` counts what is
-    known to come so far, and may grow."""
+    """Progress of a pull: the share (0–1, None: unknown), one sentence, and bytes. ``total_bytes`` may grow."""
 
     share: float | None
     message: str
@@ -39,7 +38,7 @@ Progress = Callable[[Fetched], None]
 
 
 class BackendError(PlatformError):
-    """The engine could not be asked, or refused; ``code`` is the kernel's reason."""
+    """The engine did not answer, or refused; ``code`` becomes the kernel's reason."""
 
     code = "backend-error"
 
@@ -49,38 +48,38 @@ ENGINE_SILENT = ("backend-error", "engine-unreachable")
 
 
 class ImageNotFound(BackendError):
-    """The image is neither on the node nor in the registry that its name points to."""
+    """The image is neither on the agent nor in its registry."""
 
     code = "image-not-found"
 
 
 class StartFailed(BackendError):
-    """The engine knows the image but cannot start the kernel."""
+    """The image exists, but the engine cannot start the kernel."""
 
     code = "failed-to-start"
 
 
 class StaleGeneration(BackendError):
-    """A container of a newer generation exists: the order to start this one is out of date."""
+    """A container of a newer generation exists: the order to start this one is outdated."""
 
     code = "stale-generation"
 
 
 class CommitFailed(BackendError):
-    """No image can be made of this kernel, or not brought to its registry."""
+    """The kernel cannot be saved as an image, or the image cannot be pushed."""
 
     code = "commit-failed"
 
 
 class KernelGone(BackendError):
-    """There is no such kernel on this node (any more)."""
+    """The agent has no such kernel (any more)."""
 
     code = "kernel-gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An image that was made of a kernel. ``digest``: of its manifest, where it was pushed."""
+    """An image saved from a kernel. ``digest``: of its manifest, if it was pushed."""
 
     size_bytes: int
     digest: str = ""
@@ -88,7 +87,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A kernel whose main process is alive. ``adopted``: it was already there."""
+    """A kernel whose main process is alive. ``adopted``: it was running already."""
 
     container_id: str
     adopted: bool
@@ -96,8 +95,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a kernel's main process ended. ``reason`` is ``exited``, ``out-of-memory``, ``agent-stopped`` or empty when
-    it was stopped on order; ``message`` says it in one sentence with its numbers."""
+    """How a kernel's main process ended. ``reason``: ``exited``, ``out-of-memory``, ``agent-stopped``, or empty after
+    an ordered stop; ``message``: one sentence with the numbers."""
 
     exit_code: int | None
     reason: str
@@ -106,14 +105,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """Something happened to a kernel (its main process ended): a hint to look again."""
+    """A kernel's main process ended: a hint to look at the kernel."""
 
     kernel_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class Overfull:
-    """A kernel that holds more than it may and must end; ``message`` says it with the numbers."""
+    """A kernel that exceeds a limit and must end; ``message`` has the numbers."""
 
     kernel_id: UUID
     message: str
@@ -125,27 +124,28 @@ class Terminal(abc.ABC):
 
     @abc.abstractmethod
     async def read(self) -> bytes:
-        """Return the next output; empty when the shell has ended."""
+        """Return the next output; empty at the end of the shell."""
 
     @abc.abstractmethod
     async def write(self, data: bytes) -> None:
-        """Send input; waits while the other side is full."""
+        """Send input; blocks while the buffer is full."""
 
     @abc.abstractmethod
     async def resize(self, rows: int, cols: int) -> None:
-        """Tell the shell its new size."""
+        """Set the size of the shell's terminal."""
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """Hang up: the attached client ends, a tmux session behind it stays. May be called twice."""
+        """Disconnect: the attached client ends, a tmux session stays. May be called twice."""
 
 
 class Backend(abc.ABC):
-    """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched.
-    ``services`` reaches the ports of kernels; None where nothing keeps them from others. ``guests`` runs code in
-    them. ``capabilities``: what the portal is told of it, beside its abilities.
+    """The kernels of one agent.
 
-    Nine methods must be there; the others have a default.
+    ``deployment`` separates portals that share an engine; containers of others are never touched. ``services`` reaches
+    ports of kernels; None if ports are not isolated from other users. ``guests`` executes code in kernels.
+    ``capabilities`` are reported to the portal, in addition to the abilities. Nine methods are required; the others
+    have a default.
     """
 
     name: str
@@ -155,22 +155,22 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def capacity(self) -> Slots:
-        """Return what the engine's machine has in all (``cpu``, ``mem``), before any reserve."""
+        """Return the machine's total ``cpu`` and ``mem``, before any reserve."""
 
     def engine(self) -> str:
-        """Return the container engine with its version, for people; empty where there is none."""
+        """Return the container engine's name and version for display; empty if there is none."""
         return ""
 
     def storage(self) -> list[Path]:
-        """Return the folders in which images and homes lie, as far as this process can see them."""
+        """Return the directories of images and homes that this process can see."""
         return []
 
     def notes(self) -> list[Note]:
-        """Return what an administrator should know (weaker isolation, live-restore off), with the fix."""
+        """Return warnings for administrators (weaker isolation, live-restore off), with advice."""
         return []
 
     def fault(self) -> str:
-        """Return why no kernel can start here, one sentence that ``notes`` say too; empty when kernels can."""
+        """Return why no kernel can start here, in one sentence that ``notes`` has too; empty if kernels can."""
         return ""
 
     def left_out(self, kernel_id: UUID) -> str:
@@ -179,48 +179,48 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:
-        """Get or adopt: network, scratch and container of this spec exist and the main process is alive on return.
+        """Get or adopt a kernel: on return its network, scratch and container exist and the main process is alive. An
+        older generation's container is removed first.
 
-        An older generation's container is removed first. Raises StaleGeneration, ImageNotFound, StartFailed (after
-        removing what it made), BackendError (the engine does not answer: nothing is known).
+        Raises StaleGeneration, ImageNotFound, StartFailed (after cleaning up), BackendError (the engine does not
+        answer: the state is unknown).
         """
 
     @abc.abstractmethod
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
-        """End the main process (polite signal, ``grace`` seconds, kill). Returns when it has ended or is gone."""
+        """End the main process: SIGTERM, ``grace`` seconds, SIGKILL. Returns when it has ended or is gone."""
 
     @abc.abstractmethod
     def ended(self, kernel_id: UUID) -> Ended | None:
-        """Return how it ended, or None while it runs. Raises KernelGone when nothing is left to look at."""
+        """Return how the main process ended, or None while it runs. Raises KernelGone if the kernel does not exist."""
 
     @abc.abstractmethod
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
-        """Return the last ``limit`` bytes of the main process's output and whether more was cut off; b"" if gone."""
+        """Return the last ``limit`` bytes of output and whether more was cut off; b"" if the kernel is gone."""
 
     @abc.abstractmethod
     def remove(self, kernel_id: UUID) -> None:
-        """Remove container, network, scratch and whatever else the kernel held. Gone already is success."""
+        """Remove container, network, scratch and everything else of the kernel. A kernel that is gone counts as
+        success."""
 
     @abc.abstractmethod
     def kernels(self) -> list[KernelSighting]:
-        """Return every kernel of this deployment and agent that the engine knows, running or ended.
-
-        Raises BackendError when the engine cannot be asked: unknown is not empty.
-        """
+        """Return every kernel of this deployment and agent, running or ended. Raises BackendError if the engine does
+        not answer: unknown is not empty."""
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels that hold more than a limit which the file system itself does not set; never waits long.
-        Raises BackendError."""
+        """Return the kernels that exceed a limit that the file system does not enforce; never blocks for long. Raises
+        BackendError."""
         return []
 
     def sweep(self, live: set[UUID]) -> None:
-        """Remove networks, scratch folders and terminals of this deployment that belong to no kernel in ``live``."""
+        """Remove this deployment's networks, scratch folders and terminals without a kernel in ``live``."""
         return
 
     @abc.abstractmethod
     def watch(self) -> Iterator[KernelEvent]:
-        """Yield an event whenever a kernel's main process ends; returns when the engine closes the stream."""
+        """Yield an event whenever a main process ends; returns when the engine closes the stream."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of the engine. Native-process kernels end here, containers go on."""
+        """Disconnect from the engine. Native kernels end, containers keep running."""

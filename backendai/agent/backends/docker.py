@@ -45,7 +45,7 @@ from backendai.agent.backends.docker_layers import Layers, can_size_layers
 from backendai.agent.backends.docker_log import Logs
 from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
-from backendai.agent.backends.docker_mounts import DockerMounts, rules_of
+from backendai.agent.backends.docker_mounts import DockerMounts, MountingContainers, rules_of
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes
 from backendai.agent.backends.docker_scratch import Scratch
@@ -56,7 +56,6 @@ from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
-from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.capabilities import Capability
@@ -66,7 +65,7 @@ from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, N
 from backendai.wire.pulls import RegistryAccess
 
 
-class DockerBackend(MountingBackend, Imaging, Committing, Streaming, Measuring):
+class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
     ``accelerators`` are the devices that kernels may be given, ``warm_networks`` is how many networks are kept ready

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.authorities import INSIDE, authority_environ
+from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_mounts import body_of
@@ -26,6 +29,11 @@ _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 NETWORK_SYSCTLS = {"net.ipv4.ping_group_range": "0 65535"}
+_NOT_ROOT = (
+    "The agent does not run as root, so that it can give kernels no files of their own: the kernels of this session "
+    "cannot log in to each other by SSH."
+)
+ACCESS = Access(GUEST_INSIDE, "/tmp/.cluster-environ", "" if os.geteuid() == 0 else _NOT_ROOT)  # noqa: S108  (in it)
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -39,21 +47,21 @@ def container_body(
     grant: Grant = NOTHING,
     binds: Binds = NO_BINDS,
     authorities: Path | None = None,
-    guest: Path | None = None,
+    read_only: Mapping[str, Path] = MappingProxyType({}),
     sizes_layers: bool = False,
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices,
-    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust, ``guest`` that of
-    its guest agent. ``sizes_layers``: the engine can limit the writable layer."""
+    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust, ``read_only``
+    what else is mounted where. ``sizes_layers``: the engine can limit the writable layer."""
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
-    environ = {**_ENVIRON, **trusted, **spec.environ, **grant.environ}
+    environ = {**_ENVIRON, **trusted, **cluster_environ(spec, ACCESS), **spec.environ, **grant.environ}
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
-    if guest:
-        host["Mounts"].append({"Type": "bind", "Source": str(guest), "Target": GUEST_INSIDE, "ReadOnly": True})
+    for target, folder in read_only.items():
+        host["Mounts"].append({"Type": "bind", "Source": str(folder), "Target": target, "ReadOnly": True})
     host["Mounts"] += body_of(binds)
     return {
         "Image": spec.exact_image,
@@ -62,7 +70,7 @@ def container_body(
         "WorkingDir": spec.start_in or WORKDIR,
         "Env": [f"{name}={value}" for name, value in environ.items()],
         "Entrypoint": ["sh", "-c"],
-        "Cmd": after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])[2:],
+        "Cmd": after_bootstrap(spec, WORKDIR, with_ssh(spec, ACCESS, ["sh", "-c", *main_process(spec)]))[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),

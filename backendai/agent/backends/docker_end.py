@@ -35,10 +35,11 @@ def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> 
     if starved:
         limit = format_size(container["HostConfig"]["Memory"])
         return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
-    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=_fate(code)))
+    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
 
 
-def _fate(code: int) -> str:
+def fate(code: int) -> str:
+    """Return how a process with this exit code ended, as the end of a sentence."""
     try:
         name = signal.Signals(code - _KILLED).name
     except ValueError:

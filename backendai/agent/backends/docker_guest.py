@@ -14,15 +14,19 @@ from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.home import WAIT
 from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace
+from backendai.agent.kit import INSIDE as KIT_INSIDE
 
 _RUNTIME = "ai.backend.runtime-path"
 _GONE = "This kernel does not run any more."
 _LAUNCH = f"""
 for python in "$1" python3 python; do
   case "$python" in *python*) ;; *) continue ;; esac
-  command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {INSIDE}/{PROGRAM} serve {INSIDE}
+  command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c "$2" || continue
+  exec "$python" -I -S {INSIDE}/{PROGRAM} serve {INSIDE}
 done
+exec {KIT_INSIDE}/current/python3 -I -S {INSIDE}/{PROGRAM} serve {INSIDE}
 """.strip()
+_IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
 
 
 class DockerGuests(GuestPlace):
@@ -47,13 +51,15 @@ class DockerGuests(GuestPlace):
         return (self._scratch.guest(kernel_id) / PROGRAM).exists()
 
     def launch(self, kernel_id: UUID) -> None:
-        """Start it by an exec, with the interpreter that the image names, else the first Python there is."""
+        """Start it by an exec, with the interpreter that the image names, else the first Python there is, else the
+        kit's."""
+        self._scratch.kit.ensure()
         with self._engine.asking() as client:
             found = self._engine.find(kernel_id)
             if found is None or not is_alive(found):
                 raise KernelGone(_GONE)
             runtime = (found["Config"]["Labels"] or {}).get(_RUNTIME, "")
-            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _LAUNCH, "guest", runtime]
+            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _LAUNCH, "guest", runtime, _IS_NEW_ENOUGH]
             try:
                 made = client.exec_create(container_name(kernel_id), command)
                 client.exec_start(made["Id"], detach=True)

@@ -65,7 +65,7 @@ class Images:
         try:
             for message in self._pull_messages(reference, access):
                 if "error" in message:
-                    raise _refusal(reference, str(message["error"]))
+                    raise pull_refusal(reference, str(message["error"]))
                 progress(_fetched(layers, message))
                 if time.monotonic() > deadline:
                     raise BackendError(
@@ -75,7 +75,7 @@ class Images:
                         code="pull-timeout",
                     )
         except APIError as error:
-            raise _refusal(reference, said(error)) from error
+            raise pull_refusal(reference, said(error)) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise BackendError(
                 "Pulling the image {reference} was interrupted: no data for {silence_seconds} seconds, or "
@@ -128,7 +128,7 @@ class Images:
         )
         with response:
             if not response.ok:
-                raise _refusal(reference, _words(response))
+                raise pull_refusal(reference, _words(response))
             for line in response.iter_lines():
                 if line:
                     yield json.loads(line)
@@ -167,7 +167,7 @@ def _fetched(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> Fet
     return Fetched(done / total, f"{done // 2**20} of {total // 2**20} MiB", done, total)
 
 
-def _refusal(reference: str, words: str) -> BackendError:
+def pull_refusal(reference: str, words: str) -> BackendError:
     """Return the error that a pull's own words mean."""
     lower = words.lower()
     if any(sign in lower for sign in _NO_REGISTRY):

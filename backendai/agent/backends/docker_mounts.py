@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from backendai.agent.backends.base import StartFailed
+from docker.errors import NotFound
+
+from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_scratch import shares_mounts_with
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
+from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.mounts.rules import MountRules, usual_uids
 from backendai.wire.messages import KernelSpec
+
+
+class MountingContainers(MountingBackend):
+    """A backend whose kernels are containers."""
+
+    _engine: Engine
+
+    def _processes(self, kernel_id: UUID) -> list[int]:
+        """Return the main process of a container."""
+        if self._engine.socket_path is None:
+            raise BackendError("The container engine of this agent is on another machine.")
+        with self._engine.asking() as client:
+            try:
+                found = client.inspect_container(container_name(kernel_id))
+            except NotFound as error:
+                raise KernelGone("This kernel is not on the node any more.") from error
+        return [int(found["State"]["Pid"])]
 
 
 class DockerMounts:
@@ -23,6 +44,10 @@ class DockerMounts:
     def prepare(self, spec: KernelSpec) -> Binds:
         """Return what the engine binds. Raises StartFailed."""
         return self._mounts.prepare(spec, self._rules())
+
+    def also_left_out(self, kernel_id: UUID, text: str) -> None:
+        """Remember one more sentence about what the kernel starts without."""
+        self._mounts.also_left_out(kernel_id, text)
 
     def check(self, spec: KernelSpec) -> None:
         """Raise StartFailed where a running container lacks a folder, or could write what it may only read."""
@@ -40,7 +65,7 @@ class DockerMounts:
 def rules_of(engine: Engine) -> MountRules:
     """Return what an agent can mount for this engine's containers."""
     if engine.socket_path is None:
-        return MountRules(fault="The container engine of this node is on another machine.")
+        return MountRules(fault="The container engine of this agent is on another machine.")
     return MountRules(uids=usual_uids(), attaches=shares_mounts_with(engine.socket_path))
 
 

@@ -18,15 +18,17 @@ from uuid import UUID
 
 from backendai.agent.backends.authorities import write_authorities
 from backendai.agent.backends.base import Overfull
+from backendai.agent.backends.cluster_files import Access
 from backendai.agent.backends.docker_loop import OPTION, mount_loop
 from backendai.agent.backends.home import fill_home
 from backendai.agent.backends.home_look import look_at_home
 from backendai.agent.backends.trees import bytes_under, remove_tree
+from backendai.agent.kit import Kit
 from backendai.core.slots import format_size
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import KernelSpec
 
-_OWNER = 1000
+OWNER = 1000
 _SMALLEST = 4 * 2**20  # below this no ext4 fits
 HOME, TEMPORARY = "home", "tmp"
 _DRAFT = ".home.new"
@@ -38,11 +40,11 @@ _NEEDED = ("mkfs.ext4", "mount", "umount")
 class Scratch:
     """Scratch folders under ``root``: ``<kernel id>``, its ``.img`` when limited by a loop device, ``.limit`` when not.
 
-    ``.stopped`` marks a kernel that was ended on order.
+    ``.stopped`` marks a kernel that was ended on order. ``kit`` is mounted beside them.
     """
 
     def __init__(self, root: Path, engine_socket: str | None) -> None:
-        self.root = root
+        self.root, self.kit = root, Kit(root.parent / "kit")
         self._engine_socket = engine_socket
         self._loops: bool | None = None
         self._making_blank = threading.Lock()
@@ -194,7 +196,7 @@ class Scratch:
                 new = blank.with_suffix(".new")
                 with new.open("wb") as sparse:
                     sparse.truncate(limit)
-                options = f"lazy_itable_init=1,nodiscard,root_owner={_OWNER}:{_OWNER}"
+                options = f"lazy_itable_init=1,nodiscard,root_owner={OWNER}:{OWNER}"
                 # no journal: a scratch folder never outlives its kernel; no room to grow: 4 MB less to copy
                 features = "^has_journal,^resize_inode"
                 if not _run(["mkfs.ext4", "-q", "-F", "-m", "0", "-O", features, "-E", options, str(new)]):
@@ -203,10 +205,10 @@ class Scratch:
         return blank
 
 
-def fill_for(spec: KernelSpec) -> Fill:
+def fill_for(spec: KernelSpec, access: Access) -> Fill:
     """Return what writes the spec's files into a new home, as the kernel's user where that can be."""
     root = os.geteuid() == 0
-    return lambda home: fill_home(home, spec, owner=_OWNER if root else None, open_to_all=not root)
+    return lambda home: fill_home(home, spec, owner=OWNER if root else None, open_to_all=not root, access=access)
 
 
 def furnish(folder: Path, fill: Fill | None = None) -> Path:
@@ -220,7 +222,7 @@ def furnish(folder: Path, fill: Fill | None = None) -> Path:
         if fill is not None:
             fill(draft)
         if os.geteuid() == 0:
-            os.chown(draft, _OWNER, _OWNER)
+            os.chown(draft, OWNER, OWNER)
         else:
             draft.chmod(0o777)  # under a folder that only the agent's user can enter
         draft.rename(home)

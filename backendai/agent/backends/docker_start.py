@@ -22,13 +22,16 @@ from docker.errors import APIError, NotFound
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Started, StartFailed
-from backendai.agent.backends.docker_create import container_body
+from backendai.agent.backends.docker_access import DockerAccess
+from backendai.agent.backends.docker_create import ACCESS, container_body
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
 from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.kit import INSIDE as KIT_INSIDE
 from backendai.agent.mounts.kernel_mounts import Binds
 from backendai.wire.messages import KernelSpec
 
@@ -70,7 +73,7 @@ class Starter:
         self._cpus = cpus
         self._sizes_layers, self._size_refused = sizes_layers, False
         self._remove = remove
-        self._accelerators, self._mounts = accelerators, mounts
+        self._accelerators, self._mounts, self._access = accelerators, mounts, DockerAccess(engine, mounts)
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
         self._locks_guard = threading.Lock()
 
@@ -107,9 +110,10 @@ class Starter:
         if given is None:
             return None
         try:
-            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
+            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec, ACCESS))
             authorities = self._scratch.prepare_authorities(spec)
-            guest = self._scratch.prepare_guest(spec.kernel_id)
+            guest, kit = self._scratch.prepare_guest(spec.kernel_id), self._scratch.kit.prepare()
+            self._access.prepare(spec, guest)
         except OSError as error:
             raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
         if spec.cluster_size > 1:
@@ -123,7 +127,7 @@ class Starter:
             grant=given[0],
             binds=given[1],
             authorities=authorities,
-            guest=guest,
+            read_only={GUEST_INSIDE: guest, KIT_INSIDE: kit},
             sizes_layers=not self._size_refused and self._sizes_layers(),
         )
         if not may_join:
@@ -156,6 +160,7 @@ class Starter:
                 raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
+        self._access.look(spec, made["Id"])
         return self._run(spec, Started(made["Id"], adopted=False))
 
     def _create_container(self, spec: KernelSpec, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """Terminals in containers: an exec with a tty per attached client, and no client left behind.
 
-The engine does not end an exec when its client hangs up. So the exec's shell notes its process id in the container
-before it becomes tmux or a shell, and a second exec hangs up exactly that process.
+The engine does not end an exec when its client hangs up: a second exec does (``terminal_scripts``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Callable
 from uuid import UUID
@@ -19,45 +17,9 @@ from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
 from backendai.agent.backends.home import WAIT
-from backendai.agent.backends.tmux import STATUS_LINES
+from backendai.agent.backends.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
 
-_MARK = "BACKENDAI_TERMINAL"
 _RESIZE_TRIES = 20
-
-_OPEN = r"""
-echo $$ >"/tmp/.term-$BACKENDAI_TERMINAL"
-if command -v tmux >/dev/null 2>&1; then
-  conf=/tmp/.backendai-tmux.conf
-  printf '%s\n' "$3" "source-file -q $2/.tmux.conf" >"$conf"
-  exec tmux -u -f "$conf" new-session -A -s "$1"
-fi
-command -v bash >/dev/null 2>&1 && exec bash -l
-exec sh
-""".strip()
-
-_SETTINGS = "\n".join(
-    ("set -g history-limit 50000", "set -g mouse on", "set -g default-terminal screen-256color", *STATUS_LINES)
-)
-
-# A process is a client only if it carries the mark that it was started with: process ids are used again.
-_HANG_UP = r"""
-hang_up() {
-  file=/tmp/.term-$1; read -r pid <"$file" || return; rm -f "$file"
-  grep -q "BACKENDAI_TERMINAL=$1" "/proc/$pid/environ" 2>/dev/null || return
-  kill -HUP "$pid"; sleep 1; kill -KILL "$pid"
-}
-""".strip()
-_CLOSE_ONE = _HANG_UP + '\nhang_up "$1" 2>/dev/null'
-_CLOSE_ALL_BUT = (
-    _HANG_UP
-    + r"""
-for file in /tmp/.term-*; do
-  id=${file#/tmp/.term-}
-  case " $* " in *" $id "*) ;; *) hang_up "$id" 2>/dev/null & ;; esac
-done
-wait
-""".rstrip()
-)
 
 
 class Terminals:
@@ -88,7 +50,7 @@ class Terminals:
         self._clean &= running
         for kernel_id in running - self._clean:
             ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
-            if self._run(kernel_id, _CLOSE_ALL_BUT, ours):
+            if self._run(kernel_id, CLOSE_ALL_BUT, ours):
                 self._clean.add(kernel_id)
 
     def _prepare(self, kernel_id: UUID, name: str, mark: str) -> str:
@@ -106,15 +68,15 @@ class Terminals:
                         WORKDIR,
                         "sh",
                         "-c",
-                        _OPEN,
+                        OPEN,
                         "terminal",
-                        _tmux_name(name),
+                        tmux_name(name),
                         WORKDIR,
-                        _SETTINGS,
+                        SETTINGS,
                     ],
                     stdin=True,
                     tty=True,
-                    environment={_MARK: mark, "TERM": "xterm-256color"},
+                    environment={MARK: mark, "TERM": "xterm-256color"},
                 )
             except (NotFound, APIError) as error:
                 if error.status_code in (404, 409):
@@ -133,7 +95,7 @@ class Terminals:
 
     def _hang_up(self, mark: str) -> None:
         kernel_id = self._open.pop(mark, None)
-        if kernel_id is not None and not self._run(kernel_id, _CLOSE_ONE, [mark]):
+        if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
             self._clean.discard(kernel_id)  # the next sweep tries again
 
     def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
@@ -175,8 +137,3 @@ class ExecTerminal(Terminal):
         self._closed = True
         await self._stream.close()
         await asyncio.to_thread(self._hang_up)
-
-
-def _tmux_name(name: str) -> str:
-    """tmux gives dots and colons a meaning of their own."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name) or "main"

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from backendai.agent.backends.cluster_files import Access, access_files
 from backendai.core.home_paths import BOOTSTRAP, BOOTSTRAP_PENDING
 from backendai.core.mount_targets import below_home
 from backendai.wire.messages import HomeFile, KernelSpec
@@ -57,14 +58,16 @@ exec "$@"
 """.strip()
 
 
-def fill_home(home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False) -> None:
+def fill_home(
+    home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False, access: Access | None = None
+) -> None:
     """Write the spec's files into a new home folder, and make the folders on which others are mounted.
 
     ``owner``: the user (and group) who gets them, None: who writes them; ``open_to_all``: everybody may do what
-    the owner may, where the owner cannot be set. Raises OSError."""
+    the owner may, where the owner cannot be set; ``access``: how it reaches the other kernels. Raises OSError."""
     root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for file in _files(spec):
+        for file in home_files(spec, access):
             _write(root, file, owner, open_to_all)
         for mount in spec.mounts:
             if inside := below_home(mount.target):
@@ -80,8 +83,9 @@ def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str
     return ["sh", "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
 
 
-def _files(spec: KernelSpec) -> Iterable[HomeFile]:
-    yield from spec.files
+def home_files(spec: KernelSpec, access: Access | None = None) -> Iterable[HomeFile]:
+    """Yield what a new home of the kernel holds, the bootstrap script included."""
+    yield from access_files(spec, access) if access else spec.files
     if spec.bootstrap:
         yield HomeFile(path=BOOTSTRAP, mode=0o700, content=spec.bootstrap)
         yield HomeFile(path=BOOTSTRAP_PENDING, mode=0o600)

@@ -37,6 +37,7 @@ from backendai.agent.backends.base import (
     Started,
     Terminal,
 )
+from backendai.agent.backends.cluster_files import lacking_here
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_guest import ProcessGuests
 from backendai.agent.backends.process_notes import describe
@@ -149,6 +150,12 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
             self._starter.start(with_address(spec) if self._serves else spec, folder)
             return Started(folder.container_id(), adopted=False)
 
+    def left_out(self, kernel_id: UUID) -> str:
+        folder = self._find(kernel_id)
+        spec = folder.spec() if folder else None
+        no_ssh = lacking_here() if spec and spec.cluster_size > 1 else ""
+        return " ".join(filter(None, (super().left_out(kernel_id), no_ssh)))
+
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         if folder := self._find(kernel_id):
             self._end(folder, grace=grace, reason="", message="")
@@ -225,6 +232,12 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
     def _find(self, kernel_id: UUID) -> KernelFolder | None:
         folder = KernelFolder(self._places.find(kernel_id))
         return folder if self._ours(folder) else None
+
+    def _processes(self, kernel_id: UUID) -> list[int]:
+        folder = self._find(kernel_id)
+        if folder is None or not folder.running():
+            raise KernelGone("This kernel does not run on this agent any more.")
+        return sorted(folder.processes())
 
     def _folders(self) -> list[KernelFolder]:
         named = [path for path in self._places.folders() if len(path.name) == len(str(UUID(int=0)))]

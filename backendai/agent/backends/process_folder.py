@@ -95,7 +95,7 @@ class KernelFolder:
         """Return how the kernel ended; None while it lives. What outlived a lost supervisor is killed here."""
         if self.running():
             return None
-        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last deed
+        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last action
             self.kill()
             with contextlib.suppress(OSError):  # the folder is gone, or the disk full
                 self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
@@ -105,17 +105,22 @@ class KernelFolder:
 
     def kill(self) -> None:
         """Kill the supervisor and whatever is left of the kernel, when nothing politer works."""
-        launch, runner = self.read("launch"), self.runner()
-        victims = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
-        if runner is not None:
-            with contextlib.suppress(psutil.Error):
-                victims |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        launch, victims = self.read("launch"), self.processes()
         for pid in victims:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         psutil.wait_procs([psutil.Process(pid) for pid in victims if psutil.pid_exists(pid)], timeout=5)
         if launch:
             remove_traces(launch)
+
+    def processes(self) -> set[int]:
+        """Return the supervisor and whatever belongs to the kernel, wherever it went."""
+        launch, runner = self.read("launch"), self.runner()
+        found = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
+        if runner is not None:
+            with contextlib.suppress(psutil.Error):
+                found |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        return found
 
     def remove(self) -> None:
         """Delete the folder, and what the kernel made unreadable in it."""

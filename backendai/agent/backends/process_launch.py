@@ -14,6 +14,7 @@ from backendai.agent.accelerators.base import Grant
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.backends.authorities import authority_environ, write_authorities
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.cluster_files import Access, cluster_environ, lacking_here, with_ssh, write_cluster
 from backendai.agent.backends.home import WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
@@ -28,6 +29,7 @@ from backendai.agent.backends.process_sandbox import (
     sandbox,
 )
 from backendai.agent.backends.tmux import STATUS_LINES
+from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.mounts.rules import KERNEL_USER
 from backendai.core.mount_targets import below_home
 from backendai.core.slots import MILLI, Slots
@@ -62,7 +64,9 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
     conf = "\n".join(STATUS_LINES) + f'\nsource-file -q "{home_of(place, isolation)}/.tmux.conf"\n'
     (place.programs / TMUX_CONF).write_text(conf)
     (place.programs / TMUX_CONF).chmod(0o644)
-    fill_home(place.home, spec, owner=place.uid)
+    access = _access(place, isolation)
+    write_cluster(place.guest, spec, access, owner=place.uid)
+    fill_home(place.home, spec, owner=place.uid, access=access)
     if isolation.bwrap is None:
         _link_folders(place)
     for folder in filter(None, (place.home, place.tmp, place.runtime)):
@@ -77,9 +81,10 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     inside = isolation.bwrap is not None
     home = home_of(place, isolation)
     programs = BIN_INSIDE if inside else str(place.programs)
-    temporary = "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
+    temporary = _temporary(place, isolation)
+    access = _access(place, isolation)
     door = {
-        "main": after_bootstrap(spec, home, _main(spec)),
+        "main": after_bootstrap(spec, home, with_ssh(spec, access, _main(spec))),
         "wait": ["sh", "-c", WAIT, "wait", home] if spec.bootstrap else [],
         "workdir": _start_of(spec, home),
         "uid": place.uid,
@@ -91,9 +96,23 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     script = DOOR_INSIDE if inside else str(DOOR)
     return {
         "argv": [*sandbox(spec, place, isolation, grant.paths), interpreter, "-I", "-S", script, json.dumps(door)],
-        "environ": trusted | _environ(spec, home, temporary, _paths(place, isolation, programs)) | dict(grant.environ),
+        "environ": trusted
+        | cluster_environ(spec, access)
+        | _environ(spec, home, temporary, _paths(place, isolation, programs))
+        | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
+
+
+def _temporary(place: Place, isolation: Isolation) -> str:
+    inside = isolation.bwrap is not None
+    return "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
+
+
+def _access(place: Place, isolation: Isolation) -> Access:
+    """Return how the kernel sees the files by which it reaches the others of its session."""
+    folder = GUEST_INSIDE if isolation.bwrap is not None else str(place.guest)
+    return Access(folder, f"{_temporary(place, isolation)}/.cluster-environ", lacking_here())
 
 
 def environment_of(place: Place, isolation: Isolation) -> str:

@@ -74,7 +74,7 @@ class Starter:
         folder.path.mkdir(mode=0o700)
         if self.isolation.walks_alone:
             folder.path.chmod(0o711)
-        folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap"}))
+        folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
         with self._lock:  # until the choice of a user is written down
             place = self._place(folder, binds)
             furnish(place, spec, self.isolation)

@@ -47,7 +47,8 @@ async def _connected(
     for address in hosts or (_own_addresses(port) if shares_network else _LOOPBACKS):
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_SECONDS)
-    raise Refused("app-not-listening", f"Nothing is listening on port {port}.")
+    where = f"on {path}" if path and not port else f"on port {port}"
+    raise Refused("app-not-listening", f"Nothing is listening {where}.")
 
 
 async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

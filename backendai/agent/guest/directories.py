@@ -50,7 +50,7 @@ def entry(order: dict[str, Any]) -> dict[str, Any]:
     place = place_of(str(order.get("path") or ""))
     found = describe(place)
     if found is None:
-        raise FileRefused("no-such-file", "There is no such file.")
+        raise FileRefused("There is no such file.", "no-such-file")
     return {**found, "name": ""} if place == home() else found
 
 
@@ -67,9 +67,9 @@ def move(order: dict[str, Any]) -> dict[str, Any]:
     _refuse_mounts(source)
     os.lstat(source)
     if source.resolve() in (target.parent.resolve(), *target.parent.resolve().parents):
-        raise FileRefused("inside-itself", "A directory cannot be moved into itself: choose another one.")
+        raise FileRefused("A directory cannot be moved into itself: choose another one.", "inside-itself")
     if os.path.lexists(target) and not order.get("overwrite") and not _is_same(source, target):
-        raise FileRefused("exists", "There is a file or directory of this name: choose another name.")
+        raise FileRefused("There is a file or directory of this name: choose another name.", "exists")
     source.rename(target)
     return describe(target) or {}
 
@@ -78,7 +78,7 @@ def remove(order: dict[str, Any]) -> dict[str, Any]:
     """Delete files, and directories with what they hold, for good; returns how many. Raises FileRefused."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
-        raise FileRefused("bad-path", f"Name 1 to {_MOST_PATHS} files or directories.")
+        raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
     places = [_named(str(path)) for path in paths]
     for place in places:
         _refuse_mounts(place)
@@ -139,15 +139,18 @@ def _encode(name: bytes) -> str:
 def _named(path: str) -> Path:
     place = place_of(path)
     if place == home():
-        raise FileRefused("bad-path", "The home folder itself stays: name a file or directory in it.")
+        raise FileRefused("The home folder itself stays: name a file or directory in it.", "bad-path")
     return place
 
 
 def _refuse_mounts(place: Path) -> None:
     if found := mounts_below(place):
         name = os.path.relpath(found[0], home())
-        text = f"The folder mounted at {name} lies there: delete or move its files in the folder itself."
-        raise FileRefused("mounted", text)
+        raise FileRefused(
+            "The folder mounted at {name} lies there: delete or move its files in the folder itself.",
+            "mounted",
+            name=os.fsencode(name).decode(errors="replace"),
+        )
 
 
 def _is_same(source: Path, target: Path) -> bool:
@@ -178,7 +181,7 @@ def _cut(keys: list[Any], limit: int, is_descending: bool, cursor: str) -> tuple
     if cursor:
         after = _read_cursor(cursor)
         if keys and len(after) != len(keys[0]):
-            raise FileRefused("bad-cursor", "This cursor belongs to a list in another order: begin anew.")
+            raise FileRefused("This cursor belongs to a list in another order: begin anew.", "bad-cursor")
         keys = [key for key in keys if (key < after if is_descending else key > after)]
     chosen = (heapq.nlargest if is_descending else heapq.nsmallest)(limit + 1, keys)
     if len(chosen) <= limit:
@@ -194,7 +197,7 @@ def _read_cursor(text: str) -> tuple[Any, ...]:
             raise TypeError
         return (*facts, _decode(name))
     except (ValueError, TypeError) as error:
-        raise FileRefused("bad-cursor", "This is not a cursor of a list: begin anew.") from error
+        raise FileRefused("This is not a cursor of a list: begin anew.", "bad-cursor") from error
 
 
 def _decode(text: str) -> bytes:

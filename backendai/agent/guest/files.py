@@ -21,11 +21,18 @@ _RAW = "//raw:"  # begins paths that are not UTF-8
 
 
 class FileRefused(Exception):
-    """The file cannot be had or written; ``code`` and the sentence say why."""
+    """The file cannot be had or written; ``code`` and the sentence say why. ``template`` has gaps for the values: the
+    portal can say it in other languages."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
+    def __init__(self, template: str, code: str, **values: Any) -> None:
+        self.code, self.template, self.values = code, template, values
+        self.message = template.format(**values) if values else template
+        super().__init__(self.message)
+
+    def told(self) -> dict[str, Any]:
+        """Return it as an answer says it."""
+        more = {"told": {"text": self.template, "values": self.values}} if self.values else {}
+        return {"code": self.code, "message": self.message, **more}
 
 
 def home() -> Path:
@@ -42,7 +49,7 @@ def place_of(path: str) -> Path:
         named, is_long = "..", True
     parts = [part for part in named.split("/") if part not in ("", ".")]
     if is_long or ".." in parts or "\0" in named:
-        raise FileRefused("bad-path", "The path is not valid: name a file below the home folder, without '..'.")
+        raise FileRefused("The path is not valid: name a file below the home folder, without '..'.", "bad-path")
     return home().joinpath(*parts)
 
 
@@ -54,14 +61,18 @@ def etag_of(found: os.stat_result) -> str:
 def refused(error: OSError) -> FileRefused:
     """Return how the refusal of the file system is told."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        return FileRefused("no-such-file", "There is no such file.")
+        return FileRefused("There is no such file.", "no-such-file")
     if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
-        return FileRefused("exists", "There is a file or directory of this name: choose another name.")
+        return FileRefused("There is a file or directory of this name: choose another name.", "exists")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return FileRefused("disk-full", "The disk space of the session is used up: delete files, then try again.")
+        return FileRefused("The disk space of the session is used up: delete files, then try again.", "disk-full")
     if error.errno == errno.EROFS:
-        return FileRefused("read-only", "This folder is mounted read-only: its files cannot be changed here.")
-    return FileRefused("file-refused", f"The file system refused: {os.strerror(error.errno or 0)}.")
+        return FileRefused("This folder is mounted read-only: its files cannot be changed here.", "read-only")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return FileRefused("The user of the session does not have the permission for this.", "not-permitted")
+    if error.errno == errno.ENAMETOOLONG:
+        return FileRefused("The name is longer than the file system allows.", "bad-path")
+    return FileRefused("The file system refused: {reason}.", "file-refused", reason=os.strerror(error.errno or 0))
 
 
 async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -73,7 +84,7 @@ async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
-            raise FileRefused("is-a-folder", "There is a folder of this name: choose another name.")
+            raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
         _check(target, order)
         with draft.open("xb") as file:
             size = await _copy(reader, file)
@@ -95,12 +106,12 @@ def _check(target: Path, order: dict[str, Any]) -> int | None:
         found = target.lstat()
     except FileNotFoundError:
         if order.get("if_match"):
-            raise FileRefused("changed", "The file was deleted meanwhile: save it under another name.") from None
+            raise FileRefused("The file was deleted meanwhile: save it under another name.", "changed") from None
         return None
     if order.get("if_none_match"):
-        raise FileRefused("exists", "There is a file of this name: choose another name.")
+        raise FileRefused("There is a file of this name: choose another name.", "exists")
     if order.get("if_match") and order["if_match"] != etag_of(found):
-        raise FileRefused("changed", "The file was changed meanwhile: load it again, or choose another name.")
+        raise FileRefused("The file was changed meanwhile: load it again, or choose another name.", "changed")
     return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
 
 
@@ -112,13 +123,13 @@ async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
             if length == 0:
                 return size
             if length > _LARGEST_CHUNK:
-                raise FileRefused("bad-upload", "The upload cannot be read.")
+                raise FileRefused("The upload cannot be read.", "bad-upload")
             file.write(await reader.readexactly(length))
         except asyncio.IncompleteReadError as error:
-            raise FileRefused("upload-cut", "The upload broke off; nothing was written.") from error
+            raise FileRefused("The upload broke off; nothing was written.", "upload-cut") from error
         size += length
         if size > LARGEST_FILE:
-            raise FileRefused("file-too-large", "A file may have 1 GiB at most.")
+            raise FileRefused("A file may have 1 GiB at most.", "file-too-large")
 
 
 def look(path: str) -> dict[str, Any]:
@@ -131,7 +142,7 @@ def look(path: str) -> dict[str, Any]:
     except OSError as error:
         raise refused(error) from error
     if not stat.S_ISREG(found.st_mode):
-        raise FileRefused("not-a-file", "This is neither a file nor a folder.")
+        raise FileRefused("This is neither a file nor a folder.", "not-a-file")
     name = os.fsencode(place.name).decode(errors="replace")
     return {"type": "file", "name": name, "size": found.st_size, "etag": etag_of(found)}
 

@@ -12,9 +12,10 @@ import json
 import time
 from typing import Any
 
-from backendai.agent.guest import files, home_files, streams
+from backendai.agent.guest import home_files, streams
 from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, name_of
 from backendai.agent.guest.contexts import Context, Starter
+from backendai.agent.guest.files import FileRefused
 from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
 from backendai.agent.guest.run import ENDED, LOST, WAITING_INPUT, Run, new_record
 
@@ -71,7 +72,9 @@ class Guest:
             try:
                 order = json.loads(await reader.readline())
                 await self._dispatch(dict(order), reader, writer)
-            except (Refused, files.FileRefused) as error:
+            except FileRefused as error:
+                _send(writer, {"error": error.told()})
+            except Refused as error:
                 _send(writer, {"error": {"code": error.code, "message": error.message}})
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _send(writer, {"error": {"code": "bad-request", "message": f"The request cannot be read: {error}"}})
@@ -91,7 +94,7 @@ class Guest:
             await self._follow({str(key): int(value) for key, value in dict(order.get("after") or {}).items()}, writer)
         elif name in home_files.NAMES:
             if not self._has_files:
-                raise Refused("no-files", "This session is simulated: it has no files.")
+                raise FileRefused("This session is simulated: it has no files.", "no-files")
             await home_files.serve(order, reader, writer)
         elif name in streams.NAMES:
             told = {"is_simulated": not self._has_files, "shares_network": self._shares_network}

@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Any, Callable, Protocol  # noqa: UP035
 
-from backendai.agent.guest import processes
+from backendai.agent.guest import kit, processes
 
 _START_SECONDS = 60.0
 _LARGEST_MESSAGE = 64 * 2**20
@@ -106,6 +106,10 @@ class ProgramInterpreter:
 
 async def start(name: str, language: str, hear: processes.Hear, *, ipc_only: bool) -> ProgramInterpreter:
     """Start an interpreter and wait until it can run code. Raises InterpreterFailed."""
+    if kit.is_ours():
+        raise InterpreterFailed(
+            "interpreter-failed", "This image has no Python 3.8 or newer, so only commands run in it."
+        )
     ours, theirs = socket.socketpair()
     order = {"context": name, "language": language, "ipc_only": ipc_only}
     argv = [sys.executable, sys.argv[0], "run-interpreter", str(theirs.fileno()), json.dumps(order)]

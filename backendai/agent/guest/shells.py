@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import pwd
+import select
 import shutil
 import signal
 import struct
@@ -16,13 +17,17 @@ import termios
 from pathlib import Path
 from typing import Any
 
-from backendai.agent.guest import frames
+from backendai.agent.guest import frames, kit
 from backendai.agent.guest.checking import Refused
 
 _PIECE = 64 * 1024
 _LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
 _LONGEST_SIDE = 10_000
+_LOOK_SECONDS = 1.0
 _SHELL_NAMES = ("bash", "sh", "ash")
+# What clients start at the other end, and the package that brings it.
+_ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
+_ASKED_FOR.update(dict.fromkeys(("git-receive-pack", "git-upload-pack", "git-upload-archive"), "git"))
 _SIGNALS = frozenset(
     {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
 )
@@ -35,19 +40,29 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     writer.write(b"{}\n")
     sending = asyncio.Lock()
     pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
-    hearing = asyncio.ensure_future(_hear(program, reader))
+    listening = asyncio.ensure_future(_hear(program, reader))
     ending = asyncio.ensure_future(_end(program, pumps))
+    leaving = asyncio.ensure_future(_gone(writer))
     try:
-        await asyncio.wait([hearing, ending], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([listening, ending, leaving], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             async with sending:
                 writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
                 await writer.drain()
     finally:
-        for task in (*pumps, hearing, ending):
+        for task in (*pumps, listening, ending, leaving):
             task.cancel()
-        await asyncio.gather(*pumps, hearing, ending, return_exceptions=True)
+        await asyncio.gather(*pumps, listening, ending, leaving, return_exceptions=True)
         program.close()
+
+
+async def _gone(writer: asyncio.StreamWriter) -> None:
+    """Return when the other side has closed the connection, also while nothing is read from it because the program does
+    not take its input."""
+    found = select.poll()
+    found.register(writer.get_extra_info("socket").fileno(), 0)  # a hang-up is always told
+    while not found.poll(0):
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class File:
@@ -145,12 +160,27 @@ async def _start(order: dict[str, Any]) -> Started:
     name = Path(shell).name
     # A name that begins with a dash makes it a login shell.
     argv = [f"-{name}"] if command is None else [name, "-c", str(command)]
-    terminal = order.get("pty")
-    options = {"executable": shell, "env": environment(order, shell), "cwd": _home(), "start_new_session": True}
+    if order["op"] == "transfer":  # words that no shell reads
+        argv = [str(word) for word in order["argv"]]
+        command = argv[0]
+    terminal, environ = order.get("pty"), environment(order, shell)
+    _check_program(str(command or ""), environ["PATH"])
+    program = shutil.which(argv[0], path=environ["PATH"]) if order["op"] == "transfer" else shell
+    options = {"executable": program, "env": environ, "cwd": _home(), "start_new_session": True}
     try:
         return await (_on_streams(argv, options) if terminal is None else _on_terminal(argv, options, dict(terminal)))
     except (OSError, ValueError) as error:
         raise Refused("not-started", f"The program cannot be started: {error}") from error
+
+
+def _check_program(command: str, path: str) -> None:
+    """Refuse what a client of files or of git asks for where it is missing: a shell says so in words of its own."""
+    name = command.strip().partition(" ")[0]
+    package = _ASKED_FOR.get(name)
+    if package is None or shutil.which(name, path=path):
+        return
+    where = "its image" if package == "git" else "its image, or on the machine of its agent"
+    raise Refused("program-missing", f"There is no {package} in this session: install {package} in {where}.")
 
 
 async def _on_streams(argv: list[str], options: dict[str, Any]) -> Started:
@@ -245,6 +275,7 @@ def environment(order: dict[str, Any], shell: str) -> dict[str, str]:
         own.setdefault("USER", pwd.getpwuid(os.getuid()).pw_name)
     own.setdefault("LOGNAME", own.get("USER", ""))
     own.setdefault("HOME", _home())
+    own["PATH"] = kit.search_path(own.get("PATH") or os.defpath)
     told = {str(name): str(value) for name, value in dict(order.get("env") or {}).items()}
     return {**own, "SHELL": shell, **{name: value for name, value in told.items() if "\0" not in name + value}}
 

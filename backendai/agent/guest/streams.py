@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, cast
 
-from backendai.agent.guest import shells
+from backendai.agent.guest import kit, shells
 from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.dialing import dial
 
@@ -17,7 +17,7 @@ _FILE_SERVERS = (
     "/usr/lib/ssh/sftp-server",
     "/usr/libexec/sftp-server",
 )
-NAMES = ("exec", "sftp", "dial")
+NAMES = ("exec", "transfer", "sftp", "dial")
 
 
 async def serve(
@@ -31,7 +31,7 @@ async def serve(
     """Serve one stream to its end. Raises Refused."""
     if is_simulated:
         raise Refused("no-programs", "This session is simulated: no programs run in it.")
-    if order["op"] == "exec":
+    if order["op"] in ("exec", "transfer"):
         await shells.run(order, reader, writer)
     elif order["op"] == "sftp":
         await _serve_files(order, writer)
@@ -66,6 +66,6 @@ async def _serve_files(order: dict[str, Any], writer: asyncio.StreamWriter) -> N
 
 
 def _file_server() -> list[str]:
-    """Return the image's own server of files, else ours."""
-    own = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None)
-    return [own] if own else [sys.executable, "-I", "-S", sys.argv[0], "sftp"]
+    """Return the image's own server of files, else that of the kit, else ours."""
+    own = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None) or kit.file_server()
+    return [own] if own else [kit.python(), "-I", "-S", sys.argv[0], "sftp"]

@@ -31,7 +31,7 @@ async def send_zip(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     """Send the files at the paths; mounted folders, links and special files are left out. Raises FileRefused."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
-        raise FileRefused("bad-path", f"Name 1 to {_MOST_PATHS} files or directories.")
+        raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
     places = [place_of(str(path)) for path in paths]
     try:
         for place in places:

@@ -63,8 +63,14 @@ class KernelMounts:
         logger.warning("kernel %s: %s", spec.kernel_id, text)
         return binds
 
+    def also_left_out(self, kernel_id: UUID, text: str) -> None:
+        """Remember one more sentence about what the kernel starts without."""
+        if text not in (known := self._left_out.get(kernel_id, "")):
+            self._left_out[kernel_id] = f"{known} {text}".strip()
+
     def left_out(self, kernel_id: UUID) -> str:
-        """Return which automatic folders the kernel started without and why; empty: none that this process knows of."""
+        """Return what the kernel started without and why, automatic folders for one; empty: nothing that this process
+        knows of."""
         return self._left_out.get(kernel_id, "")
 
     def remove(self, kernel_id: UUID) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.abilities import Homely, Mounting
+from backendai.agent.mounts.cuts import cut_off
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
 from backendai.wire.mounts import HostReport
@@ -24,6 +26,13 @@ class MountingBackend(Mounting, Homely):
 
     def home_folder(self, kernel_id: UUID) -> Path | None:
         return self._homes(kernel_id)
+
+    def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
+        return cut_off(self._processes(kernel_id), folder_id)
+
+    @abc.abstractmethod
+    def _processes(self, kernel_id: UUID) -> list[int]:
+        """Return processes of a running kernel, one at least in each mount namespace. Raises KernelGone."""
 
     def left_out(self, kernel_id: UUID) -> str:
         return self._mounts.left_out(kernel_id)

@@ -16,16 +16,18 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, standing_of
+from backendai.api.authentication import asker, credential_of
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
-from backendai.compute.app_models import PublicFor
+from backendai.compute.app_models import LONGEST_APP_TITLE, PublicFor
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import App, apps_of, main_kernel, make_entry
+from backendai.compute.services.app_settings import change_app
+from backendai.compute.services.apps import App, apps_of, main_kernel, make_entry, settings_of
 from backendai.compute.services.public_apps import (
     close_to_others,
     open_to_everybody,
     public_services,
 )
+from backendai.core.app_arguments import LONGEST_VALUE
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -38,6 +40,10 @@ class AppBody(serializers.Serializer[Any]):
     url = serializers.URLField(help_text="The app's own origin.")
     code = serializers.CharField(help_text="Why it cannot be opened now; empty when it can.")
     reason = serializers.CharField(help_text="The same in one sentence.")
+    category = serializers.CharField(help_text="Where the launcher shows it.")
+    arguments = serializers.DictField(
+        child=serializers.CharField(), help_text="Arguments that the image lets people set, as they are set."
+    )
     gives_shell = serializers.BooleanField(help_text="Its users can run commands (JupyterLab, a terminal, VS Code).")
     is_public = serializers.SerializerMethodField(help_text="Anyone who has the address may use it.")
     public_until = serializers.SerializerMethodField(
@@ -69,6 +75,19 @@ class AppEntryBody(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField(help_text="Seconds.")
 
 
+class AppSettingsBody(StrictSerializer):
+    """An app's own name and its arguments."""
+
+    title = serializers.CharField(
+        default="", allow_blank=True, max_length=LONGEST_APP_TITLE, help_text="Empty: its usual name."
+    )
+    arguments = serializers.DictField(
+        default=dict,
+        child=serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE, trim_whitespace=False),
+        help_text="By the argument, those that the image allows.",
+    )
+
+
 class PublicAppBody(StrictSerializer):
     """How long an app is public."""
 
@@ -84,7 +103,7 @@ class SessionApps(APIView):
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the apps, each with why it cannot be opened now."""
         session = _session(request, session_id)
-        found = apps_of(session, main_kernel(session))
+        found = apps_of(session, main_kernel(session), settings_of(session))
         return Response(
             AppListBody({"results": found}, context={"public": public_services(session, timezone.now())}).data
         )
@@ -100,12 +119,29 @@ class SessionApp(APIView):
         """Return a one-time code; it ends with the token or login that asked for it. 409 when the app cannot be
         opened now."""
         session = _session(request, session_id)
-        standing = standing_of(request)
-        if standing is None:
+        credential = credential_of(request)
+        if credential is None:
             raise Http404
-        entry = make_entry(asker(request), session, service, standing, timezone.now(), portal=request.get_host())
+        entry = make_entry(asker(request), session, service, credential, timezone.now(), portal=request.get_host())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class SessionAppSettings(APIView):
+    """What people set for one app."""
+
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=AppSettingsBody, responses={200: AppBody})
+    def put(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Give the app a name and arguments; they hold from its next start, and what is left out is as usual again."""
+        session, now = _session(request, session_id), timezone.now()
+        body = AppSettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        said = body.validated_data
+        app = change_app(asker(request), session, service, title=said["title"], arguments=said["arguments"])
+        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 
 
 class SessionAppForEverybody(APIView):

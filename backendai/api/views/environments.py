@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey
-from backendai.accounts.roles import Deed, may_domain, may_project
+from backendai.accounts.roles import Action, may_domain, may_project
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services.environments import (
     Owner,
@@ -127,7 +127,7 @@ class _OfProject:
         view: Any = self
         actor = asker(view.request)
         project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
-        if project is None or not may_project(actor, Deed.SET_DOTFILES, project):
+        if project is None or not may_project(actor, Action.SET_DOTFILES, project):
             raise NotFound("Project not found.")
         return project
 
@@ -140,7 +140,7 @@ class _OfDomain:
         view: Any = self
         actor = asker(view.request)
         domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
-        if domain is None or not may_domain(actor, Deed.SET_DOTFILES, domain):
+        if domain is None or not may_domain(actor, Action.SET_DOTFILES, domain):
             raise NotFound("Domain not found.")
         return domain
 

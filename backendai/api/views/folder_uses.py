@@ -15,12 +15,13 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
-from backendai.api.folder_bodies import FolderSizeBody, FolderUsageBody, FolderUseBody
+from backendai.api.folder_bodies import FolderCutWish, FolderSizeBody, FolderUsageBody, FolderUseBody
 from backendai.api.paging import NewestFirst
 from backendai.api.views.folders import visible_folder
 from backendai.compute.models import ComputeSession
 from backendai.compute.mount_models import SessionMount
 from backendai.compute.services.folder_cuts import cut_off
+from backendai.gateways.folder_cuts import unmount
 from backendai.storage.permissions import allows
 from backendai.storage.querysets import MANAGE
 
@@ -54,11 +55,17 @@ class FolderCutOff(GenericAPIView[SessionMount]):
     queryset = SessionMount.objects.none()
     serializer_class = FolderUseBody
 
-    @extend_schema(request=None, responses={202: FolderUseBody})
+    @extend_schema(request=FolderCutWish, responses={200: FolderUseBody, 202: FolderUseBody})
     def post(self, request: Request, folder_id: UUID, session_id: UUID) -> Response:
-        """End a session that mounts the folder, whose owner has lost the rights to it; 409 while they have them."""
-        user = asker(request)
-        mount = cut_off(user, visible_folder(user, folder_id), session_id, now=timezone.now())
+        """End a session that mounts the folder, whose owner has lost the rights to it; 409 while they have them. With
+        ``keep_session`` unmount the folder in the session instead, which goes on; 409 where its agent cannot."""
+        user, folder = asker(request), visible_folder(asker(request), folder_id)
+        wish = FolderCutWish(data=request.data)
+        wish.is_valid(raise_exception=True)
+        if wish.validated_data["keep_session"]:
+            mount, _ = unmount(user, folder, session_id, now=timezone.now())
+            return Response(FolderUseBody(mount).data)
+        mount = cut_off(user, folder, session_id, now=timezone.now())
         return Response(FolderUseBody(mount).data, status=status.HTTP_202_ACCEPTED)
 
 

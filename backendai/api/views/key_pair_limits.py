@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import KeyPair, User
-from backendai.accounts.roles import Deed, may_user
+from backendai.accounts.roles import Action, may_user
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services.key_pairs import limit_key_pair
 from backendai.api.answers import Answer
@@ -79,6 +79,6 @@ class UserKeyPair(GenericAPIView[Any]):
 
 def _pairs_of(request: Request, user_id: UUID) -> QuerySet[KeyPair]:
     owner = User.objects.visible_to(asker(request)).filter(pk=user_id).first()
-    if owner is None or not may_user(asker(request), Deed.SET_USER_POLICY, owner):
+    if owner is None or not may_user(asker(request), Action.SET_USER_POLICY, owner):
         raise NotFound("User not found.")
     return KeyPair.objects.filter(user=owner).select_related("user", "policy")

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -14,10 +15,12 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.parsing import StrictJSONParser
-from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody
+from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody, SystemSessionBody
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.system_sessions import open_folders
 from backendai.core.errors import Conflict
-from backendai.gateways.ssh_access import SshSite, config_of, key_of, lines_for, site_for
+from backendai.core.names import FOLDERS
+from backendai.gateways.ssh_access import SshSite, config_of, file_lines_for, key_of, lines_for, site_for
 
 
 class SshConfig(GenericAPIView[Any]):
@@ -46,6 +49,23 @@ class SessionSsh(GenericAPIView[Any]):
         told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name)}
         return Response(SshWayBody(told).data)
+
+
+class SystemSessions(GenericAPIView[Any]):
+    """The session that opens all one's folders to clients of files."""
+
+    serializer_class = SystemSessionBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses={200: SystemSessionBody})
+    def post(self, request: Request) -> Response:
+        """Return it, started if need be, and how it is reached. It ends when nobody has been connected for a while."""
+        site = _site(request)
+        session = open_folders(asker(request), timezone.now())
+        told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
+        told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS)}
+        told |= {"id": session.pk, "name": session.name, "status": session.status}
+        return Response(SystemSessionBody(told).data)
 
 
 class SessionSshKeyView(GenericAPIView[Any]):

@@ -14,12 +14,14 @@ from backendai.catalog.image_rules import exact_bounds, wrong_image
 from backendai.catalog.models.registries import Registry
 from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
+from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.service_ports import NATIVE_SERVICES
-from backendai.core.slots import Slots, is_accelerator, kind_of
+from backendai.core.slots import Slots, is_accelerator, kind_of, parse_size
 
 ACCELERATORS_LABEL = "ai.backend.accelerators"
+FEATURES_LABEL, SHM_LABEL = "ai.backend.features", "ai.backend.resource.preferred.shmem"
 
 
 class Image(models.Model):
@@ -109,6 +111,21 @@ class Image(models.Model):
         """Return whether a kernel of it has a use for this slot."""
         kinds = self.accelerators
         return kinds is None or not is_accelerator(slot) or kind_of(slot) in kinds
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether batch sessions may run its programs: not if it names its features and ``batch`` is none of them."""
+        features = str(self.labels.get(FEATURES_LABEL, "")).split()
+        return not features or "batch" in features
+
+    @property
+    def preferred_shm(self) -> str:
+        """The shared memory of a kernel whose launch asks for none, as its label says; empty: it does not."""
+        said = str(self.labels.get(SHM_LABEL, "")).strip()
+        try:
+            return said if said and parse_size(said, field="shm") > 0 else ""
+        except UserError:
+            return ""
 
     @property
     def is_on_nodes_only(self) -> bool:

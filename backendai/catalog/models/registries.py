@@ -54,9 +54,9 @@ class Registry(models.Model):
         help_text=Message("An account that may push and delete; empty: the one above does both."),
     )
     sealed_push_password = models.TextField(blank=True, editable=False, db_default="")
-    verify_tls = models.BooleanField(default=True, help_text=Message("Unticked, its certificate is not checked."))
+    verify_tls = models.BooleanField(default=True, help_text=Message("If off, its certificate is not checked."))
     enables_new = models.BooleanField(default=False, help_text=Message("New images of it can be used at once."))
-    is_enabled = models.BooleanField(default=True, help_text=Message("Unticked, it is not looked through."))
+    is_enabled = models.BooleanField(default=True, help_text=Message("If off, it is not scanned."))
     takes_pushes = models.BooleanField(
         default=False,
         db_default=False,

@@ -1,4 +1,4 @@
-"""Taking a session back into a database that has forgotten it: its kernels run on, from where they are."""
+"""Adopts running kernels whose session is missing in a restored database."""
 
 from __future__ import annotations
 
@@ -31,12 +31,9 @@ from backendai.core.slots import parse_amount
 
 
 def adopt_session(actor: User, session_id: UUID, *, now: datetime) -> ComputeSession:
-    """Return the session of unknown kernels, SCHEDULED on the agents where they run, which then take them up.
-
-    It has its owner, project and name again; its variables are lost. Raises a Conflict when a kernel of it is missing
-    or does not run, when its owner, project or image is gone, when the database has it in another state, or when the
-    ledger has no room for it on those agents.
-    """
+    """Return the session of unknown kernels, SCHEDULED on their agents, which then continue them. Owner, project and
+    name are restored; variables are lost. Raises a Conflict if a kernel is missing or not running, if owner, project or
+    image is gone, if the session exists in another state, or if the agents lack free slots."""
     if not actor.is_superadmin:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
     with transaction.atomic():
@@ -119,7 +116,7 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
 
 
 def _own_image(manifest: dict[str, Any]) -> Image | None:
-    """Return the image of this kernel alone; None: its session's."""
+    """Return the kernel's own image; None: its session's."""
     named = manifest.get("own", {}).get("image")
     if not named:
         return None

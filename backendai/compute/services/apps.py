@@ -1,7 +1,7 @@
-"""The apps of a session: which there are, where each lives, and the one-time code by which a person gets in.
+"""The apps of a session: which exist, where each is reached, and the one-time code that opens it.
 
-A code is sealed with the portal's secret, so that nobody can read or forge it, and good for half a minute. That it is
-used once only is seen to by the app proxy, which writes down each code that it has taken.
+A code is encrypted with the portal's secret and valid for half a minute. The app proxy records used codes, so that each
+works once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -19,13 +20,16 @@ from uuid import UUID
 from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 
+from backendai.accounts.credentials import Credential
 from backendai.accounts.models import User
-from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import app_domain_of, origin_of
 from backendai.cluster.capabilities import capabilities_of, why_not
+from backendai.compute.app_models import AppSetting
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.app_kinds import Category, kind_of, title_of
 from backendai.compute.status import Status
+from backendai.core.app_arguments import allowed_arguments
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.messages import Message
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
@@ -33,19 +37,10 @@ from backendai.wire.capabilities import Capability
 
 CODE_SECONDS = 30
 ENTER_PATH = "/.backendai/enter"
+NO_SETTINGS: Mapping[str, AppSetting] = {}
 _LABEL_DIGITS = re.compile(r"[0-9a-f]{12}")
 _SHOWN = frozenset({"http", "preopen", "tcp", "vnc", "rdp"})
 _IN_BROWSERS = frozenset({"http", "preopen"})
-_TITLES = {
-    "jupyterlab": "JupyterLab",
-    "jupyter": "Jupyter Notebook",
-    "tensorboard": "TensorBoard",
-    "vscode": "VS Code",
-    "code-server": "VS Code",
-    "mlflow": "MLflow",
-    "rstudio": "RStudio",
-    "ttyd": Message("Terminal (ttyd)"),
-}
 # The name of a service is all that the portal knows of it, so a name with one of these words counts as a shell.
 _SHELL_WORDS = (
     "jupyter", "notebook", "vscode", "code-server", "theia", "rstudio", "ttyd", "term", "shell", "ssh", "desktop",
@@ -58,8 +53,9 @@ _IMPOSSIBLE = "apps-impossible"
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can.
-    ``shares_network``: what listens on its port can be reached by everybody on the agent's machine."""
+    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty if it can.
+    ``shares_network``: everybody on the agent's machine can reach its port. ``arguments``: the current values of those
+    that the image lets users set. ``usual_title``: its title unless a user gave it a name."""
 
     name: str
     title: str
@@ -69,16 +65,20 @@ class App:
     code: str = ""
     reason: str = ""
     shares_network: bool = False
+    category: Category = Category.OTHER
+    icon: str = "apps"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    usual_title: str = ""
 
     @property
     def gives_shell(self) -> bool:
-        """Whether its users can run commands, as far as its name says."""
+        """Whether the service, by its name, lets users run commands."""
         return any(word in self.name for word in _SHELL_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where to send the code (``POST`` with the field ``code``), within ``seconds`` and once."""
+    """Where to send the code (``POST`` with the field ``code``), once and within ``seconds``."""
 
     app: App
     url: str
@@ -88,8 +88,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a code says. ``entry_id`` is its own name, by which it is known when it comes a second time; ``portal`` the
-    host (with port) of the portal whose pages may hand it over."""
+    """Content of a code. ``entry_id`` identifies it, to detect its second use; ``portal``: host and port of the portal
+    whose pages may submit it."""
 
     entry_id: UUID
     user_id: UUID
@@ -98,16 +98,17 @@ class Claims:
     service: str
     port: int
     host: str
-    standing: Standing
+    credential: Credential
     portal: str = ""
 
 
 class CodeRefused(Exception):
-    """The code is forged, too old, or for something else."""
+    """The code is forged, expired, or for another app."""
 
 
-def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
-    """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
+def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
+    """Return the apps of a main kernel (with its agent), with the reasons of those that cannot be opened. ``own``:
+    users' settings by service."""
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)
@@ -115,7 +116,7 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     found += [preopen_service(port) for port in session.preopen_ports]
     agent = kernel.agent if kernel else None
     is_native = agent is not None and Capability.NATIVE in capabilities_of(agent)
-    return [_app(session, one, obstacle, is_native) for one in found]
+    return [_app(session, one, obstacle, is_native, own.get(one.name)) for one in found]
 
 
 def has_apps(session: ComputeSession) -> bool:
@@ -127,22 +128,27 @@ def has_apps(session: ComputeSession) -> bool:
 
 
 def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[str, str]]:
-    """Return name and title of the apps whose output can be read, given the main kernel (with its agent): those that
-    the image starts in a container."""
+    """Return name and title of the main kernel's apps with readable logs: those that the image starts in a
+    container."""
     agent = kernel.agent if kernel else None
     if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
     found = service_ports_of(session.image.effective_labels)
-    return [(one.name, _TITLES.get(one.name, one.name)) for one in found if one.protocol in _SHOWN]
+    return [(one.name, title_of(one.name)) for one in found if one.protocol in _SHOWN]
+
+
+def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
+    """Return what people have set for the apps of a session, by the service."""
+    return {one.service: one for one in session.app_settings.all()}
 
 
 def make_entry(
-    user: User, session: ComputeSession, name: str, standing: Standing, now: datetime, *, portal: str = ""
+    user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
 ) -> Entry:
-    """Return the way into an app for a person who may see the session. ``portal`` is the host by which the person
+    """Return the entry into an app for a user who may see the session. ``portal``: the host at which the user's browser
     reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
     kernel = main_kernel(session)
-    app = next((one for one in apps_of(session, kernel) if one.name == name), None)
+    app = next((one for one in apps_of(session, kernel, settings_of(session)) if one.name == name), None)
     if app is None or kernel is None:
         raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
     if app.code:
@@ -155,14 +161,14 @@ def make_entry(
         app.name,
         app.port,
         host_of(session, app.name),
-        standing,
+        credential,
         portal.lower(),
     )
     return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
 
 
 def read_code(code: str, now: datetime) -> Claims:
-    """Return what a code says; raises CodeRefused."""
+    """Return a code's content; raises CodeRefused."""
     try:
         said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
     except (InvalidToken, ValueError) as error:
@@ -175,13 +181,13 @@ def read_code(code: str, now: datetime) -> Claims:
         service=said["service"],
         port=said["port"],
         host=said["host"],
-        standing=Standing(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
+        credential=Credential(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
         portal=said.get("portal", ""),
     )
 
 
 def main_kernel(session: ComputeSession) -> Kernel | None:
-    """Return the session's main kernel with its agent: the services of a cluster are those of its main kernel."""
+    """Return the session's main kernel, which provides its services, with its agent."""
     kernel: Kernel | None = session.kernels.select_related("agent").filter(rank=0).first()
     return kernel
 
@@ -192,7 +198,7 @@ def host_of(session: ComputeSession, service: str) -> str:
 
 
 def app_domain(session: ComputeSession) -> str:
-    """Return the domain under which the apps of this session live: its group's own, else the site's."""
+    """Return the domain for this session's apps: its group's own, else the site's."""
     return app_domain_of(session.resource_group.app_domain)
 
 
@@ -202,7 +208,7 @@ def label_of(session: ComputeSession, service: str) -> str:
 
 
 def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
-    """Return the sessions (one at most) and the service that the first part of a host name stands for, or None."""
+    """Return the session (as a query) and the service of a host name's first label, or None."""
     service, _, digits = label.rpartition("-")
     if not service or not _LABEL_DIGITS.fullmatch(digits):
         return None
@@ -217,15 +223,29 @@ def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]
     return (_IMPOSSIBLE, reason) if reason else ("", "")
 
 
-def title_of(service: str) -> str:
-    """Return what people call a service of this name."""
-    return _TITLES.get(service, service)
-
-
-def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool) -> App:
+def _app(
+    session: ComputeSession, service: ServicePort, obstacle: tuple[str, str], is_native: bool, own: AppSetting | None
+) -> App:
     code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
     url = origin_of(host_of(session, service.name))
-    return App(service.name, title_of(service.name), service.protocol, service.port, url, code, reason, is_native)
+    labels = session.image.effective_labels
+    kind = kind_of(service.name, service.protocol, labels)
+    allowed = allowed_arguments(labels, service.name)
+    set_now = {name: value for name, value in own.arguments.items() if name in allowed} if own else {}
+    return App(
+        service.name,
+        (own.title if own else "") or kind.title,
+        service.protocol,
+        service.port,
+        url,
+        code,
+        reason,
+        is_native,
+        kind.category,
+        kind.icon,
+        allowed | set_now,
+        kind.title,
+    )
 
 
 def _seal(claims: Claims, now: datetime) -> str:
@@ -237,9 +257,9 @@ def _seal(claims: Claims, now: datetime) -> str:
         "service": claims.service,
         "port": claims.port,
         "host": claims.host,
-        "login": claims.standing.login,
-        "token": claims.standing.token,
-        "key_pair": claims.standing.key_pair,
+        "login": claims.credential.login,
+        "token": claims.credential.token,
+        "key_pair": claims.credential.key_pair,
         "portal": claims.portal,
     }
     return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()

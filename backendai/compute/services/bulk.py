@@ -1,6 +1,6 @@
-"""One statement for many rows with different values: the ORM's ``bulk_update`` is thirty times slower.
+"""SQL for many rows with different values in one statement: thirty times faster than the ORM's ``bulk_update``.
 
-Table and column names come from code, never from people.
+Table and column names must come from code, never from users.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def among(ids: Collection[UUID]) -> RawSQL:
-    """Return what ``filter(pk__in=…)`` takes for many ids: one parameter, however many there are."""
+    """Return a value for ``filter(pk__in=…)`` with many ids as one SQL parameter."""
     return listed(list_of(ids))
 
 
@@ -36,20 +36,20 @@ def list_of(ids: Collection[UUID]) -> str:
 
 
 def listed(text: str) -> RawSQL:
-    """Return what ``filter(pk__in=…)`` takes for the ids of ``list_of``."""
+    """Return a value for ``filter(pk__in=…)`` with the ids of ``list_of``."""
     if connection.vendor == "postgresql":
         return RawSQL("SELECT unnest(%s::uuid[])", [text])
     return RawSQL("SELECT value FROM json_each(%s)", [text])
 
 
 def raw_id(column: str) -> ExpressionWrapper[F]:
-    """Return a column of ids as the database has them, for ``id_of``: the ORM makes a UUID of each anew, which is most
-    of the time of a query for thousands of rows."""
+    """Return an expression for raw ids, to be read by ``id_of``. The ORM's conversion to UUIDs dominates queries of
+    thousands of rows."""
     return ExpressionWrapper(F(column), output_field=CharField())
 
 
 def id_of(raw: UUID | str) -> UUID:
-    """Return the id; of an agent or a person, which come again and again, the one that was made before."""
+    """Return the id as UUID; repeated ids (agents, users) come from a cache."""
     return raw if isinstance(raw, UUID) else _id(raw)
 
 
@@ -59,7 +59,7 @@ def _id(text: str) -> UUID:
 
 
 def raw_time(column: str) -> Expression | F:
-    """Return a column of times as the database is quick to tell them, for ``time_of``: a driver takes long for each."""
+    """Return an expression for times in a raw form, to be read by ``time_of``; drivers convert times slowly."""
     return _Epoch(F(column)) if connection.vendor == "postgresql" else F(column)
 
 
@@ -69,15 +69,15 @@ def time_of(raw: datetime | float) -> datetime:
 
 
 class _Epoch(Func):
-    """Seconds since 1970; a double has them to the microsecond until the year 2250."""
+    """Seconds since 1970; a double is exact to the microsecond until the year 2250."""
 
     template = "EXTRACT(EPOCH FROM %(expressions)s)::double precision"
     output_field = FloatField()
 
 
 def update_returning(rows: QuerySet[Any], changes: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Do ``rows.update(**changes)`` and return these columns of the rows as they are then, ids as the database has
-    them. The rows are filtered by columns of their own table."""
+    """Run ``rows.update(**changes)`` and return these columns of the updated rows, with raw ids. ``rows`` may filter by
+    columns of its own table only."""
     query: UpdateQuery = rows.order_by().query.chain(UpdateQuery)  # type: ignore[assignment]  # its stub forgets the class
     query.add_update_values(dict(changes))
     try:
@@ -100,11 +100,9 @@ def update_rows(
     counting: Sequence[str] = (),
     only_if: tuple[str, str] | None = None,
 ) -> None:
-    """Set in each row its own values (column → PostgreSQL type, values) and in all rows what is ``always`` set.
-
-    ``key``: the column of the ids. ``counting``: columns that grow by one. ``only_if``: a column and the value that it
-    must have. Returns nothing; rows that are not there are passed over.
-    """
+    """Update each row with its own values (column → PostgreSQL type, values) and all rows with ``always``. ``key``: the
+    id column. ``counting``: columns to increment. ``only_if``: a column and its required value. Missing rows are
+    skipped."""
     if not ids:
         return
     quote = connection.ops.quote_name
@@ -122,7 +120,7 @@ def update_rows(
 
 
 def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]) -> None:
-    """Insert rows, given column by column; what is no list is the same in every row."""
+    """Insert rows, given by column; a value that is not a list is the same in every row."""
     length = max((len(values) for values in columns.values() if isinstance(values, list)), default=0)
     if not length:
         return
@@ -145,7 +143,7 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
 
 
 def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
-    """Insert rows, given column by column (PostgreSQL type, values), but those that a unique constraint forbids."""
+    """Insert rows, given by column (PostgreSQL type, values), skipping those that violate a unique constraint."""
     target = connection.ops.quote_name(table)
     names = ", ".join(map(connection.ops.quote_name, columns))
     given, parameters = _given(columns)
@@ -156,8 +154,8 @@ def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
 
 
 def write_latest(table: str, parents: str, key: str, column: str, moments: Mapping[UUID, datetime]) -> None:
-    """Set in each row the moment of its key where it is later than what stands there, and insert rows that are missing;
-    keys without a row in ``parents`` are passed over."""
+    """Set the time of each key if it is later than the stored one, and insert missing rows; keys without a row in
+    ``parents`` are skipped."""
     if not moments:
         return
     quote = connection.ops.quote_name
@@ -174,7 +172,7 @@ def write_latest(table: str, parents: str, key: str, column: str, moments: Mappi
 
 
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
-    """Return the values as a table ``v`` of a statement, and its parameters."""
+    """Return the values as a table ``v`` for a statement, and its parameters."""
     names = [connection.ops.quote_name(name) for name in columns]
     if connection.vendor == "postgresql":
         arrays = ", ".join(f"%s::{kind}[]" for kind, _ in columns.values())
@@ -211,8 +209,7 @@ def _copied(columns: Mapping[str, Values | str | int | datetime], some: slice) -
 
 
 def _fields(values: Values) -> Sequence[str]:
-    """Return the values of a column as COPY wants them. Most columns have nothing to escape: one look at all of their
-    text at once says so."""
+    """Return a column's values escaped for COPY; one check of the joined text finds out whether any need escaping."""
     texts = [value if type(value) is str else _text(value) for value in values]
     together = "".join([text for text in texts if text is not _NULL])
     if not any(character in together for character in _ESCAPED):

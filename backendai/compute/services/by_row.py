@@ -1,4 +1,4 @@
-"""A value of its own for each row within one ``UPDATE`` of many rows, as an expression that any ORM update takes."""
+"""An expression with a different value for each row, for the ORM's ``update``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timest
 
 
 def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:
-    """Return what each row of the model's table gets by its id; rows that are not named get NULL.
-
-    A ``jsonb`` value is data; times are aware.
-    """
+    """Return the expression that maps ids to values; other rows get NULL. A ``jsonb`` value is data; times are
+    aware."""
     postgres = connection.vendor == "postgresql"
     quote = connection.ops.quote_name
     key = f"{quote(model._meta.db_table)}.{quote('id')}"

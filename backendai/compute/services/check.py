@@ -1,4 +1,4 @@
-"""Is this launch request possible? One validator for the form, REST and the review."""
+"""Validates launch requests: one validator for the form, REST and the review."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from backendai.compute.services.limits import beyond_limits
 from backendai.compute.services.mounts import ResolvedMount, resolve_mounts, start_of
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.services.session_files import check_files
+from backendai.compute.services.system_limits import check_small
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
@@ -44,8 +45,8 @@ _LONGEST_VALUE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that can be written: every name resolved, every amount exact. ``limited``: the policies that hold;
-    ``spec``: the request with what the group gives to those who do not say it."""
+    """A valid request, with names resolved and amounts exact. ``limited``: the applicable policies; ``spec``: the
+    request with the group's defaults."""
 
     spec: SessionSpec
     project: Project
@@ -87,8 +88,8 @@ class Checked:
 
 
 def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
-    """Return the request of this owner with its names resolved; raises a UserError that names the field, the number,
-    the limit. ``actor``: the administrator who asks for it, if it is not the owner."""
+    """Return the owner's request with names resolved; raises UserError with the field, the number and the limit.
+    ``actor``: the administrator who launches it, if not the owner."""
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
@@ -115,7 +116,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
-    _check_limits(total_of(roles), limited)
+    _check_limits(total_of(roles), limited) if KINDS[spec.session_type].counts else check_small(roles)
     priority = priority_of(spec, limited, usual.priority)
     checked = Checked(spec, project, group, roles, access_key, priority, depends_on, agents, limited)
     mounts = resolve_mounts(user, project, spec)
@@ -123,8 +124,8 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
 
 
 def project_of(user: User, name: str) -> Project | None:
-    """Return the user's project of this id or name, with its domain; without a name the one that a launch would count
-    for, None for whoever is in none. Raises the same UserError as a launch."""
+    """Return the user's project of this id or name with its domain, without a name the default one; None for users
+    without projects. Raises the same UserError as a launch."""
     if not name and not Project.objects.usable_by(user).exists():
         return None
     return _project(user, SessionSpec(image="", project=name), user)
@@ -133,8 +134,8 @@ def project_of(user: User, name: str) -> Project | None:
 def place_of(
     user: User, *, project: str = "", resource_group: str = "", actor: User | None = None
 ) -> tuple[Project, ResourceGroup]:
-    """Return the project and the group that a launch of this user which names these, or none, would go to; the same
-    errors. ``actor``: who launches it, if it is not the user."""
+    """Return the project and group of a launch with these names, or the defaults; raises as a launch. ``actor``: who
+    launches it, if not the user."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)
     found = _project(user, spec, actor or user)
     return found, group_for_launch(spec.resource_group, found, _key_pair(user, spec))
@@ -186,7 +187,8 @@ def _check_cluster(spec: SessionSpec) -> None:
 
 
 def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: ResourceGroup, agents: Sequence[str]) -> None:
-    """Refuse what no agent of the group could ever give: all kernels at once, or each where they may lie apart."""
+    """Reject requests that no agent of the group could ever hold: all kernels at once, or each if they may be on
+    several."""
     together = spec.cluster_mode != ClusterMode.MULTI_NODE
     for slots in [total_of(roles)] if together else dict.fromkeys(role.slots for role in roles):
         check_reach(slots, group, agents)
@@ -223,7 +225,7 @@ def _project(user: User, spec: SessionSpec, actor: User) -> Project:
 
 
 def _named(projects: Iterable[Project], name: str) -> Project | None:
-    """Return the project of this id; of this name, when it is no id."""
+    """Return the project of this id, or of this name."""
     try:
         identity = UUID(name)
     except ValueError:
@@ -232,7 +234,7 @@ def _named(projects: Iterable[Project], name: str) -> Project | None:
 
 
 def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
-    """Return the request with the group's defaults where it says nothing itself."""
+    """Return the request with the group's defaults for missing values."""
     runs_program = KINDS[spec.session_type].runs_program
     return replace(
         spec,
@@ -265,7 +267,7 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
 
 
 def _check_limits(total: Slots, limited: list[Limited]) -> None:
-    """Refuse what would wait for ever: more than a policy allows at once, whatever else is held."""
+    """Reject requests that a policy would never allow, even if nothing else were held."""
     reason = beyond_limits(limited, total)
     if reason is not None:
         field = f"resources.{reason.details['slot']}"

@@ -1,4 +1,4 @@
-"""The amounts of a launch request: what is asked, what the image needs at least, what the agents have at most."""
+"""Validates the amounts of a launch request: against the image's minimum and the agents' capacity."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 
 
 def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePreset | None:
-    """Return the preset that is asked for, if any: the group's own of this name, or else the one for all groups."""
+    """Return the requested preset, if any: the group's own of this name, else the global one."""
     if not spec.preset:
         return None
     presets = ResourcePreset.objects.visible_to(user).in_group(group).filter(name=spec.preset)
@@ -54,7 +54,7 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
 
 
 def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> Slots:
-    """Return the amounts of each kernel: those asked for over the preset's over the defaults."""
+    """Return the amounts of each kernel: requested ones override the preset, which overrides the defaults."""
     least, most = image.minimum_slots, image.maximum_slots
     base = {name: min(max(usual, least[name]), most.get(name, LARGEST)) for name, usual in _DEFAULTS.items()}
     if preset:
@@ -68,13 +68,13 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
 
 
 def minimum_of(image: Image) -> Slots:
-    """Return the least that a kernel of the image can be asked for."""
+    """Return the smallest amounts for a kernel of the image."""
     minimum = image.minimum_slots
     return Slots({name: max(_SMALLEST.get(name, 0), minimum[name]) for name in _SMALLEST.keys() | set(minimum)})
 
 
 def check_bounds(slots: Slots, image: Image) -> None:
-    """Refuse less than the image, or anything, can run with, more than the image may have, and what it cannot use."""
+    """Reject amounts below the image's minimum, above its maximum, or of slots that it cannot use."""
     for name, least in minimum_of(image).items():
         if slots[name] < least:
             raise _out_of_bounds(name, slots[name], image, least, "below-minimum")
@@ -110,8 +110,8 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
 
 
 def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:
-    """Return the bytes of shared memory of each kernel, those asked for over the preset's over the usual; they are part
-    of its memory. ``usual``: of the group; never more than half of the memory."""
+    """Return each kernel's bytes of shared memory, a part of its memory: the requested amount, else the preset's, else
+    the default. ``usual``: the default of image or group; never more than half of the memory."""
     memory = slots["mem"] // MILLI
     if spec.shm:
         shm = parse_size(spec.shm, field="shm")
@@ -131,19 +131,19 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
 
 
 def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
-    """Return what a kernel gets that does not say how much: from how many bytes of memory on, how many bytes of shared
-    memory, the largest first; never more than half of the memory. ``usual``: what the group gives instead."""
+    """Return the defaults of shared memory as (from this much memory, bytes), the largest first; never more than half
+    of the memory. ``usual``: the default of image or group."""
     return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
 
 
 def automatic_shm(memory: int, usual: str = "") -> int:
-    """Return the bytes of shared memory of a kernel with this memory that does not say how much."""
+    """Return the default bytes of shared memory for a kernel with this memory."""
     return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
 def check_reach(total: Slots, group: ResourceGroup, designated: Collection[str] = ()) -> None:
-    """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait.
-    When agents are ``designated`` (ids), only they count. One whose engine never answered may have anything."""
+    """Reject amounts that no registered agent could ever hold, lost ones included; without any agent the session may
+    wait. ``designated``: ids of the only agents that count. An agent whose engine never answered may have anything."""
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are alike.
     capacities = [stored_slots(text) for text in _CAPACITIES.rows(group.pk, chosen)]

@@ -1,4 +1,4 @@
-"""Wishes about when and where a session starts: its turn, its time, what it waits for, the agents it may run on."""
+"""Validates scheduling options of a launch: priority, start time, dependencies, designated agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_DEPENDENCIES = MOST_AGENTS = 100
 
 
 def check_batch_timeout(spec: SessionSpec) -> None:
-    """Refuse a time that is no time, and one for a session that runs until somebody ends it."""
+    """Reject an invalid time limit, and one for a session without an end of its own."""
     if spec.batch_timeout is None:
         return
     if not KINDS[spec.session_type].runs_program:
@@ -33,7 +33,7 @@ def check_batch_timeout(spec: SessionSpec) -> None:
 
 
 def check_length(timeout: timedelta) -> timedelta:
-    """Return how long a batch session may take when that is a time at all; else a UserError with the limit."""
+    """Return a batch session's time limit; else raises UserError with the allowed range."""
     if timedelta(0) < timeout <= LONGEST_RUN:
         return timeout
     text = (
@@ -45,7 +45,7 @@ def check_length(timeout: timedelta) -> timedelta:
 
 
 def check_agent_loss(spec: SessionSpec) -> None:
-    """Refuse to run again what only a person can take up again."""
+    """Reject the retry on a lost agent for kinds of sessions that cannot restart by themselves."""
     if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
         raise UserError(
             "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
@@ -53,7 +53,7 @@ def check_agent_loss(spec: SessionSpec) -> None:
 
 
 def check_placement(spec: SessionSpec) -> None:
-    """Refuse a word that says nothing about how sessions lie on agents."""
+    """Reject an unknown placement."""
     if spec.placement and spec.placement not in Placement.values:
         raise UserError(
             "{placement} is not a placement: use {values}, or leave it empty.",
@@ -65,7 +65,7 @@ def check_placement(spec: SessionSpec) -> None:
 
 
 def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
-    """Refuse more kernels than the strictest policy allows in one session."""
+    """Reject more kernels than the strictest policy allows in one session."""
     found = strictest(limited, "max_kernels_per_session")
     if found and spec.cluster_size > found[0]:
         limit, holder = found
@@ -82,8 +82,8 @@ def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
 
 
 def priority_of(spec: SessionSpec, limited: Sequence[Limited], usual: int | None = None) -> int:
-    """Return the priority: the one asked for, else the ``usual`` one of the group (None: of the platform), or the
-    highest that is allowed if that is lower."""
+    """Return the priority: the requested one, else the default (``usual``: the group's; None: the platform's), or the
+    highest allowed if that is lower."""
     found = strictest(limited, "max_priority")
     if spec.priority is None:
         usual = USUAL_PRIORITY if usual is None else usual
@@ -93,7 +93,7 @@ def priority_of(spec: SessionSpec, limited: Sequence[Limited], usual: int | None
 
 
 def check_priority(priority: int, limited: Sequence[Limited]) -> None:
-    """Refuse a priority that there is not, or that is higher than one of these policies allows."""
+    """Reject an invalid priority, or one above a policy's maximum."""
     if not 0 <= priority <= HIGHEST_PRIORITY:
         raise UserError(
             "Priority {priority} is not between 0 and {highest_priority}.",
@@ -120,7 +120,7 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
 
 
 def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:
-    """Return the ids of the user's sessions that must have ended well first, of those that the actor may see. A name
+    """Return the ids of the user's sessions that must succeed first, limited to those that the actor may see. A name
     means the live session of that name, else the newest."""
     if not spec.depends_on:
         return []
@@ -150,7 +150,7 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
 
 
 def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
-    """Return the ids of the only agents that the session may run on; empty: any agent of the group."""
+    """Return the ids of the designated agents; empty: any agent of the group."""
     if not spec.agents:
         return []
     _check_number(len(spec.agents), MOST_AGENTS, "agents", "agents")

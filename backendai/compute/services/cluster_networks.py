@@ -1,10 +1,10 @@
-"""Networks of sessions that lie on several agents: numbers while they are live, and what each node is told of them."""
+"""Networks of sessions with kernels on several agents: their numbers, and their description for each agent."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -12,13 +12,16 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
-from backendai.cluster.capabilities import capabilities_of
+from backendai.cluster.capabilities import capabilities_of, reported
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_access import processes_of, ssh_port_of
 from backendai.compute.status import LIVE, ClusterMode, Status
 from backendai.core import advisory_locks
+from backendai.core.slots import Slots
 from backendai.wire.capabilities import Capability
+from backendai.wire.cluster_access import Peer
 from backendai.wire.cluster_network import (
     ClusterNetwork,
     gateway_address,
@@ -27,21 +30,24 @@ from backendai.wire.cluster_network import (
     subnet_of,
     vni_of,
 )
-from backendai.wire.messages import Peer
 
 
 class Sibling(NamedTuple):
-    """A kernel of a session that has several: which, and where."""
+    """A kernel of a session with several: which, and where."""
 
+    kernel_id: UUID
+    role: str
     hostname: str
     rank: int
+    amounts: Slots
     agent_id: UUID | None
     gateway_url: str
+    is_native: bool
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
-    """Give those of these sessions that may lie on several agents a free number each, unless they have one, and return
-    those for which none is left. No statement for no sessions."""
+    """Assign a free network number to each of these sessions that may use several agents and has none; return those for
+    which none is left."""
     if not session_ids:
         return []
     wanted = ComputeSession.objects.filter(
@@ -61,26 +67,27 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
 
 
 def networks_left() -> tuple[int, int]:
-    """Return how many networks over several agents there can be, and how many are left; one query. One that a waiting
-    session kept from a start that failed counts as left."""
+    """Return how many networks there can be, and how many are left; one query. The number of a session that waits for
+    another start counts as free."""
     most = most_networks(settings.CLUSTER_POOL)
     return most, max(0, most - _numbered().exclude(status=Status.PENDING).count())
 
 
 def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
-    """Return by session its kernels in the order of their ranks; one query, none for no sessions."""
+    """Return the kernels of each session in the order of ranks; one query, none for no sessions."""
     found: dict[UUID, list[Sibling]] = {}
     if not session_ids:
         return found
     rows = Kernel.objects.filter(session__in=among(list(session_ids))).order_by("session", "rank")
-    columns = ("session_id", "hostname", "rank", "agent_id", "agent__gateway_url")
-    for session_id, hostname, rank, agent_id, gateway_url in rows.values_list(*columns):
-        found.setdefault(session_id, []).append(Sibling(hostname, rank, agent_id, gateway_url or ""))
+    columns = ("session_id", "pk", "role", "hostname", "rank", "slots", "agent_id")
+    of_agent = ("agent__gateway_url", "agent__capabilities", "agent__backend")
+    for session_id, *row in rows.values_list(*columns, *of_agent):
+        found.setdefault(session_id, []).append(_sibling(*row))
     return found
 
 
 def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> ClusterNetwork | None:
-    """Return what this agent is told of the network of its kernel; None for a session that lies on one agent."""
+    """Return the network of an agent's kernel; None if its session is on one agent."""
     number = kernel.session.cluster_network
     nodes = list(dict.fromkeys(sibling.agent_id for sibling in siblings))
     if number is None or len(nodes) < 2 or agent.pk not in nodes:
@@ -98,19 +105,46 @@ def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> Cl
 
 
 def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network: ClusterNetwork | None) -> list[Peer]:
-    """Return the kernels of the session with the addresses under which this kernel reaches them, as far as they need
-    one: native processes are reached at their nodes."""
+    """Return the session's kernels with the addresses at which this kernel reaches them, if it needs any: native
+    processes use their agents' addresses."""
     if not siblings:
         return [Peer(hostname=kernel.hostname)]
+    native = Capability.NATIVE in capabilities_of(agent)
+    return [_peer(one, _address_for(one, agent, network, native=native)) for one in siblings]
+
+
+def _address_for(one: Sibling, agent: Agent, network: ClusterNetwork | None, *, native: bool) -> str | None:
     if network is None:
-        return [Peer(hostname=one.hostname) for one in siblings]
-    if Capability.NATIVE in capabilities_of(agent):
-        return [
-            Peer(hostname=one.hostname, address=None if one.agent_id == agent.pk else _address_of(one.gateway_url))
-            for one in siblings
-        ]
-    subnet = ipaddress.IPv4Network(network.subnet)
-    return [Peer(hostname=one.hostname, address=kernel_address(subnet, one.rank)) for one in siblings]
+        return None
+    if native:
+        return None if one.agent_id == agent.pk else _address_of(one.gateway_url)
+    return kernel_address(ipaddress.IPv4Network(network.subnet), one.rank)
+
+
+def _peer(one: Sibling, address: str | None) -> Peer:
+    return Peer(
+        hostname=one.hostname,
+        address=address,
+        role=one.role,
+        rank=one.rank,
+        slots=processes_of(one.amounts),
+        ssh_port=ssh_port_of(one.kernel_id, native=one.is_native),
+    )
+
+
+def _sibling(
+    kernel_id: UUID,
+    role: str,
+    hostname: str,
+    rank: int,
+    slots: dict[str, Any],
+    agent_id: UUID | None,
+    gateway_url: str | None,
+    capabilities: Sequence[str] | None,
+    backend: str | None,
+) -> Sibling:
+    native = agent_id is not None and Capability.NATIVE in reported(capabilities, backend or "")
+    return Sibling(kernel_id, role, hostname, rank, Slots.parse(slots), agent_id, gateway_url or "", native)
 
 
 def _numbered() -> QuerySet[ComputeSession]:
@@ -118,8 +152,8 @@ def _numbered() -> QuerySet[ComputeSession]:
 
 
 def _address_of(gateway_url: str) -> str:
-    """Return under which name other nodes reach a node. The portal's own machine is known to itself as loopback, and to
-    others as the portal."""
+    """Return the address at which other agents reach an agent. The portal's own machine reports loopback; others use
+    the portal's address."""
     host = urlsplit(gateway_url).hostname or ""
     return (urlsplit(settings.DOOR_URL).hostname or "") if _is_loopback(host) else host
 

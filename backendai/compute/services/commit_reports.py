@@ -1,4 +1,4 @@
-"""What nodes ask and say about images that they make of sessions, and which of them they should remove."""
+"""Orders for agents to save or remove images of sessions, and their reports."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ _Status = ImageCommit.Status
 
 
 def commits_wanted() -> QuerySet[ImageCommit]:
-    """Return the images that nodes should make now."""
+    """Return the images that agents should save now."""
     running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
     return ImageCommit.objects.filter(running, status__in=NOT_OVER)
 
 
 def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
-    """Return what this agent should make, with the account for the registry. Raises NotFound when it should not (any
-    more)."""
+    """Return an agent's order to save an image, with the registry account. Raises NotFound if it is obsolete."""
     commit = commits_wanted().filter(pk=commit_id, agent=agent).select_related("registry").first()
     if commit is None or commit.kernel_id is None:
         raise NotFound("This image is not meant for this agent.")
@@ -72,9 +71,8 @@ def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
 
 
 def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
-    """Write what an agent says about an image that it makes; returns whether it is still wanted. One that is made
-    enters the catalogue, for its owner; what a registry has already and nobody wants any more leaves it. Raises
-    ValueError for a result that is none."""
+    """Apply an agent's report about an image; returns whether the image is still wanted. A saved image is added to its
+    owner's catalogue; one that was pushed but is unwanted is removed. Raises ValueError for an invalid result."""
     is_wanted = _reported(agent, report, now)
     if not is_wanted and report.state == JobState.DONE:
         pushed = ImageCommit.objects.filter(pk=report.job_id, agent=agent).exclude(registry=None)
@@ -84,8 +82,8 @@ def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
 
 
 def mark_unwanted(now: datetime) -> int:
-    """Let nodes remove the images of sessions that were given up half-way or deleted; returns how many were marked.
-    What the portal has never heard of is left alone."""
+    """Mark abandoned or deleted images of sessions for removal by agents; returns how many. Images that the portal does
+    not know stay."""
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
     )
@@ -128,7 +126,7 @@ def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
 
 
 def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime) -> bool:
-    """Let the image enter the catalogue; returns whether it did: of two words, and of a cancellation, one is first."""
+    """Add the image to the catalogue; returns False if another report or a cancellation came first."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=_Status.DONE, message="", heard_at=now):
@@ -152,7 +150,7 @@ def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime
 
 
 def _image_of(commit: ImageCommit, result: CommitResult, now: datetime) -> Image:
-    """Return the new image: what it asks for and serves is as the catalogue says of its base, not as the node does."""
+    """Return the new image; its limits and services come from the base in the catalogue, not from the agent."""
     base = commit.base
     return Image(
         pk=commit.pk,
@@ -174,7 +172,7 @@ def _image_of(commit: ImageCommit, result: CommitResult, now: datetime) -> Image
 
 
 def _note_where(agent: Agent, image: Image) -> None:
-    """Write that its node has it: its next sync says so too, but sessions may start from it now."""
+    """Record that the agent has the image, so that sessions can start before its next sync."""
     ImageOnAgent.objects.update_or_create(
         agent=agent,
         reference=image.reference,
@@ -188,7 +186,7 @@ def _note_where(agent: Agent, image: Image) -> None:
 
 
 def _domains_of(base: Image | None) -> Collection[int]:
-    """Return the domains that the base is open to; what is made of it is open to no others."""
+    """Return the domains that may use the base image: the new image is limited to them."""
     if base is None:
         return []
     own = set(base.domains.values_list("pk", flat=True))

@@ -1,7 +1,7 @@
-"""Saving a running session as an image of its owner's: one background job, one row that its node works on.
+"""Saves a running session as an image of its owner: one background job, and one row as the agent's order.
 
-The node hears of it with its sync, makes the image of the session's main kernel with its own engine, and says what came
-of it. Nothing of the image is to be seen before the node says that it is there: what is given up half-way is removed.
+The agent learns of it by its sync, saves the main kernel and reports the result. The image is invisible until then;
+abandoned ones are removed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ _KEY_LENGTH = 12
 
 
 def start_commit(user: User, session: ComputeSession, name: str, *, now: datetime) -> BackgroundJob:
-    """Return the job that makes an image of this name of the session, which the user may see.
-
-    Raises UserError for a name that breaks the rule; Conflict when the session cannot be saved now, when an image is
-    being made of it already, when its owner has one of this name, or as many as they may have.
-    """
+    """Return the job that saves the session, which the user may see, as an image of this name. Raises UserError for an
+    invalid name; Conflict if the session cannot be saved or is being saved, the name is taken, or the owner has too
+    many images."""
     check_own_image_name(name)
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may save a session as an image.", code="not-the-owner")
@@ -70,8 +68,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
 
 
 def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[str, str] | None:
-    """Return why the session cannot be saved as an image now, as code and sentence; None: it can. ``agent``: of its
-    main kernel."""
+    """Return code and message why the session cannot be saved now; None: it can. ``agent``: of its main kernel."""
     if not session.kind.is_saved:
         return "interactive-only", Message("Only interactive sessions can be saved as an image.")
     if session.status != Status.RUNNING:
@@ -89,13 +86,13 @@ def commit_under_way(session: ComputeSession) -> ImageCommit | None:
 
 
 def being_saved(session_ids: Collection[UUID]) -> set[UUID]:
-    """Return those of these sessions of which an image is being made."""
+    """Return those of these sessions that are being saved as an image."""
     rows = ImageCommit.objects.filter(session__in=session_ids, status__in=NOT_OVER)
     return {pk for pk in rows.order_by().values_list("session_id", flat=True) if pk}
 
 
 def refuse_while_saved(session: ComputeSession) -> None:
-    """Raise Conflict while an image is being made of the session: its end would break that off."""
+    """Raise Conflict while the session is being saved as an image: ending it would abort that."""
     if commit := commit_under_way(session):
         raise Conflict(
             "The image {title} is being created from this session. Wait for it, cancel it under the bell, "
@@ -107,7 +104,7 @@ def refuse_while_saved(session: ComputeSession) -> None:
 
 
 def most_own_images(user: User) -> int | None:
-    """Return how many images of their own this person may keep; None: any number."""
+    """Return how many saved images this user may keep; None: unlimited."""
     numbers = [
         *User.objects.filter(pk=user.pk).values_list("policy__max_customized_images", flat=True),
         *Domain.objects.filter(users=user).values_list("policy__max_customized_images", flat=True),
@@ -116,8 +113,8 @@ def most_own_images(user: User) -> int | None:
 
 
 def follow_commits(now: datetime) -> int:
-    """End what nobody will speak of any more: its kernel or its agent is gone, its job cancelled, or its time is up.
-    Returns how many were ended."""
+    """End saves that will get no more report: kernel or agent gone, job cancelled, or time limit reached. Returns how
+    many."""
     ended = 0
     live = ImageCommit.objects.filter(status__in=NOT_OVER).select_related("job", "agent", "kernel").order_by()
     for commit in live:
@@ -128,7 +125,7 @@ def follow_commits(now: datetime) -> int:
 
 
 def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime, fix: str = "") -> bool:
-    """Give up an image that is not made: the row and its job end with this sentence. Returns whether it went on."""
+    """Abandon an unfinished save: its row and job end with this message. Returns whether it was in progress."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=status, message=shortened(message), heard_at=now):
@@ -174,7 +171,7 @@ def _new_commit(user: User, session: ComputeSession, kernel: Kernel, name: str, 
 
 
 def _registry_that_takes(image: Image) -> Registry | None:
-    """Return the image's registry, if images that are made of it can go there."""
+    """Return the image's registry if saved images can be pushed there."""
     registry: Registry | None = image.registry
     if registry is None or not registry.takes_pushes or not registry.is_enabled:
         return None
@@ -216,7 +213,7 @@ def _check_number(user: User) -> None:
 
 
 def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
-    """Return the status in which it ends without a word of its agent, and why; empty while it may go on."""
+    """Return the final status and reason of a save without further reports; empty while it may continue."""
     kernel, status = commit.kernel, ImageCommit.Status
     is_waiting = commit.status == status.WAITING
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)

@@ -1,4 +1,4 @@
-"""Launching a compute session: check everything, then write it whole in one transaction."""
+"""Launches compute sessions: validates everything, then writes it in one transaction."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from backendai.compute.services.limits import check_pending
 from backendai.compute.services.mounts import take_mounts, write_mounts
 from backendai.compute.services.notices import note_launch
 from backendai.compute.services.session_files import write_files
+from backendai.compute.services.system_limits import check_system_sessions
 from backendai.compute.spec import SessionSpec
 from backendai.compute.spec_document import digest_of, kept_document
 from backendai.compute.status import LIVE, Outcome, Phase, Status
@@ -37,23 +38,23 @@ MOST_AT_ONCE = 16
 
 
 class Launched(NamedTuple):
-    """A session; with its kernels by rank when it was made just now, without them when it is an earlier one."""
+    """A session; with its kernels by rank if it is new, without them if it was launched earlier."""
 
     session: ComputeSession
     kernels: list[Kernel] | None
 
 
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
-    """Return the session that ``launch_session`` makes or finds."""
+    """Return the session of ``launch_session``, new or earlier."""
     return launch_session(user, spec, idempotency_key=idempotency_key).session
 
 
 def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
-    """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key. It belongs
-    to whom the request names, else to the user, and counts for them alone.
+    """Return a new PENDING session with its kernels, or the earlier one of the same idempotency key.
 
-    Raises UserError (the field, the number and the limit) with nothing written; NotFound for an owner for whom the user
-    may not act; Conflict when the name is taken or as much waits already as a policy allows; StorageFull.
+    It belongs to and counts for the request's owner, by default the user. Raises UserError (with field, number and
+    limit) and writes nothing; NotFound for an owner for whom the user may not act; Conflict if the name is taken or a
+    limit of pending sessions is reached; StorageFull.
     """
     owner = owner_named(user, spec.owner, is_launch=True)
     if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
@@ -64,7 +65,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     try:
         with transaction.atomic():
             launched = _write(owner, user, spec, checked, name, idempotency_key)
-            check_pending(checked.limited, owner.pk)  # last: its locks are held for the moment of the commit only
+            # Last: its locks are held for the moment of the commit only.
+            check_pending(checked.limited, owner.pk) if launched.session.kind.counts else check_system_sessions(owner)
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
         if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
@@ -74,8 +76,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
-    """Return what such a launch would write, and write nothing: its errors are those of the launch itself, but for how
-    much may wait at once, which is counted at the launch alone."""
+    """Return what a launch would write, without writing. Raises as the launch, except for limits of pending
+    sessions."""
     _check_count(count)
     owner = owner_named(user, spec.owner)
     checked = check_spec(owner, spec, actor=user)
@@ -84,7 +86,7 @@ def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
 
 
 def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
-    """Refuse a name that breaks the rule with the number behind it, and one that a live session of the owner has."""
+    """Reject a name that is invalid (with its number appended) or that a live session of the owner has."""
     names = [each for each in _names(name, count) if each]
     for each in names[-1:]:  # the longest
         check_session_name(each)
@@ -96,8 +98,7 @@ def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
 
 
 def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
-    """Return ``count`` sessions that ask for the same, all of them or none; a name gets a number behind it. The same
-    errors as for one."""
+    """Return ``count`` equal sessions, all or none; names get a number appended. Raises as for one."""
     _check_count(count)
     if count == 1:
         return [launch_session(user, spec, idempotency_key=idempotency_key)]
@@ -140,7 +141,7 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
 
 
 def _generated_name(image: Image) -> str:
-    """Return a name after the image. A saved one is known by its title: its name is that of its base with a hash."""
+    """Return a name from the image: of a saved one from its title, else from its name."""
     named_after = image.title if image.is_customized else image.name
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in named_after)
     stem = letters.strip("-")[:40] or "session"
@@ -148,12 +149,25 @@ def _generated_name(image: Image) -> str:
 
 
 def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name: str, key: str | None) -> Launched:
-    spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
     names, mounts = both_names(actor, owner), take_mounts(checked.all_mounts)
-    session: ComputeSession = ComputeSession.objects.create(
+    by = {"launched_by": actor if names else None, "mount_count": len(mounts)}
+    session = session_row(owner, asked, checked, name, **by, **_marks_of(asked, key))
+    session.save(force_insert=True)
+    kernels = Kernel.objects.bulk_create(kernels_of(session, checked.roles))
+    _write_dependencies(session.pk, checked.depends_on)
+    write_files(session.pk, asked.files)
+    write_mounts(session, mounts)
+    _tell(session, actor, names)
+    return Launched(session, kernels)
+
+
+def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **columns: Any) -> ComputeSession:
+    """Return the unsaved row of a new session."""
+    spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
+    own: dict[str, Any] = {"launch_id": spec.launch_id or uuid.uuid4()} | columns
+    return ComputeSession(
         name=name,
         owner=owner,
-        launched_by=actor if names else None,
         project=checked.project,
         resource_group=checked.group,
         image=checked.image,
@@ -174,29 +188,20 @@ def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name:
         batch_timeout=spec.batch_timeout,
         designated_agents=checked.agents,
         placement=spec.placement,
-        launch_id=spec.launch_id or uuid.uuid4(),
         retry_on_agent_loss=spec.retry_on_agent_loss,
         spec=kept_document(asked),
-        **_marks_of(asked, key),
-        mount_count=len(mounts),
         start_in=checked.start_in,
+        **own,
     )
-    kernels = Kernel.objects.bulk_create(kernels_of(session, checked.roles))
-    _write_dependencies(session.pk, checked.depends_on)
-    write_files(session.pk, spec.files)
-    write_mounts(session, mounts)
-    _tell(session, actor, names)
-    return Launched(session, kernels)
 
 
 def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:
-    """Return by what the same request is known when it comes again."""
+    """Return the keys by which a repeated request is recognised."""
     return {"idempotency_key": key[:128], "request_digest": digest_of(asked)} if key else {}
 
 
 def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
-    """Write the first row of the history and the entry of the audit trail, and tell the owner and, after commit,
-    browsers."""
+    """Write the first history row and the audit entry, and inform the owner and, after commit, browsers."""
     said = "Launched by {actor} for {owner}.".format(**names) if names else ""
     first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": said}
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
@@ -207,7 +212,7 @@ def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> Non
 
 
 def kernels_of(session: ComputeSession, roles: Sequence[CheckedRole]) -> list[Kernel]:
-    """Return the unsaved kernels of a new session: each with what is its own."""
+    """Return the unsaved kernels of a new session."""
     seats = [(role, index) for role in roles for index in range(1, role.count + 1)]
     return [_kernel(session, rank, role, index) for rank, (role, index) in enumerate(seats)]
 
@@ -226,6 +231,7 @@ def _kernel(session: ComputeSession, rank: int, role: CheckedRole, index: int) -
         shm_bytes=role.shm_bytes if role.shm_bytes != session.shm_bytes else None,
         environ=dict(role.environ),
         startup_command=role.startup_command,
+        on_failure=role.on_failure,
     )
 
 

@@ -1,4 +1,4 @@
-"""Room on the disk of an SQLite database that launches leave to everything else, above all to ends of sessions."""
+"""Disk space of SQLite's database that launches leave free for everything else, above all for ending sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.core.slots import format_size
 
 
 def check_disk() -> None:
-    """Raise StorageFull while less than the reserve is free. PostgreSQL looks after its own disk."""
+    """Raise StorageFull if less than the reserve is free. With PostgreSQL nothing is checked."""
     if connection.vendor != "sqlite" or not settings.DISK_RESERVE:
         return
     free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free

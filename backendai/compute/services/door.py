@@ -1,4 +1,4 @@
-"""The last look before a placement: what the agents of a group have left, by the ledger and by their devices."""
+"""Final capacity check before a placement: free amounts of a group's agents by ledger and devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE_DEVICE = MILLI  # each counts one, or one whole share
 
 
 class Seat(NamedTuple):
-    """Where one kernel is to go, and what it takes there."""
+    """A kernel's agent, amounts and devices."""
 
     kernel_id: UUID
     agent_id: UUID
@@ -30,7 +30,7 @@ class Seat(NamedTuple):
 
 
 class Door:
-    """Those of the agents that may take kernels of this group now; what is let in is taken from what is left."""
+    """Free amounts of the group's agents that take kernels, reduced with each accepted placement."""
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(
@@ -56,7 +56,7 @@ class Door:
         self._seats = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
 
     def let_in(self, seats: Sequence[Seat]) -> bool:
-        """Return whether all of them are to be had, and take them then; else nothing is taken."""
+        """Return whether all seats fit, and reserve them if so; else reserves nothing."""
         for done, seat in enumerate(seats):
             if not self._has_room(seat):
                 for earlier in seats[:done]:
@@ -75,7 +75,7 @@ class Door:
         return not seat.shares or self._has_devices(seat)
 
     def _has_devices(self, seat: Seat) -> bool:
-        """Whether each device is there and has so much left. One that two slots offer is taken by one of them only."""
+        """Return whether each device exists and has enough free. A device under two slots serves only one of them."""
         taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
         return all(
             device in devices.get(slot, ())

@@ -1,6 +1,6 @@
-"""Emptying an agent before it is switched off: nothing new comes, what runs goes on, until a deadline if there is one.
+"""Drains agents before a shutdown: no new sessions; running ones continue, up to a deadline if there is one.
 
-The owners of what runs there are told at once, in the history of each session and on its page.
+Owners are informed at once, in each session's history and on its page.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ALIVE = STARTING | {Status.RUNNING}
 
 
 def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime | None = None) -> int:
-    """Keep new sessions away from the agent, and end what still runs there at ``ends_at`` (None: never); returns how
-    many kernels it has. Again on an agent that is being drained, it changes the deadline. The owners are told."""
+    """Stop new sessions on the agent and end running ones at ``ends_at`` (None: never); returns the number of its
+    kernels. On a draining agent it changes the deadline. Owners are informed."""
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was removed permanently.", agent=agent.name, code="agent-terminated")
     if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:
@@ -59,7 +59,7 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
 
 
 def cancel_drain(actor: User, agent: Agent) -> None:
-    """Let the agent take sessions again, from its next sync on. Raises Conflict when it is not being drained."""
+    """Let the agent take sessions again from its next sync on. Raises Conflict if it is not draining."""
     with transaction.atomic():
         # Its status is left alone: whether it stops by itself, only the node can say.
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
@@ -74,8 +74,8 @@ def cancel_drain(actor: User, agent: Agent) -> None:
 
 
 def end_drained(now: datetime) -> int:
-    """End what still runs on agents whose drain is over; returns how many sessions. Starts, and batch sessions that
-    asked for it, wait again for another agent; the others end with ``agent-drained``."""
+    """End sessions on agents whose drain deadline has passed; returns how many. Starting sessions, and batch sessions
+    with a retry, return to the queue; others end with ``agent-drained``."""
     due = list(Agent.objects.filter(drain_ends_at__lte=now).values_list("pk", flat=True))
     if not due:
         return 0
@@ -91,8 +91,8 @@ def end_drained(now: datetime) -> int:
 
 
 def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:
-    """Put the agent into another resource group. What runs on it would go on there and still count in its old group:
-    so that is refused with a Conflict, unless ``force``."""
+    """Move the agent to another resource group. Raises Conflict if it runs sessions, which would still count in the old
+    group, unless ``force``."""
     if agent.resource_group_id == group.pk:
         raise Conflict(
             "Agent {agent} already belongs to {group}.",
@@ -122,7 +122,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
-    """Write it into the history of these sessions, and have their pages show it."""
+    """Write the message into the sessions' histories, and update their pages."""
     until = (
         Message("The session ends on {ends_at} at {ends_at} UTC at the latest", ends_at=f"{ends_at:%H:%M}")
         if ends_at

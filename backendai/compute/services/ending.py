@@ -1,4 +1,4 @@
-"""Ending sessions: one deed for the owner's button, an administrator, the idle checker and the repair loop."""
+"""Ends sessions: used by the owner's button, administrators, idle checkers and the repair pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of each session: never ran, on its way out, ended on an administrator's word, or nothing to do."""
+    """The sessions by result: cancelled before they ran, terminating, force-terminated, or unchanged."""
 
     cancelled: set[UUID]
     terminating: set[UUID]
@@ -43,9 +43,9 @@ class Ended:
 
 
 def terminate_session(session: ComputeSession, user: User, *, force: bool = False) -> Ended:
-    """End a session that the user may see. Force kills at once; for a superadmin it also frees what a silent node
-    holds, and what a node has been told to kill for longer than the group's ``terminate_timeout``. Raises Conflict
-    when it has ended already, and without force while an image is being made of it."""
+    """Terminate a session that the user may see. Force kills at once; for a superadmin it also frees slots on an
+    unreachable agent, or of a kernel that its agent could not kill within the group's ``terminate_timeout``. Raises
+    Conflict if it has ended, and without force while it is being saved as an image."""
     if session.status not in LIVE:
         raise Conflict(
             "The session has already ended ({status}).", status=session.get_status_display(), code="already-ended"
@@ -70,8 +70,8 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
 def end_sessions(
     session_ids: Collection[UUID], why: Why, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
-    """End these sessions with this reason: pending ones at once, placed ones when their nodes confirm it. Pending
-    sessions that depend on one that is cancelled here end with it."""
+    """End these sessions for this reason: pending ones at once, placed ones when their agents confirm. Pending sessions
+    that depend on a cancelled one end with it."""
     with transaction.atomic(savepoint=False):
         ended = _end(session_ids, why, now, force=force, **columns)
         cancel_dependents(ended.cancelled, now=now)
@@ -79,8 +79,8 @@ def end_sessions(
 
 
 def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: datetime, **columns: Any) -> Ended:
-    """End sessions that share phase, code and outcome, each with its own sentence and numbers; a fixed number of
-    statements, however many they are. Those that are not in one of the statuses any more are left alone."""
+    """End sessions with the same phase, code and outcome, each with its own message and numbers, in a fixed number of
+    statements. Sessions in other statuses are unchanged."""
     if not whys:
         return Ended(set(), set(), set())
     with transaction.atomic(savepoint=False):
@@ -90,8 +90,8 @@ def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: da
 
 
 def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datetime) -> set[UUID]:
-    """Cancel the pending sessions that depend on one of these (None: on any) that ended without success, and those that
-    depend on them, and so on; returns them. Two statements more for each step of a chain."""
+    """Cancel pending sessions whose dependency (one of these; None: any) ended without success, then their dependants,
+    and so on; returns them. Two more statements per level."""
     cancelled: set[UUID] = set()
     failed = session_ids
     while failed is None or failed:
@@ -103,8 +103,8 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
 
 
 def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
-    """Bring TERMINATING sessions, all of whose kernels have ended, to their last status; returns those that moved.
-    Pending sessions that depended on their success end with them, and their groups are scheduled after commit."""
+    """Move TERMINATING sessions without live kernels to their final status; returns those that moved. Pending sessions
+    that needed their success end with them; their groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
     for session in sessions:
         targets[_last_status(session)].append(session.pk)
@@ -130,15 +130,15 @@ def _last_why(why: Why, to: Status, sessions: Collection[ComputeSession]) -> Why
 
 
 def hint_stops(session_ids: Collection[UUID]) -> None:
-    """Wake the nodes of the kernels of these sessions that are to end, after commit."""
+    """After commit, hint the agents of terminating kernels of these sessions."""
     rows = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING)
     for kernel_id, generation, agent in rows.values_list("pk", "generation", "agent__name"):
         hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
 
 
 def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End kernels whose node does not answer, or cannot kill them, on an administrator's word; the message says that
-    they may still run. Returns the sessions that are over by it; three statements more for each such node."""
+    """End kernels on an administrator's order whose agent is unreachable or cannot kill them; the message says that
+    they may still run. Returns the sessions that ended; three more statements per agent."""
     killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
     stuck = Kernel.objects.filter(
         killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
@@ -206,7 +206,7 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
-    """Return why pending sessions need not wait any longer for others, of ``failed`` ones only if they are given."""
+    """Return why pending sessions cannot start any more: a dependency failed. ``failed``: only these dependencies."""
     links = ComputeSession.depends_on.through.objects.filter(
         from_computesession__status=Status.PENDING, to_computesession__status__in=TERMINAL
     ).exclude(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)

@@ -1,4 +1,4 @@
-"""Ending many sessions at once: what can be ended is, and of each other one it is said why not."""
+"""Ends many sessions at once, with the reason for each that cannot be ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_ENDED = 100
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A session that was not ended, and why. Its name is empty when there is none that the user may see."""
+    """A session that was not ended, and why. The name is empty if the user may not see such a session."""
 
     id: UUID
     name: str
@@ -36,15 +36,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class EndedMany:
-    """What became of those that were ended, and what was refused, in the order in which they were named."""
+    """The ended sessions and the refusals, in the order of the request."""
 
     ended: Ended
     refused: list[Refusal]
 
 
 def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
-    """End all of these that the user may see and that live; ``force`` as for one. The number of statements does not
-    grow with the sessions. Raises UserError when more than ``MOST_ENDED`` are named."""
+    """End all of these that are live and visible to the user; ``force`` as for one. A fixed number of statements.
+    Raises UserError for more than ``MOST_ENDED``."""
     if len(ids) > MOST_ENDED:
         text = Message(
             "{number} sessions named, but at most {most_ended} can be ended at once.",

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 
 from backendai.cluster.site import SiteSettings
 from backendai.compute.models import Kernel
+from backendai.compute.services.cluster_access import launcher_environ
 from backendai.compute.services.outside_environ import outside_environ
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
+from backendai.wire.cluster_access import Peer
 
 _CORE_COUNTS = "ai.backend.envs.corecount"
 # Else every process of a mathematical library starts as many threads as the whole machine has cores.
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict[str, str]:
-    """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
+def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dict[str, str]:
+    """Return a kernel's variables; the user's override others, except for the platform's reserved names."""
     session, owner, image = kernel.session, kernel.session.owner, kernel.started_image
+    hostnames = [peer.hostname for peer in peers]
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
     named = [name.strip() for name in image.labels.get(_CORE_COUNTS, "").split(",")]
     counts = {name: cores for name in (*THREAD_COUNTS, *named) if name}
@@ -47,10 +51,11 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
     if kernel.command:
         platform["_BACKEND_BATCH_MODE"] = "1"
     chosen = kernel.variables
-    return counts | outside_environ(site, hostnames, chosen) | chosen | platform
+    usual = counts | launcher_environ(kernel, peers) | outside_environ(site, hostnames, chosen)
+    return usual | chosen | platform
 
 
 def _replicas(hostnames: list[str]) -> str:
-    """Return how many kernels each role has; their names are made of role and number."""
+    """Return the number of kernels by role; role and number form a kernel's host name."""
     roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
     return ",".join(f"{role}:{count}" for role, count in roles.items())

@@ -1,4 +1,4 @@
-"""Sessions follow their kernels: what their statuses together mean for each, carried out for many at once."""
+"""Sessions follow their kernels: derives each session's status from its kernels' statuses, for many at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
-from backendai.compute.services.retrying import has_done_its_part, may_start_again, phase_of, start_again
+from backendai.compute.services.restarting import Consequence, after_kernel, restart
+from backendai.compute.services.retrying import may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status
 from backendai.core.messages import Message, for_column
@@ -39,7 +40,13 @@ _COLUMNS = (
     "image__is_built_here",
     "rank",
     "hostname",
-    "agent_id",
+    "on_failure",
+    "restarts",
+    "generation",
+    "slots",
+    "agent__name",
+    "agent__status",
+    "agent__drain_started_at",
     "status",
     "status_reason",
     "status_message",
@@ -63,8 +70,13 @@ class _Followed:
 
     @property
     def telling(self) -> list[Kernel]:
-        """Those whose end is that of the session."""
-        return [kernel for kernel in self.ended if not has_done_its_part(self.session, kernel)]
+        """The kernels whose end determines the session's end."""
+        return [kernel for kernel in self.ended if after_kernel(self.session, kernel) is Consequence.END]
+
+    @property
+    def returning(self) -> list[Kernel]:
+        """The kernels that start again on their agents."""
+        return [kernel for kernel in self.ended if after_kernel(self.session, kernel) is Consequence.RESTART]
 
     @property
     def is_over(self) -> bool:
@@ -73,22 +85,22 @@ class _Followed:
 
 @dataclass(slots=True)
 class _Changes:
-    """What the kernels mean for their sessions."""
+    """The changes of sessions that follow from their kernels."""
 
     again: list[_Followed] = field(default_factory=list)
     ending: list[_Followed] = field(default_factory=list)
     over: list[_Followed] = field(default_factory=list)
+    returning: list[Kernel] = field(default_factory=list)
     further: dict[Status, list[_Followed]] = field(default_factory=lambda: defaultdict(list))
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Bring these sessions to where their kernels are, in the caller's transaction.
-
-    The number of statements does not grow with the sessions, except for those that start again.
-    """
+    """Update these sessions to their kernels' statuses, in the caller's transaction. A fixed number of statements,
+    except for sessions that start again."""
     changes = _look(session_ids)
     for one in changes.again:
         start_again(one.session, one.kernels, now=now)
+    restart(changes.returning, now=now)
     for to, some in changes.further.items():
         _advance(some, to, now)
     ending = _end(changes.ending, now)
@@ -116,6 +128,7 @@ def _sort(one: _Followed, changes: _Changes) -> None:
         again = may_start_again(session, one.kernels)
         (changes.again if again else changes.ending).append(one)
     else:
+        changes.returning += one.returning
         behind = min((kernel.status for kernel in one.kernels), key=_place_in_order)
         if behind in _ORDER and behind != session.status:
             changes.further[Status(behind)].append(one)
@@ -138,7 +151,7 @@ def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
 
 
 def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
-    """End sessions because of the first kernel that ended; returns those that are on their way out now."""
+    """End sessions because a kernel ended; returns those that are terminating now."""
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
@@ -169,7 +182,7 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
 
 
 def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
-    """Give the kernels that end with their session the sentence about the one that began it."""
+    """Give a session's other kernels the message of the kernel that ended first."""
     told = {
         kernel.pk: for_column(reasons[one.session.pk].message)
         for one in some
@@ -197,7 +210,7 @@ def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) ->
 
 def _of_live(sessions: str) -> QuerySet[Kernel]:
     rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - {Status.PENDING})
-    related = rows.select_related("image", "session__image", "session__resource_group").only(*_COLUMNS)
+    related = rows.select_related("image", "agent", "session__image", "session__resource_group").only(*_COLUMNS)
     return related.order_by("session_id", "rank")
 
 

@@ -1,4 +1,4 @@
-"""Writing the scheduling history, many rows at once, and the steps that a row lists."""
+"""Writes the scheduling history, many rows at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Steps = str | Sequence[Mapping[str, Any]] | Callable[[], str]  # as text, as dat
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What differs from row to row. ``steps`` is a JSON list of objects with ``step``, ``result``, ``message`` and,
-    where there is one, ``error_code``; their times are the row's own."""
+    """The values of one history row. ``steps``: a JSON list of objects with ``step``, ``result``, ``message`` and an
+    optional ``error_code``; their times are the row's."""
 
     session_id: UUID
     from_status: str
@@ -56,7 +56,7 @@ def write_history(entries: Sequence[Entry], phase: Phase, to_status: str, *, now
 
 
 def _random_uids(number: int) -> list[str]:
-    """Return version 4 UUIDs; asking the system once for each of them takes longer than writing the rows' text."""
+    """Return version 4 UUIDs from one read of random bytes: a system call for each was slower than the rows."""
     text = secrets.token_hex(16 * number)
     return [
         f"{text[at : at + 12]}4{text[at + 13 : at + 16]}a{text[at + 17 : at + 32]}" for at in range(0, 32 * number, 32)
@@ -64,7 +64,7 @@ def _random_uids(number: int) -> list[str]:
 
 
 def steps_text(steps: Steps) -> str:
-    """Return steps as the text that is stored."""
+    """Return steps as stored text."""
     if isinstance(steps, str):
         return steps
     return steps() if callable(steps) else json.dumps(list(steps))

@@ -1,4 +1,4 @@
-"""Keeping the home folder of a running session: it is copied into a new folder, and the session waits with its end."""
+"""Keeps a running session's home: copies it into a new folder, while the session must not end."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def keep_home(
     ends_session: bool = False,
     now: datetime,
 ) -> Folder:
-    """Return a new folder, CREATING until the home of the session's main kernel is copied into it. Raises NotAllowed
-    for another's session, a Conflict when it cannot be copied now, and what ``create_folder`` raises."""
+    """Return a new folder, CREATING until the main kernel's home is copied. Raises NotAllowed for others' sessions,
+    Conflict if it cannot be copied now, and what ``create_folder`` raises."""
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may keep the home folder of a session.", code="not-the-owner")
     kernel = kernel_with_home(session)
@@ -57,7 +57,7 @@ def keep_home(
 
 
 def kernel_with_home(session: ComputeSession) -> Kernel:
-    """Return the main kernel, whose home can be copied now; raises a Conflict."""
+    """Return the main kernel if its home can be copied now; else raises Conflict."""
     if session.status == Status.TERMINATING:
         raise Conflict("The session is being ended: its home folder cannot be kept any more.", code="not-running")
     if session.status != Status.RUNNING:
@@ -73,7 +73,7 @@ def kernel_with_home(session: ComputeSession) -> Kernel:
 
 
 def home_under_way(session: ComputeSession) -> HomeKeep | None:
-    """Return the copy of the session's home that is under way."""
+    """Return the copy of the session's home in progress, or None."""
     rows = HomeKeep.objects.filter(session=session, folder__fill__is_over=False).select_related("folder__fill")
     return rows.first()
 
@@ -85,7 +85,7 @@ def homes_being_kept(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def refuse_while_home_is_kept(session: ComputeSession) -> None:
-    """Raise Conflict while the home of the session is being copied: its end would break that off."""
+    """Raise Conflict while the session's home is being copied: ending it would abort that."""
     if keep := home_under_way(session):
         raise Conflict(
             "The home folder of this session is being copied into the folder {folder}. Wait for it, cancel "

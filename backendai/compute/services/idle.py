@@ -1,5 +1,5 @@
-"""Warning the owners of idle sessions, taking warnings back, putting the end off, and ending what was warned for long
-enough: with the same deed as the owner's own button. The number of statements does not grow with the sessions."""
+"""Writes of the idle policy: warnings, withdrawals, extensions and ends, by the same action as the owner's button. The
+number of statements does not grow with the sessions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class IdleCase:
-    """A session that a checker finds idle. ``message`` says it to the owner before the end, ``last_words`` at the end;
-    ``numbers``: of the checker and of what was measured, for scripts."""
+    """A session that a checker finds idle. ``message``: the warning; ``last_words``: the final message; ``numbers``: of
+    the checker and the measurement, for scripts."""
 
     session_id: UUID
     checker_id: int
@@ -57,8 +57,8 @@ class IdleCase:
 
 
 def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
-    """Write these warnings, tell the owners, and note it in the histories; returns how many were written. One by the
-    same checker that stood before, by other rules, is replaced; how often the end was put off is kept."""
+    """Write these warnings with notifications and history rows; returns how many. One by an older version of the
+    checker's rule is replaced; its number of extensions stays."""
     some = list(cases[:MOST_AT_ONCE])
     if not some:
         return 0
@@ -83,12 +83,12 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
 
 
 def put_off(due: Mapping[UUID, datetime]) -> None:
-    """Write later ends of warnings that stand, by warning."""
+    """Write later ends of active warnings."""
     update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
 
 
 def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
-    """Take back warnings whose reason is gone, and tell the owners; returns how many."""
+    """Withdraw warnings whose reason is gone, and inform the owners; returns how many."""
     ids = list(warning_ids)[:MOST_AT_ONCE]
     if not ids:
         return 0
@@ -108,8 +108,8 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End these sessions, whose warnings have stood for their time; returns those that go. Who has put the end off just
-    now keeps the session."""
+    """End sessions whose warnings have lasted long enough; returns those that end. An extension made meanwhile keeps
+    its session."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)
@@ -118,31 +118,29 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     with transaction.atomic():
         held = hold_running(list(first))
         held -= being_saved(held) | homes_being_kept(held)  # it may end when that is done
-        standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
+        warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
-        for pk, (_, warned_at) in standing.items():
+        for pk, (_, warned_at) in warned.items():
             groups[CODES[first[pk].kind]][pk] = _why(first[pk], warned_at)
         ended: set[UUID] = set()
         for code in sorted(groups):
             ended |= end_each(groups[code], only_from=[Status.RUNNING], now=now).terminating
-        collected = [standing[pk][0] for pk in ended]
+        collected = [warned[pk][0] for pk in ended]
         IdleWarning.objects.filter(pk__in=among(collected)).update(collected_at=now)
     return ended
 
 
 def forget_idle() -> int:
-    """Delete what was noted of sessions that ended otherwise; returns how many rows. Of those that were ended for being
-    idle it stays, as evidence."""
+    """Delete warnings of sessions that ended for other reasons; returns how many. Those of idle ends stay as
+    evidence."""
     rows = IdleWarning.objects.filter(collected_at=None, session__status__in=TERMINAL)
     number: int = rows.delete()[0]
     return number
 
 
 def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
-    """Put the end of a warned session off, as long and as often as the checker allows; returns until when it is spared.
-
-    Raises NotFound when no warning by the checker stands, and Conflict when it cannot be put off any more.
-    """
+    """Extend a warned session's end by the checker's extension; returns until when. Raises NotFound without an active
+    warning by the checker, Conflict if no extension is left."""
     with transaction.atomic():
         if not hold_running([session.pk]):
             raise Conflict("The session is no longer running.", code="not-running")
@@ -175,15 +173,14 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
 
 
 def hold_running(session_ids: Collection[UUID]) -> set[UUID]:
-    """Let nobody else change those of these sessions that run until the transaction ends, and return them: a row of
-    the history that says RUNNING never comes after their end."""
+    """Lock and return those of these sessions that are running, so that no history row says RUNNING after their end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
     found = update_returning(rows, {"version": F("version") + 1}, ("id",)) if session_ids else []
     return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
 
 
-def _standing(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
-    """Return the warnings, with their times, that still say that these sessions are due; held until the end."""
+def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
+    """Return the warnings, with their times, by which these sessions are due; locked until the transaction ends."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)
     return {
@@ -201,7 +198,7 @@ def _why(one: IdleCase, warned_at: datetime) -> Why:
 
 
 def kept_message(user: User, until: datetime, checker: str) -> str:
-    """Return what the history says of an end that somebody has put off."""
+    """Return the history's message about an extended end."""
     return Message(
         "{user} lets it run until {until} UTC at least (idle checker {checker}).",
         user=user.email,
@@ -211,13 +208,13 @@ def kept_message(user: User, until: datetime, checker: str) -> str:
 
 
 def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:
-    """Write this into the histories of sessions that run."""
+    """Write these messages into the histories of running sessions."""
     entries = [Entry(pk, Status.RUNNING, outcome, code, message) for pk, message in messages.items()]
     write_history(entries, Phase.RUN, Status.RUNNING, now=now)
 
 
 def tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
-    """Bring what owners are told up to the first of the warnings that stand."""
+    """Update owners' notifications to the first active warning of each session."""
     rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
     first: dict[UUID, IdleNotice] = {}
     columns = rows.order_by("due_at", "pk").values_list("session_id", "session__owner_id", "message", "due_at")

@@ -1,4 +1,4 @@
-"""Putting the ends of many idle sessions off by one click."""
+"""Extends the ends of many idle sessions at once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MOST_KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which sessions were kept running, until when, and the names of those whose end cannot be put off any more."""
+    """The sessions that keep running and until when, and the names of those without extensions left."""
 
     until: Mapping[UUID, datetime]
     refused: Sequence[str]
 
 
 def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Kept:
-    """Put the end of each of these off by each warning that stands, in a fixed number of statements. Sessions that the
-    user may not see or that nobody warned of are passed over. Raises UserError for more than ``MOST_KEPT``."""
+    """Extend the ends of these sessions by every active warning, in a fixed number of statements. Sessions that are
+    invisible to the user or not warned are skipped. Raises UserError for more than ``MOST_KEPT``."""
     if len(session_ids) > MOST_KEPT:
         text = Message(
             "{number} sessions named, but at most {most_kept} can be extended at once.",
@@ -45,7 +45,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     refused: list[str] = []
     with transaction.atomic():
         kept: list[IdleWarning] = []
-        for pk, warnings in _standing(user, session_ids).items():
+        for pk, warnings in _active_warnings(user, session_ids).items():
             ends = [_put_off(one, now) for one in warnings]
             if None in ends:
                 refused.append(warnings[0].session.name)
@@ -59,8 +59,8 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     return Kept(until, refused)
 
 
-def _standing(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
-    """Return the warnings that stand by session; both are held until the transaction ends."""
+def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
+    """Return the active warnings by session; both are locked until the transaction ends."""
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=among(list(session_ids)))
     held = hold_running(list(visible.values_list("pk", flat=True)))
     rows = IdleWarning.objects.select_related("checker", "session__owner").select_for_update(of=("self",))
@@ -72,8 +72,7 @@ def _standing(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[Idle
 
 
 def _put_off(warning: IdleWarning, now: datetime) -> datetime | None:
-    """Return until when the checker spares the session from now on, and change the row, unwritten; None when its end
-    cannot be put off any more."""
+    """Return the extended end and change the unsaved row; None if no extension is left."""
     checker = warning.checker
     if checker is None or warning.extensions >= checker.max_extensions:
         return None

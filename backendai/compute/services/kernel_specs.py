@@ -1,4 +1,4 @@
-"""The specs of kernels: everything that an agent needs to start one; for one kernel, and for many at once."""
+"""Builds kernel specs: everything that an agent needs to start a kernel."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import SiteSettings, site_settings
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_access import keys_of
 from backendai.compute.services.cluster_networks import Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
@@ -42,6 +43,7 @@ _SPEC_COLUMNS = (
     "shm_bytes",
     "environ",
     "startup_command",
+    "on_failure",
     *(f"image__{name}" for name in _IMAGE_COLUMNS),
     *(f"session__image__{name}" for name in _IMAGE_COLUMNS),
     "session__name",
@@ -74,7 +76,7 @@ _SPEC_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a spec holds besides the rows of its kernel and session."""
+    """Input of a spec besides the rows of kernel and session."""
 
     siblings: Sequence[Sibling]
     home: Home
@@ -84,7 +86,7 @@ class _Around:
 
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
-    """Return the spec of one kernel that this node should run; NotFound when it should not (any more)."""
+    """Return the spec of a kernel that this agent should run; NotFound if it should not (any more)."""
     kernel = _WANTED.first(agent, kernel_id)
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
@@ -98,7 +100,7 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
-    """Return the specs of these kernels on these agents. What thousands of them share is read once."""
+    """Return the specs of these kernels on these agents. Shared rows are read once."""
     if not agents:
         return {}
     rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")
@@ -166,7 +168,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         devices=kernel.devices,
         shm_bytes=session.shm_bytes if kernel.shm_bytes is None else kernel.shm_bytes,
         scratch_bytes=settings.SCRATCH_BYTES,
-        environ=environ_of(kernel, [peer.hostname for peer in peers], around.site),
+        environ=environ_of(kernel, peers, around.site),
         authorities=around.site.session_authorities,
         command=kernel.command,
         files=over(around.files, around.home.files),
@@ -174,6 +176,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         peers=peers,
         cluster_size=session.cluster_size,
         network=network,
+        keys=keys_of(session.pk) if session.cluster_size > 1 else None,
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),

@@ -1,4 +1,4 @@
-"""The ledger of slots: what each placed kernel holds on its agent. "Used" is a sum, there is no counter to drift."""
+"""The ledger of slots: what each placed kernel holds on its agent. Use is a sum over rows; no counter can drift."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
 
 
 class Claim(NamedTuple):
-    """A kernel takes these amounts on this agent."""
+    """An allocation to write: kernel, agent and amounts."""
 
     kernel_id: UUID
     agent_id: UUID
@@ -33,10 +33,8 @@ class Claim(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def slots_of(text: str) -> Slots:
-    """Return the amounts that a column of slots holds as JSON text; thousands of kernels ask for the same few.
-
-    Raises UserError for an amount that is none, ValueError for what is no JSON object.
-    """
+    """Return the amounts of a slots column's JSON text, cached. Raises UserError for an invalid amount, ValueError
+    unless it is a JSON object."""
     amounts = json.loads(text)
     if not isinstance(amounts, dict):
         raise ValueError(f"slots are {text[:40]!r}, not a JSON object")
@@ -45,12 +43,12 @@ def slots_of(text: str) -> Slots:
 
 @lru_cache(maxsize=4096)
 def amounts_of(text: str) -> Amounts:
-    """Return the same as pairs, which are quicker to go through."""
+    """Return the same amounts as pairs, which iterate faster."""
     return tuple(slots_of(text).items())
 
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
-    """Return what is taken on each agent (on all when none are named), in one query."""
+    """Return the allocations on each agent (on all if none are named), in one query."""
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
     for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
@@ -58,7 +56,7 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
 
 
 def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
-    """Return what the sessions of this owner hold, by the resource group that they were launched in; one query."""
+    """Return what this owner's sessions hold by the resource group of their launch; one query."""
     rows = Allocation.objects.of_live().filter(kernel__session__owner=owner_id).order_by()
     sums: dict[int, dict[str, int]] = defaultdict(dict)
     columns = rows.values_list("kernel__session__resource_group", "slot")
@@ -68,7 +66,7 @@ def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
 
 
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
-    """Return how many placed kernels each of these agents has, in one query; agents without any are left out."""
+    """Return the number of placed kernels on each of these agents, in one query; agents without kernels are missing."""
     return {id_of(key): number for key, number in _KERNELS.rows(list_of(agent_ids))}
 
 
@@ -85,7 +83,7 @@ def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
 
 
 def allocate(claims: Iterable[Claim]) -> None:
-    """Write the rows of these claims, in the caller's transaction."""
+    """Write the allocations, in the caller's transaction."""
     columns: dict[str, list[Any]] = {"kernel_id": [], "agent_id": [], "slot": [], "amount": []}
     kernels, agents, slots, numbers = columns.values()
     for kernel_id, agent_id, amounts in claims:
@@ -99,7 +97,7 @@ def allocate(claims: Iterable[Claim]) -> None:
 
 
 def free(kernel_ids: Collection[UUID]) -> None:
-    """Remove the rows of these kernels, in the caller's transaction."""
+    """Delete the allocations of these kernels, in the caller's transaction."""
     if kernel_ids:
         Allocation.objects.filter(kernel__in=among(kernel_ids)).delete()
 

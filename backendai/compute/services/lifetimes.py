@@ -1,4 +1,4 @@
-"""How long a session may run at most: its own limit, if it is a batch session, and those of everybody it counts on."""
+"""Maximum run times of sessions: a batch session's own limit, and those of its holders' policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIFETIMES = (
 
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
-    """Return how long each of these sessions may run; those without any limit are left out. One query at most."""
+    """Return each session's maximum run time; unlimited sessions are missing. One query at most."""
     rows = _ROWS.rows(list_of(session_ids)) if session_ids else []
     limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
     return {pk: min(found) for pk, found in limits.items() if found}

@@ -1,7 +1,7 @@
-"""Limits of policies: what their holders hold now, and the two doors at which a limit is checked under a lock.
+"""Checks of policies' limits under a lock: at launches (pending) and at placements (held).
 
-A holder is locked by whoever could make it exceed a limit: a launch (what waits) and a placement (what is held).
-Releasing needs no lock. Holders share a fixed number of locks, so that one transaction never takes many.
+Launches and placements lock their holders; releasing needs no lock. Holders share a fixed number of locks, so that no
+transaction takes many.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from backendai.compute.status import PLACED
 from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message
+from backendai.core.session_kinds import kinds_with
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
@@ -36,9 +37,9 @@ from backendai.scheduler.snapshot import Holder, LimitView
 
 _COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
 _IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
-_LOCKS = 1024
-_PATIENCE = "8s"
+_LOCKS, _PATIENCE = 1024, "8s"
 _ALL = 2**31 - 1
+_COUNTED, _OF_COUNTED = (Q(**{f"{to}session_type__in": kinds_with("counts")}) for to in ("", "kernel__session__"))
 _FEW, _MANY = 8, 30  # holders at once
 
 
@@ -52,8 +53,8 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
 
 
 def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
-    """Return which policy would never let a session with all of this start, even if nothing else were held; None: each
-    would. No query."""
+    """Return which policy would never allow this total, even if nothing else were held; None: all allow it. No
+    query."""
     keys = {holder.scope: holder.key for holder in limited}
     holder = Holder(keys.get(USER, ""), keys.get(KEY_PAIR, ""), keys.get(PROJECT, ""), keys.get(DOMAIN, ""))
     unused = {one.key: _view(one, {}, 0) for one in limited}
@@ -61,9 +62,9 @@ def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
 
 
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return by holder what its pending sessions ask for together, and how many they are; one query."""
+    """Return by holder the total request and number of its pending sessions; one query."""
     columns, condition = _columns_and_condition(keys, "")
-    rows = ComputeSession.objects.pending().filter(condition).order_by().values_list(*columns, *_AMOUNTS)
+    rows = ComputeSession.objects.pending().filter(_COUNTED, condition).order_by().values_list(*columns, *_AMOUNTS)
     slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sessions: dict[str, int] = defaultdict(int)
     for *identities, text, size, of_all, number in rows.annotate(number=Count("pk")):
@@ -75,8 +76,8 @@ def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[s
 
 
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
-    """Refuse (Conflict) when more waits than a policy allows. Called at the end of the transaction that writes the
-    session, which counts itself; until its end no other launch of these holders is counted."""
+    """Raise Conflict if more is pending than a policy allows. Call at the end of the transaction that writes the
+    session, which is counted. The holders stay locked until its end."""
     limited = [holder for holder in limited if _limits_pending(holder.policy)]
     if not limited:
         return
@@ -86,12 +87,10 @@ def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
 
 
 def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these pending sessions must be left out because a limit would be exceeded, the last ones first.
-
-    Called in the transaction that places them: until its end their limited holders are placed by nobody else, in
-    whatever group. Two queries when no policy holds; four more and two for the locks when one does.
-    """
-    pending = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by()
+    """Return which of these pending sessions must not be placed because a limit would be exceeded, the last ones first.
+    Call in the transaction that places them: their limited holders stay locked. Two queries without limits; else six,
+    two of them for the locks."""
+    pending = ComputeSession.objects.pending().filter(_COUNTED, pk__in=among(session_ids)).order_by()
     holders = {_holder_of(*row) for row in pending.values_list(*_COLUMNS.values()).distinct()}
     limited = limited_holders({key for holder in holders for key in holder.keys})
     limited = [holder for holder in limited if _limits_held(holder.policy)]
@@ -114,7 +113,7 @@ def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
 
 
 def lock_holders(keys: Iterable[str]) -> None:
-    """Hold these holders' limits still until the transaction ends (SQLite: the write transaction itself does)."""
+    """Lock these holders' limits until the transaction ends (SQLite has only one writer anyway)."""
     if connection.vendor != "postgresql":
         return
     # One order for everybody: two transactions never wait for each other.
@@ -143,8 +142,7 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 
 
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return the same as the two below, with a sum for each of a few holders: of a domain they would give a row for
-    everybody in it."""
+    """Return sums for each of a few holders, instead of one row for each user of a domain."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for slot, *sums in _SUMS.rows(scopes, *identities):
@@ -156,19 +154,20 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 
 
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return by slot what each of these holders has."""
+    """Return each holder's sums by slot."""
     # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
     # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
-    sessions = ComputeSession.objects.live().filter(reduce(or_, _each(scopes, identities, ""))).order_by().values("pk")
+    own = _COUNTED & reduce(or_, _each(scopes, identities, ""))
+    sessions = ComputeSession.objects.live().filter(own).order_by().values("pk")
     rows = Allocation.objects.filter(kernel__status__in=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
-    theirs = _each(scopes, identities, "kernel__session__")
-    sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
+    each = _each(scopes, identities, "kernel__session__")
+    sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(each)}
     by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
     return by_slot
 
 
 def _counts_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return one row with the number of placed sessions of each of these holders, behind a constant."""
+    """Return one row with the number of placed sessions per holder, after a constant."""
     theirs = _each(scopes, identities, "")
     counts = {f"of_{number}": Count("pk", filter=own) for number, own in enumerate(theirs)}
     rows = _placed().filter(reduce(or_, theirs))
@@ -182,8 +181,8 @@ def _each(scopes: Sequence[str], identities: Sequence[Any], prefix: str) -> list
 
 
 def _placed() -> QuerySet[Any]:
-    """Return the sessions that hold anything, found among those that live."""
-    return ComputeSession.objects.live().filter(status__one_of=PLACED).order_by()
+    """Return the sessions that hold slots, found among the live ones."""
+    return ComputeSession.objects.live().filter(_COUNTED, status__one_of=PLACED).order_by()
 
 
 def _scope_and_identity(key: str) -> tuple[str, Any]:
@@ -196,7 +195,7 @@ _SUMS, _COUNTS = Prepared(_sums_of), Prepared(_counts_of)
 
 def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
     columns, condition = _columns_and_condition(keys, "kernel__session__")
-    rows = Allocation.objects.of_live().filter(condition).order_by().values_list(*columns, "slot")
+    rows = Allocation.objects.of_live().filter(_OF_COUNTED, condition).order_by().values_list(*columns, "slot")
     held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for *identities, slot, amount in rows.annotate(sum=Sum("amount")):
         for key in _keys(identities):
@@ -214,9 +213,8 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
 
 
 def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
-    """Return what names the holders of a session, ids as the database has them, and which sessions are theirs. Of many
-    holders all sessions are taken: what is placed is bounded by the machines, and long lists cost more than they save.
-    """
+    """Return the columns with raw ids that identify a session's holders, and the condition for these holders' sessions.
+    For many holders all sessions are read: placed ones are limited by the agents, and long lists cost more."""
     columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()
@@ -234,8 +232,7 @@ def _keys(identities: Sequence[Any]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _holder_of(access_key: str, owner_id: UUID | str, project_id: UUID | str, domain_id: int) -> Holder:
-    """Return whom a session counts against, by the values of ``_COLUMNS``, with ids as rows or the database have them;
-    one may have been launched without a key."""
+    """Return the holder of a session from the values of ``_COLUMNS``; sessions may have no key pair."""
     return Holder(
         key_pair=key_of(KEY_PAIR, access_key) if access_key else "",
         user=key_of(USER, id_of(owner_id)),
@@ -264,7 +261,9 @@ def _limits_held(policy: ResourcePolicy) -> bool:
 
 
 def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
-    pending = ComputeSession.objects.pending().filter(**{_COLUMNS[holder.scope]: holder.key.partition(":")[2]})
+    pending = ComputeSession.objects.pending().filter(
+        _COUNTED, **{_COLUMNS[holder.scope]: holder.key.partition(":")[2]}
+    )
     if holder.scope == KEY_PAIR:  # its sessions are its owner's, and those are found by an index
         pending = pending.filter(owner=owner_id)
     # Many sessions ask for the same: one row for each kind of request.

@@ -1,4 +1,4 @@
-"""The output of kernels that have ended."""
+"""Output of ended kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 4 * 2**20
 
 
 def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, truncated: bool) -> None:
-    """Keep the end of a kernel's output; repeated is fine, an older generation's does not replace a newer one."""
+    """Store the end of a kernel's output. Repeats are allowed; an older generation does not replace a newer one."""
     if len(content) > LARGEST:
         raise UserError("A log may have at most {largest} bytes.", largest=LARGEST, code="too-long")
     kernel = Kernel.objects.filter(pk=kernel_id, agent=agent).first()
@@ -33,6 +33,6 @@ def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, 
 
 
 def saved_log(kernel: Kernel) -> tuple[bytes, bool] | None:
-    """Return the kept output and whether its beginning was cut off; None when nothing was kept."""
+    """Return the stored output and whether its beginning was cut off; None if nothing is stored."""
     log = KernelLog.objects.filter(kernel=kernel).first()
     return (gzip.decompress(bytes(log.content)), log.is_truncated) if log else None

@@ -1,4 +1,4 @@
-"""Kernels whose node is lost, gone for good, or emptied: what becomes of the sessions that they belong to."""
+"""Kernels on a lost, retired or drained agent, and the consequences for their sessions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ RUN_AGAIN = Q(
 
 
 def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime) -> set[UUID]:
-    """End these placed kernels without their node's word, free what they hold, and let their sessions follow; returns
-    those. ``sentence`` says of a node's name what happened. Kernels that were ending keep the reason they have."""
+    """End these placed kernels without their agent's confirmation, free their slots and update their sessions; returns
+    those. ``sentence``: message with the agent's name. Terminating kernels keep their reason."""
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:
         return set()
@@ -61,7 +61,8 @@ def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str],
 def stop_for_another_try(
     kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
 ) -> set[UUID]:
-    """Tell nodes to end these kernels; when all of a session have ended it waits again. Returns the sessions."""
+    """Order agents to end these kernels; their sessions return to the queue once all have ended. Returns the
+    sessions."""
     stopped: set[UUID] = set()
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:

@@ -1,4 +1,4 @@
-"""The manifest of a kernel: what the portal signs at its start, and a later database needs to adopt its session."""
+"""A kernel's manifest: signed by the portal at its start, and used by a restored database to adopt its session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOUNTED = ("folder_name", "sub_path", "target", "rights", "is_automatic", "role"
 
 
 def manifest_of(kernel: Kernel, agent: Agent, mounts: Iterable[SessionMount] = ()) -> str:
-    """Return the signed manifest of a kernel on its agent. It holds no variables: they may be secret."""
+    """Return a kernel's signed manifest. Variables are left out, as they may be secret."""
     session = kernel.session
     content = {
         "agent": agent.name,
@@ -64,11 +64,11 @@ COPIED = (
 )
 
 
-OWN = ("image_digest", "shm_bytes", "startup_command")  # of a kernel
+OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure")  # of a kernel
 
 
 def read_manifest(text: str) -> dict[str, Any]:
-    """Return what this portal signed; empty when it did not sign the text."""
+    """Return the content of a manifest that this portal signed; else empty."""
     try:
         return cast(dict[str, Any], _SIGNER.unsign_object(text)) if text else {}
     except (signing.BadSignature, ValueError):
@@ -76,7 +76,7 @@ def read_manifest(text: str) -> dict[str, Any]:
 
 
 def row_of(manifest: dict[str, Any]) -> ComputeSession:
-    """Return an unsaved session with what the manifest tells of it, without owner, project, group and image."""
+    """Return an unsaved session from the manifest, without owner, project, group and image."""
     seconds = manifest["batch_timeout"]
     return ComputeSession(
         pk=UUID(manifest["session"]),
@@ -87,7 +87,7 @@ def row_of(manifest: dict[str, Any]) -> ComputeSession:
 
 
 def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[SessionMount]:
-    """Return unsaved rows for the mounts that the manifest tells of; those whose folder is not ready name none."""
+    """Return unsaved mounts from the manifest; mounts of folders that are not ready name no folder."""
     return [
         SessionMount(
             session_id=UUID(manifest["session"]),
@@ -99,7 +99,7 @@ def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[Session
 
 
 def _own_of(kernel: Kernel) -> dict[str, Any]:
-    """Return what this kernel has and its session has not; no variables."""
+    """Return what this kernel has of its own, without variables."""
     image = kernel.image
     own = {name: getattr(kernel, name) for name in OWN}
     return own | ({"image": [image.reference, image.architecture]} if image else {})

@@ -1,4 +1,4 @@
-"""The end of mounts: folders are free again when every kernel of a session has ended."""
+"""Releases mounts when every kernel of a session has ended."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from backendai.compute.services.bulk import among
 
 
 def release_mounts(session_ids: Collection[UUID], now: datetime) -> None:
-    """Note that these sessions mount nothing any more, in the caller's transaction; no query for none."""
+    """Release the mounts of these sessions, in the caller's transaction; no query for none."""
     if session_ids:
         SessionMount.objects.filter(session__in=among(session_ids), released_at=None).update(released_at=now)

@@ -1,4 +1,4 @@
-"""The mounts of sessions as agents and the scheduler take them."""
+"""The mounts of sessions in the form that agents and the scheduler need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOST = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """The mounts of some sessions, and what each agent offers of their storage hosts."""
+    """The mounts of some sessions, and each agent's state of their storage hosts."""
 
     by_session: Mapping[UUID, Sequence[SessionMount]]
     offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # agent and host
@@ -28,12 +28,11 @@ class Mounts:
         return self.by_session.get(session_id, ())
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
-        """Return what the agent mounts for kernels of a role: automatic ones only where it can, the others in any
-        case."""
+        """Return what the agent mounts for a role's kernels: optional (automatic) mounts only where it can."""
         return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
 
     def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:
-        """Return where programs of a role begin on the agent; empty where that is not mounted."""
+        """Return the working directory of a role's programs on the agent; empty if it is not mounted."""
         return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id, role)) else ""
 
     def left_out(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:

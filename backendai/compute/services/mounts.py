@@ -1,4 +1,4 @@
-"""Folders of a launch: which ones, where, with which rights; and the rows that keep them out of the trash."""
+"""Folders of a launch: which are mounted, where, with which rights; and the rows that keep them out of the trash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRANTED = {"manage": Rights.EDIT, "edit": Rights.EDIT, "view": Rights.VIEW}
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMount:
-    """A mount as it will be frozen: everything named and checked."""
+    """A mount with everything resolved and validated."""
 
     folder_id: UUID
     folder_name: str
@@ -41,8 +41,8 @@ class ResolvedMount:
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
-    """Return what a session of this owner would mount: what it wishes, and folders whose name begins with a dot, as far
-    as nothing is in their way. Raises a UserError at ``mounts``. One query, and one more if there is any folder."""
+    """Return the mounts of this owner's session: the requested ones, and automatic ones (folders named with a dot)
+    unless they collide. Raises UserError at ``mounts``. One query, and one more if there is any folder."""
     if len(spec.mounts) > MOST_MOUNTS:
         text = Message(
             "{number} folders given; a session mounts at most {most_mounts}.",
@@ -72,7 +72,7 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
-    """Return the mount path where programs begin, of the mount named; empty: in the home. Raises a UserError."""
+    """Return the mount path of the folder in which programs start; empty: the home. Raises UserError."""
     if not spec.start_in:
         return ""
     for mount in mounts:
@@ -89,8 +89,8 @@ def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
 
 
 def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
-    """Return the mounts whose folders are still ready, in the launch's transaction: from now on none of them can go
-    into the trash. Automatic ones that are not ready any more are left out; a wished one raises a UserError."""
+    """Return the mounts whose folders are still ready, locked against the trash from now on. Automatic ones that are
+    not ready are left out; for a requested one raises UserError."""
     if not mounts:
         return []
     ready = ready_folders({mount.folder_id for mount in mounts})
@@ -105,7 +105,8 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these folders are ready, locked and with a higher version: what trashes them now fails."""
+    """Return and lock those of these folders that are ready, incrementing their version: a concurrent move to the trash
+    fails."""
     if not ids:
         return set()
     rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # in order: no deadlock
@@ -115,7 +116,7 @@ def ready_folders(ids: Collection[UUID]) -> set[UUID]:
 
 
 def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> None:
-    """Keep the mounts of a new session."""
+    """Write the mounts of a new session."""
     SessionMount.objects.bulk_create(
         SessionMount(
             session_id=session.pk,
@@ -133,7 +134,7 @@ def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> No
 
 
 def _offered(owner: User, project: Project, wishes: Sequence[MountWish]) -> list[Any]:
-    """Return the folders that the wishes name, and those with a dot of the owner and the project."""
+    """Return the requested folders, and the owner's and the project's folders named with a dot."""
     wanted = Q(name__startswith=".") & (Q(user=owner) | Q(project=project))
     if wishes:
         names = [wish.folder for wish in wishes]
@@ -143,7 +144,7 @@ def _offered(owner: User, project: Project, wishes: Sequence[MountWish]) -> list
 
 
 def _named(owner: User, project: Project, offered: Sequence[Any], name: str) -> Any:
-    """Return the folder of this id or name: the owner's own first, then the project's, then others."""
+    """Return the folder of this id or name: the owner's first, then the project's, then others."""
     pk = _uuid(name)
     found = [folder for folder in offered if folder.pk == pk] if pk else []
     found = found or [folder for folder in offered if folder.name == name]
@@ -204,7 +205,7 @@ def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
 def _automatic(
     owner: User, offered: Sequence[Any], wished: Sequence[ResolvedMount], files: Sequence[str]
 ) -> list[ResolvedMount]:
-    """Return the folders with a dot that mount by themselves; the owner's go before the project's of the same name."""
+    """Return the automatic folders; the owner's replace the project's of the same name."""
     found: list[ResolvedMount] = []
     for folder in sorted(offered, key=lambda one: one.user_id != owner.pk):
         target = absolute_target(folder.name, "")

@@ -1,4 +1,4 @@
-"""The one writer of status: compare-and-set for many rows at once, with history and browser events."""
+"""The only writer of statuses: compare-and-set for many rows at once, with history and browser events."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from backendai.compute.services.mount_releases import release_mounts
 from backendai.compute.services.notices import Moved, note_moves, told_with
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.core.messages import shortened
+from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at (by
-    session, as the text of a JSON list). ``codes``: what the history says instead of ``code``, by session."""
+    """Why a status changes: phase, kebab-case code, message, numbers, and the steps by session (JSON list as text).
+    ``codes``: by session, the history's code if it differs."""
 
     phase: Phase
     code: str = ""
@@ -38,6 +40,7 @@ class Why:
 
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
+_RUNS_LOOK = TERMINAL | {Status.RUNNING}  # an element is over, or there is room for the next ones
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
@@ -58,12 +61,9 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to ``to`` and return those that moved; the others were not in a status that allows it.
-
-    ``only_from`` narrows the statuses that the table of moves allows.
-    Writes one history row each, tells owners what they should know, and browsers after commit. The first reason of an
-    end stays.
-    """
+    """Move sessions to ``to`` and return those that moved; the others' status does not allow it. ``only_from``
+    restricts the allowed statuses further. Writes one history row each, notifies owners, and informs browsers after
+    commit. The first reason of an end is kept."""
     if not session_ids:
         return set()
     now = now or timezone.now()
@@ -84,6 +84,7 @@ def move(
             release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
         note_moves([one for one, _, _ in moved], to, why.code, now)
+        _wake_runs([one for one, _, _ in moved], to)
         publish_on_commit(
             SessionEvent(str(one.session_id), str(one.owner_id), str(to), version) for one, _, version in moved
         )
@@ -99,7 +100,7 @@ def move_kernels(
     now: datetime | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move kernels to ``to`` and return those that moved; leaving the placed statuses frees their allocations."""
+    """Move kernels to ``to`` and return those that moved; frees the slots of kernels that are no longer placed."""
     if not kernel_ids:
         return set()
     now = now or timezone.now()
@@ -119,7 +120,7 @@ def move_kernels(
 
 
 def touch(session_ids: Collection[UUID]) -> None:
-    """Tell browsers that something about these sessions changed besides their status (progress, a wait reason)."""
+    """Inform browsers that something besides the status changed (progress, a wait reason)."""
     if not session_ids:
         return
     with transaction.atomic():
@@ -128,11 +129,16 @@ def touch(session_ids: Collection[UUID]) -> None:
 
 
 def tell(session_ids: Collection[UUID]) -> None:
-    """Tell browsers about sessions whose version has just grown."""
+    """Inform browsers about sessions whose version has just been incremented."""
     if session_ids:
         sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()
         rows = sessions.values_list("pk", "owner_id", "status", "version")
         publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in rows)
+
+
+def _wake_runs(moved: Collection[Moved], to: Status) -> None:
+    if to in _RUNS_LOOK and any(one.run_id for one in moved):
+        hint_on_commit("controller.run_pipelines", queue=CONTROL_QUEUE)
 
 
 def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:

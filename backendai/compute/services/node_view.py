@@ -1,4 +1,4 @@
-"""What nodes should do now: the answer to a sync; for one node, and for many at once."""
+"""The desired state of agents, which answers their syncs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.epochs import read_epoch
@@ -27,13 +28,14 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
+_DUE = Q(starts_after=None) | Q(starts_after__lte=Now()) | Q(status=Status.TERMINATING)  # others wait for a restart
 _GRACE = 5.0  # seconds between the polite signal and the kill
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A node among many. ``seen``: what it has, if it syncs now, ``kept`` what of it it keeps against the portal's
-    word. ``known``: starts that it works on already."""
+    """One of many agents. ``seen``: its kernels, if it is syncing; ``kept``: those it refuses to remove. ``known``:
+    starts in progress."""
 
     agent: Agent
     seen: Sequence[KernelSighting] | None = None
@@ -44,7 +46,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one of them should do. ``down`` answers its sync."""
+    """The work of one agent. ``down`` answers its sync."""
 
     down: SyncDown | None = None
     start: list[KernelSpec] = field(default_factory=list)
@@ -52,7 +54,7 @@ class Work:
 
 
 class _Live(NamedTuple):
-    """A kernel that holds slots on a node."""
+    """A kernel that holds slots on an agent."""
 
     pk: UUID
     agent_id: UUID
@@ -68,8 +70,8 @@ def work_for(
     want_images: bool,
     kept: Collection[tuple[UUID, int]] = (),
 ) -> SyncDown:
-    """Return what this node should run, stop, remove and do beside, given what it has; three queries, and two more
-    when it has kernels that are not live here."""
+    """Return what this agent should run, stop and remove, and its jobs; three queries, and two more if it has kernels
+    that are not live here."""
     asking = Asking(agent, seen, kept, want_images)
     jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
@@ -77,8 +79,8 @@ def work_for(
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
-    """Return the work of many nodes, in their order, with the specs of what they should start and do not know yet; a
-    fixed number of queries."""
+    """Return the work of many agents in their order, with the specs of starts that are new to them; a fixed number of
+    queries."""
     syncing = [one.agent.pk for one in asking if one.seen is not None]
     everything = Q(agent__in=among(syncing))
     changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})
@@ -105,13 +107,13 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
 
 
 def has_work(agent_id: UUID) -> bool:
-    """Return whether a long poll should end now: something of this node waits to be started or stopped."""
-    return Kernel.objects.filter(agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
+    """Return whether a long poll should end now, because the agent has something to start or stop."""
+    return Kernel.objects.filter(_DUE, agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
 
 
 def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
-    """Return the account for the registry of a kernel's image, which this node is about to pull; NotFound when the
-    kernel should not start here (any more)."""
+    """Return the registry account for a kernel's image that the agent is about to pull; NotFound if the kernel should
+    not start there."""
     wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING)
     kernel = wanted.select_related("image", "session__image").first()
     if kernel is None:
@@ -120,7 +122,7 @@ def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
 
 
 def _live(which: Q) -> list[_Live]:
-    rows = Kernel.objects.filter(which, status__in=PLACED).order_by()
+    rows = Kernel.objects.filter(which, _DUE, status__in=PLACED).order_by()
     columns = rows.values_list("pk", "agent_id", "generation", "status", "forced_at")
     return [_Live(pk, agent, generation, status, bool(forced)) for pk, agent, generation, status, forced in columns]
 

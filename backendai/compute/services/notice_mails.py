@@ -1,4 +1,4 @@
-"""News of sessions by e-mail, for those who asked for it."""
+"""Sends notifications of sessions by e-mail to users who chose that."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ TRIED_FOR = timedelta(hours=1)  # older news is under the bell
 _MOST_AT_ONCE = 50
 _TOLD = (
     NoticeKind.STARTED,
+    NoticeKind.FINISHED,
     NoticeKind.FAILED,
     NoticeKind.ENDED,
     NoticeKind.ENDING,
@@ -29,14 +30,13 @@ Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text 
 
 
 def has_mails(now: datetime) -> bool:
-    """Return whether there is something to send; two queries, none where the site sends no mail."""
+    """Return whether mails are due; two queries, none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send what is due in the words of ``write``, each mail once: of several processes that try, one sends it. What the
-    mail server does not take is tried again for an hour. Returns how many were sent. It waits for the server, so no
-    transaction may be open."""
+    """Send due mails with the texts of ``write``, each once even with several processes; returns how many. Failed mails
+    are retried for an hour. Waits for the mail server, so no transaction may be open."""
     sent = 0
     due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:

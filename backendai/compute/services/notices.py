@@ -1,5 +1,4 @@
-"""Telling owners what becomes of their sessions. What they are told of a move is written in its transaction; who wants
-to see which of it, and where, is decided when it is shown."""
+"""Writes owners' notifications, in the transaction of the event. The owner's choices apply when they are shown."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
-from backendai.compute.reasons import reason_of
+from backendai.compute.reasons import FINISHED, reason_of
 from backendai.compute.services.bulk import among, insert_new
 from backendai.compute.status import Status
 from backendai.core.messages import shortened
@@ -29,19 +28,20 @@ _SLACK = 50
 _MOST_AT_ONCE = 500
 
 # Ends that the owner asked for, or that are the good end of the work: no news.
-_EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished", "replica-ended"})
+_EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
 
 
 class Moved(NamedTuple):
-    """A session that has just moved, with the columns of ``told_with`` (on SQLite as the database has them)."""
+    """A session that has just changed status, with the columns of ``told_with`` (raw on SQLite)."""
 
     session_id: UUID
     owner_id: UUID
+    run_id: UUID | str | None = None
     created_at: datetime | str | None = None
 
 
 class IdleNotice(NamedTuple):
-    """That a session is idle, and when it ends of it."""
+    """A session's idle warning and the announced end."""
 
     owner_id: UUID
     message: str
@@ -49,40 +49,41 @@ class IdleNotice(NamedTuple):
 
 
 def note_launch(session: ComputeSession) -> None:
-    """Tell the owner of a new session, in the caller's transaction. It is no news under the bell: they launched it."""
+    """Write a new session's notification, in the caller's transaction. It is not shown under the bell."""
     now = session.created_at
     SessionNotice.objects.bulk_create([_notice(session.pk, session.owner_id, NoticeKind.LAUNCHED, now, seen_at=now)])
 
 
 def told_with(to: Status) -> tuple[str, ...]:
-    """Return which more columns of a session ``note_moves`` must know of a move to ``to``."""
-    return ("created_at",) if to == Status.RUNNING else ()
+    """Return the additional columns that ``note_moves`` needs for a move to ``to``."""
+    return ("run_id", "created_at") if to == Status.RUNNING else ("run_id",)
 
 
 def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> None:
-    """Tell the owners of sessions that moved to ``to`` for the reason ``code``, in the caller's transaction: of a start
-    after a wait, of a failure, of an end that they did not ask for."""
+    """Notify owners of sessions that moved to ``to`` for ``code``, in the caller's transaction: of a start after a long
+    wait, a failure, a success, or an end that they did not request. Sessions of runs are left out."""
+    moved = [one for one in moved if one.run_id is None]
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
     elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
-        _write(moved, NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED, now)
+        kind = NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED
+        _write(moved, NoticeKind.FINISHED if code == FINISHED else kind, now)
 
 
 def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime) -> None:
-    """Tell the owners of these sessions when they will end and why, in the caller's transaction; a later warning takes
-    the place of an earlier one."""
+    """Notify owners when and why these sessions will end, in the caller's transaction; replaces an earlier warning."""
     rows = ComputeSession.objects.filter(pk__in=among(list(messages))).order_by().values_list("pk", "owner_id")
     _warn([(pk, owner, messages[pk], due_at) for pk, owner in rows], now)
 
 
 def withdraw_warnings(session_ids: Collection[UUID]) -> None:
-    """Take back what ``warn_owners`` has told of these sessions: they do not end then after all."""
+    """Withdraw the notifications of ``warn_owners``, as these sessions will not end."""
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
 
 
 def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
-    """Tell the owners of these sessions of the first end that a warning of idleness announces, in the caller's
-    transaction; what is told of those that are not in ``first`` is taken back. What is told already is no news."""
+    """Update the idle notifications of these sessions to the first announced end, in the caller's transaction. Sessions
+    missing in ``first`` lose theirs; unchanged ones stay."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
     told = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in told if pk not in first]:
@@ -92,14 +93,13 @@ def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNot
 
 
 def tell_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
-    """Tell the owners of these sessions which apps are private again, in the caller's transaction. Each session comes
-    with its owner, the sentence and the moment."""
+    """Notify owners that apps are private again, in the caller's transaction: owner, message and time by session."""
     _warn([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)
 
 
 def warn_of_ends(now: datetime) -> int:
-    """Tell the owners of running sessions whose time is up within the hour, or within the half of it if they may run
-    for less than two; each once. Returns how many."""
+    """Notify owners, once each, of running sessions that end within an hour (or half of their run time if that is under
+    two hours). Returns how many."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     untold = rows.exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
@@ -115,30 +115,29 @@ def warn_of_ends(now: datetime) -> int:
 
 
 def see_notices(user: Any, *, now: datetime) -> None:
-    """Note that the user has seen their notices under the bell."""
+    """Mark the user's notifications as seen."""
     SessionNotice.objects.in_bell_of(user).unseen().update(seen_at=now)
 
 
 def clear_notices(user: Any, *, now: datetime) -> int:
-    """Put the user's notices out of their sight; returns how many."""
+    """Dismiss the user's notifications; returns how many."""
     return SessionNotice.objects.in_bell_of(user).update(cleared_at=now, seen_at=now)
 
 
 def close_card(user: Any, *session_ids: UUID, now: datetime) -> int:
-    """Note that the user has closed the cards of sessions: they come again only with further news. Returns how many
-    notices that were."""
+    """Close the user's cards of these sessions until the next notification. Returns how many were closed."""
     open_ones = SessionNotice.objects.filter(owner=user, session__in=session_ids, closed_at=None)
     return open_ones.update(closed_at=now)
 
 
 def close_cards(user: Any, until: int, *, now: datetime) -> int:
-    """Close all of the user's cards up to the notice ``until``, the newest that the user has seen; returns how many
-    notices that were."""
+    """Close all cards of the user up to the notification ``until``, the newest that was shown; returns how many were
+    closed."""
     return SessionNotice.objects.filter(owner=user, pk__lte=until, closed_at=None).update(closed_at=now)
 
 
 def forget_notices(now: datetime) -> int:
-    """Delete what was told long ago, and what one person has beyond the newest two hundred; returns how many."""
+    """Delete old notifications, and each user's beyond the newest two hundred; returns how many."""
     oldest = SessionNotice.objects.order_by("pk").values_list("pk", "created_at")[:_MOST_AT_ONCE]
     old = [pk for pk, created_at in oldest if created_at < now - KEPT_FOR]
     number: int = SessionNotice.objects.filter(pk__in=old).delete()[0] if old else 0
@@ -154,7 +153,7 @@ def _notice(session_id: UUID, owner_id: UUID, kind: NoticeKind, now: datetime, *
 
 
 def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
-    """Write those that have not been written before: a second try of a start is no news."""
+    """Write notifications that do not exist yet: a repeated start notifies only once."""
     if not moved:
         return
     number = len(moved)

@@ -1,5 +1,6 @@
-"""What a launch of somebody may use: projects, key pair, resource groups, policies. Read once for a request, whoever
-asks for it: the form, its amounts, the check of the request, the preview.
+"""What a user's launch may use: projects, key pair, resource groups, policies.
+
+Read once per request and shared by the form, its amounts, the validator and the preview.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ _KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first(
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
-    """Return the owner's projects in which the actor may start sessions for them, each with its domain, by name."""
+    """Return the owner's projects in which the actor may launch for them, with domains, by name."""
     return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 
 
 def groups_open(owner: User) -> Sequence[ResourceGroup]:
-    """Return the active groups that are open to the owner in some project or by a key pair, by name."""
+    """Return the active resource groups that the owner may use by a project or a key pair, by name."""
     return once(("groups-open", owner.pk), lambda: _GROUPS.rows(owner))
 
 
 def key_pair_of(owner: User) -> KeyPair | None:
-    """Return the key pair for which a launch of the owner's counts that names none."""
+    """Return the default key pair of the owner's launches."""
     return once(("key-pair", owner.pk), lambda: _KEY_PAIR.first(owner))
 
 
 def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:
-    """Return those of a launch's holders that have a policy, the narrowest scope first."""
+    """Return a launch's holders that have a policy, the narrowest first."""
     holders = (owner.pk, project.pk, key_pair and key_pair.pk)
     return once(("limits-on", *holders), lambda: limits_of_launch(owner, project, key_pair))

@@ -1,4 +1,4 @@
-"""The variables with which programs in sessions find the site's package indexes and proxies."""
+"""Variables that point programs in sessions to the site's package indexes and proxies."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ _ALWAYS_DIRECT = ("localhost", "127.0.0.1", "::1")
 
 
 def outside_environ(site: SiteSettings, hostnames: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables, without those that ``chosen`` sets, in small or capital letters.
-
-    Programs read ``http_proxy`` and ``HTTP_PROXY``, each another one of the two.
-    """
+    """Return the variables that ``chosen`` does not set, in upper or lower case. Programs differ in reading
+    ``http_proxy`` or ``HTTP_PROXY``, so both are set."""
     found = {
         "PIP_INDEX_URL": site.package_index,
         "UV_DEFAULT_INDEX": site.package_index,

@@ -1,4 +1,4 @@
-"""Images that people made of their sessions: where they came from and lie, another name, and their end."""
+"""Images that users saved from their sessions: origin, locations, new titles and deletion."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ _MOST_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """One of them: ``commit`` says what it was made of, ``agents`` which nodes have it, ``projects`` with which it is
-    shared."""
+    """A saved image: ``commit``: its origin, ``agents``: which have it, ``projects``: with which it is shared."""
 
     image: Image
     commit: ImageCommit | None
@@ -43,7 +42,7 @@ class OwnImage:
 
 
 def own_images(user: User) -> list[OwnImage]:
-    """Return the user's own images, the newest first; four queries."""
+    """Return the user's saved images, the newest first; four queries."""
     images = list(Image.objects.own_of(user).select_related("registry").order_by("-created_at", "-pk"))
     commits = ImageCommit.objects.select_related("session").in_bulk([image.pk for image in images])
     agents = _agents_with(images)
@@ -52,8 +51,8 @@ def own_images(user: User) -> list[OwnImage]:
 
 
 def rename_own_image(actor: User, image: Image, title: str) -> Image:
-    """Return the image with its new title. Raises UserError for one that breaks the rule, Conflict when its owner has
-    another image of it."""
+    """Return the image with its new title. Raises UserError for an invalid title, Conflict if another image of the
+    owner has it."""
     check_own_image_name(title)
     with transaction.atomic():
         if image.owner_id is not None:
@@ -76,8 +75,8 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
 
 
 def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
-    """Delete an image that was made of a session: nobody can start from it, and its nodes remove it; its tag leaves its
-    registry by a background job. Raises Conflict that names the sessions which still need it."""
+    """Delete a saved image: it is hidden, agents remove it, and a background job deletes its tag from the registry.
+    Raises Conflict with the names of sessions that need it."""
     with transaction.atomic():
         _refuse_while_needed(actor, image)
         _forget(image, now)
@@ -85,15 +84,15 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
 
 
 def forget_images_of(user: User, *, now: datetime) -> None:
-    """Delete all that a person made, who has no live session any more; part of taking everything personal away."""
+    """Delete all saved images of a user without live sessions, as part of purging the user."""
     for image in Image.objects.own_of(user):
         _forget(image, now)
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
 def remove_left_tags(now: datetime) -> int:
-    """Begin to take out what registries still have of deleted images that no session needs any more and that were not
-    asked for of late: their job was lost, or sessions of others went on. Returns 0: nothing is put right by itself."""
+    """Restart the deletion of tags of deleted images whose job was lost or which other sessions used. Returns 0, as the
+    jobs do the work."""
     asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
     deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
     left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))
@@ -103,8 +102,7 @@ def remove_left_tags(now: datetime) -> int:
 
 
 def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
-    """Return the oldest of the sessions that have not ended and were started from the image, of those that the viewer
-    may see, and how many sessions of others there are."""
+    """Return the oldest live sessions of the image that the viewer may see, and the number of others."""
     live = ComputeSession.objects.live().filter(image=image)
     seen = ComputeSession.objects.visible_to(viewer).live().filter(image=image)
     return list(seen.order_by("created_at")[:_MOST_NAMED]), live.count() - seen.count()
@@ -135,8 +133,8 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
 
 
 def _forget(image: Image, now: datetime) -> None:
-    """Hide it at once; ended sessions go on to name it. Nodes hear of it at once, or with their next sync; sessions of
-    others that have not ended keep it on nodes and in its registry until they have."""
+    """Hide the image. Agents are hinted, or learn of it by their next sync; live sessions of others keep it on agents
+    and in its registry until they end."""
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
     is_pushed = image.registry_id is not None or image.digest  # nothing else has a digest
     if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():

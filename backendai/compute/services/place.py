@@ -1,4 +1,4 @@
-"""Carrying out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
+"""Carries out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
 class Assignment(NamedTuple):
-    """Start this session: an agent for every kernel, the devices of those that get any, and what the scheduler looked
-    at on the way (the text of a JSON list)."""
+    """A session to start: each kernel's agent and devices, and the scheduler's steps (JSON list as text)."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
@@ -50,11 +49,11 @@ class _Pending(NamedTuple):
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
-    """Move sessions to SCHEDULED with their allocations and return those that were placed.
+    """Move sessions to SCHEDULED with their allocations and return those that were placed, in a fixed number of
+    statements.
 
-    Capacity and devices are checked again here, under the group's lock, and limits under those of their holders: a
-    plan made from an old picture cannot overfill an agent, give a device twice, or exceed what a policy allows. The
-    number of statements does not grow with the sessions.
+    Capacity and devices are checked again under the group's lock, and limits under their holders' locks: a plan from an
+    outdated snapshot cannot overfill an agent, assign a device twice, or exceed a policy.
     """
     if not assignments:
         return set()
@@ -81,7 +80,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
 
 
 def lock_group(group_id: int) -> None:
-    """Hold the group's placements still until the transaction ends (SQLite: the write transaction itself does)."""
+    """Lock the group's placements until the transaction ends (SQLite has only one writer anyway)."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [advisory_locks.PLACEMENT, group_id])
@@ -99,7 +98,7 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
 
 
 def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Return the seats of the sessions that are let in, by session: each has all of them."""
+    """Return the reserved seats of each accepted session."""
     found = {}
     for assignment in assignments:
         seats = []
@@ -143,7 +142,7 @@ def _shares_text(shares: Shares) -> str:
 
 
 def _hint_starts(seats: Iterable[Seat], names: Mapping[UUID, str]) -> None:
-    """Tell each node after commit what to start, in one message for all of its kernels."""
+    """After commit, hint each agent in one message to start its kernels."""
     starts: dict[UUID, list[list[str | int]]] = defaultdict(list)
     for seat in seats:
         starts[seat.agent_id].append([str(seat.kernel_id), seat.generation + 1])

@@ -1,4 +1,4 @@
-"""Giving a waiting session another priority."""
+"""Changes the priority of a pending session."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 
 def set_priority(session: ComputeSession, user: User, priority: int, *, now: datetime) -> None:
-    """Give a waiting session, which the user may see, another priority; the scheduler looks at its group at once.
-
-    Raises UserError when there is no such priority, or the policies that hold for the session allow less, whoever
-    asks, or its owner asks for more than an administrator left them; Conflict when it waits no longer.
-    """
+    """Set the priority of a pending session that the user may see; its group is scheduled at once. Raises UserError for
+    an invalid priority, one above a policy's maximum, or one above what an administrator left the owner; Conflict if it
+    is not pending."""
     pair = KeyPair.objects.filter(pk=session.access_key).first() if session.access_key else None
     check_priority(priority, limits_of_launch(session.owner, session.project, pair))
     with transaction.atomic():
@@ -50,8 +48,8 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
 
 
 def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
-    """Return by session the priority that puts it before all others that wait in its group: one more than the highest
-    of them, and never less than it has. One query. It may be more than there is; ``set_priority`` refuses that."""
+    """Return by session a priority one above the highest pending one of its group, at least its own. One query.
+    ``set_priority`` rejects it if it exceeds the maximum."""
     groups = {session.resource_group_id for session in sessions}
     others = ComputeSession.objects.pending().filter(resource_group__in=groups)
     others = others.exclude(pk__in=[session.pk for session in sessions]).order_by()
@@ -60,8 +58,8 @@ def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
 
 
 def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:
-    """Return the highest priority that the owner may set from now on, None where only policies say. Once an
-    administrator has lowered it, it is what one set last. Raises UserError when the owner asks for more."""
+    """Return the highest priority that the owner may set, None if only policies limit it. After an administrator has
+    lowered it, that value. Raises UserError if the owner asks for more."""
     if user.is_superadmin or user.pk != session.owner_id:
         return most if most is None and priority >= before else priority
     if most is not None and priority > most:

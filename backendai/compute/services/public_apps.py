@@ -1,4 +1,4 @@
-"""Public apps: anyone who has the address may use them, without an account and for a limited time."""
+"""Public apps: anyone with the address may use them for a limited time, without an account."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from backendai.cluster.site_models import SiteSetting
 from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession, Kernel, PublicApp
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.app_settings import find_app
 from backendai.compute.services.apps import App, apps_of, host_of, label_of, main_kernel
 from backendai.compute.services.notices import tell_of_closed_apps
-from backendai.core.errors import Conflict, NotFound
+from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
@@ -30,7 +31,7 @@ _MOST_AT_ONCE = 500
 
 
 class PublicTarget(NamedTuple):
-    """A public app, its kernel (with the agent), and when it closes by itself (None: with the session)."""
+    """A public app, its kernel (with the agent), and when it becomes private again (None: with the session's end)."""
 
     kernel: Kernel
     app: App
@@ -40,10 +41,8 @@ class PublicTarget(NamedTuple):
 def open_to_everybody(
     user: User, session: ComputeSession, name: str, *, now: datetime, public_for: PublicFor = PublicFor.DAY
 ) -> App:
-    """Make an app of a session that the user may see public, and return it. Doing it again changes the end.
-
-    Raises NotFound (no such app) and Conflict (the site does not allow it, or the app cannot be opened now).
-    """
+    """Make an app of a session that the user may see public, and return it. Repeating changes the end. Raises NotFound
+    (no such app) and Conflict (not allowed by the site, or the app cannot be opened now)."""
     if not site_settings().public_apps:
         text = Message("Apps cannot be made public on this site. Ask an administrator to allow it.")
         raise Conflict(text, code="no-public-apps")
@@ -61,7 +60,7 @@ def open_to_everybody(
 
 
 def close_to_others(user: User, session: ComputeSession, name: str) -> None:
-    """Make an app private again: open connections of others are cut within seconds. A private app stays private."""
+    """Make an app private again: others' connections are cut within seconds. A private app stays private."""
     with transaction.atomic():
         gone, _ = PublicApp.objects.filter(session=session, service=name).delete()
         if gone:
@@ -70,8 +69,8 @@ def close_to_others(user: User, session: ComputeSession, name: str) -> None:
 
 
 def close_what_is_over(now: datetime) -> int:
-    """Remove public apps whose time is up and tell the sessions' owners; returns how many. The app proxy does not wait
-    for this: it compares the time at each request."""
+    """Delete expired public apps and notify the sessions' owners; returns how many. The app proxy checks the time
+    itself at each request."""
     over = PublicApp.objects.filter(closes_at__lte=now)
     if not over.exists():
         return 0
@@ -102,21 +101,21 @@ def close_what_is_over(now: datetime) -> int:
 
 
 def public_services(session: ComputeSession, now: datetime) -> dict[str, datetime | None]:
-    """Return the public apps of the session by name, each with its end (None: with the session); empty where the site
-    does not allow public apps."""
+    """Return the session's public apps by name with their ends (None: with the session); empty if the site forbids
+    public apps."""
     if not site_settings().public_apps:
         return {}
     return dict(_open_at(now).filter(session=session).values_list("service", "closes_at"))
 
 
 def is_public() -> Exists:
-    """Return, for a query of sessions, whether an app of the session is public now."""
+    """Return a query expression: the session has a public app now."""
     allowed = Exists(SiteSetting.objects.filter(name="public_apps", value=True))
     return Exists(_open_at(Now()).filter(allowed, session=OuterRef("pk")))
 
 
 def public_app_at(host: str, now: datetime) -> PublicTarget | None:
-    """Return the public app at this host name, or None. It is public as long as the person who opened it may see the
+    """Return the public app at this host name, or None. The person who made it public must still be allowed to see the
     session."""
     rows = _open_at(now).select_related("session__image", "session__resource_group", "opened_by")
     found = rows.filter(label=host.partition(".")[0]).first()
@@ -129,20 +128,12 @@ def public_app_at(host: str, now: datetime) -> PublicTarget | None:
     return PublicTarget(kernel, app, found.closes_at) if kernel is not None and app is not None else None
 
 
-def find_app(session: ComputeSession, name: str) -> App:
-    """Return an app of a session by its name. Raises NotFound."""
-    for app in apps_of(session, main_kernel(session)):
-        if app.name == name:
-            return app
-    raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
-
-
 def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:
     return PublicApp.objects.filter(Q(closes_at=None) | Q(closes_at__gt=now), opened_by__is_active=True)
 
 
 def _show_again(sessions: SessionQuerySet) -> None:
-    """Let browsers draw these sessions again, in the caller's transaction."""
+    """Make browsers reload these sessions, in the caller's transaction."""
     sessions.update(version=F("version") + 1)
     told = list(sessions.values_list("pk", "owner_id", "status", "version"))
     publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in told)

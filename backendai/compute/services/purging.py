@@ -1,4 +1,4 @@
-"""Purging a person, once nothing of theirs runs or waits."""
+"""Purges a user who has no live sessions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from backendai.storage.services import refuse_while_owning
 
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
-    """Take everything personal out of an account that is not active; ``typed`` is its address, typed to confirm. Raises
-    a Conflict that counts the sessions that have not ended, or the folders that are not deleted. Ended sessions stay,
-    without a name."""
+    """Delete all personal data of a deactivated account; ``typed``: its e-mail address as confirmation. Raises Conflict
+    with the number of live sessions or undeleted folders. Ended sessions stay, without a name."""
     check_purge(actor, user, typed=typed)
     with transaction.atomic():
         if live := live_sessions_of(user):
@@ -43,6 +42,6 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
 
 
 def live_sessions_of(user: User) -> dict[str, int]:
-    """Return by status how many sessions of this person have not ended."""
+    """Return the number of the user's live sessions by status."""
     rows = ComputeSession.objects.live().filter(owner=user).order_by("status").values_list("status")
     return {status: number for status, number in rows.annotate(number=Count("pk"))}

@@ -1,7 +1,6 @@
-"""The recent history of the launch form: what somebody launched, to be launched again.
+"""Recent launches of the launch form, for repeating them.
 
-Only the form writes it. A script that launches a hundred sessions has its parameters at hand, and would push out what a
-person comes here to find.
+Only the form writes them: a script has its parameters anyway, and a hundred launches would displace the user's own.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ MOST_PINNED = 20
 def launch_and_remember(
     user: User, spec: SessionSpec, count: int = 1, *, idempotency_key: str | None = None, now: datetime
 ) -> list[Launched]:
-    """Return what ``launch_many`` does, and keep the request in the user's recent history in the same transaction; a
-    request that is sent twice is kept once."""
+    """Return the result of ``launch_many``, and store the request as a recent launch in the same transaction; a
+    repeated request is stored once."""
     with transaction.atomic():
         launched = launch_many(user, spec, count, idempotency_key=idempotency_key)
         if launched[0].kernels is not None:
@@ -50,20 +49,19 @@ def launch_and_remember(
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
-    """Return the document of a request, without what belongs to that launch alone and addresses of others."""
+    """Return a request's document without values of that launch alone and without others' addresses."""
     return kept_document(replace(spec, owner="", launch_id=None))
 
 
 def parameters_of(session: ComputeSession) -> dict[str, Any]:
-    """Return a session as the document of a request that would make another one like it. Its variables are all there:
-    it is for its owner alone."""
+    """Return a session as a document for launching another one like it, with all variables: for its owner only."""
     said = {
         "image": session.image.name,
         "type": session.session_type,
         "resources": session.slots,
         "resource_group": session.resource_group.name,
         "project": str(session.project_id),
-        "environ": session.environ,
+        "environ": {name: value for name, value in session.environ.items() if not name.startswith("BACKENDAI_")},
         "startup_command": session.startup_command,
         "preopen_ports": session.preopen_ports,
         "cluster_size": session.cluster_size,
@@ -80,7 +78,7 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
 
 
 def _mounts_of(session: ComputeSession) -> dict[str, Any]:
-    """Return the mounts that were wished; those that come by themselves do so again."""
+    """Return the requested mounts; automatic ones are added at each launch."""
     mounts = list(session.mounts.filter(is_automatic=False)) if session.mount_count else []
     said = [
         {
@@ -95,12 +93,12 @@ def _mounts_of(session: ComputeSession) -> dict[str, Any]:
 
 
 def recent_launches(user: User) -> list[LaunchRecord]:
-    """Return the user's recent launches, those pinned first, then the newest."""
+    """Return the user's recent launches, pinned ones first, then the newest."""
     return list(LaunchRecord.objects.visible_to(user))
 
 
 def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
-    """Return one of the user's; NotFound for what is not there or another's."""
+    """Return one of the user's recent launches; NotFound if it does not exist or is another user's."""
     found: LaunchRecord | None = LaunchRecord.objects.visible_to(user).filter(pk=record_id).first()
     if found is None:
         raise NotFound("Launch not found in your recent history.")
@@ -108,8 +106,7 @@ def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
 
 
 def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
-    """Give the entry another name, which is what the next session of it will be called. Raises UserError as for the
-    name of a session."""
+    """Rename the entry; the next session launched from it gets this name. Raises UserError as for session names."""
     check_session_name(name)
     if name == record.name:
         return
@@ -121,8 +118,8 @@ def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
 
 
 def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
-    """Keep the entry beside the newest, or no longer; then it stays until the next launch. Raises Conflict when as many
-    are pinned as may be."""
+    """Pin or unpin the entry; an unpinned one stays until the next launch at least. Raises Conflict if too many are
+    pinned."""
     if pinned == record.is_pinned:
         return
     if pinned and LaunchRecord.objects.visible_to(user).filter(is_pinned=True).count() >= MOST_PINNED:
@@ -138,7 +135,7 @@ def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
 
 
 def forget_launch(user: User, record: LaunchRecord) -> None:
-    """Take the entry out of the history; the sessions that it made go on."""
+    """Delete the entry from the history; its sessions are not affected."""
     with transaction.atomic():
         audit(user.pk, "recent-launch.delete", "recent-launch", [record.pk], name=record.name)
         record.delete()
@@ -149,8 +146,7 @@ def _usual(name: str, value: Any) -> bool:
 
 
 def _forget_old(user: User) -> None:
-    """Remove all but the newest of those that are not pinned. Another launch of the same moment may be removing them
-    too: what it holds is left to it."""
+    """Delete all but the newest unpinned entries. Rows locked by a concurrent launch are left to it."""
     loose = LaunchRecord.objects.filter(owner=user, is_pinned=False).order_by("-created_at", "-id")
     if old := list(loose.values_list("pk", flat=True)[KEPT:]):
         free = LaunchRecord.objects.select_for_update(skip_locked=True).filter(pk__in=old, is_pinned=False)

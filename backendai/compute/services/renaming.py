@@ -1,4 +1,4 @@
-"""Giving a session another name."""
+"""Renames sessions."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ _BEING_PREPARED = frozenset({Status.PREPARING, Status.PULLING, Status.CREATING})
 
 
 def may_be_renamed(session: ComputeSession) -> bool:
-    """Return whether the session can have another name now."""
+    """Return whether the session can be renamed now."""
     return session.status in LIVE - _BEING_PREPARED
 
 
 def rename_session(session: ComputeSession, user: User, name: str, *, now: datetime) -> ComputeSession:
-    """Return the session, which the user may see, with its new name. Inside, programs go on to see the old one.
-
-    Raises UserError when the name breaks the rule for names; Conflict when the session has ended or is being prepared,
-    or its owner has another live one of this name: the error's ``session`` is that one's id.
-    """
+    """Return the renamed session, which the user may see. Its programs keep the old name. Raises UserError for an
+    invalid name; Conflict if the session has ended or is being prepared, or the owner has another live one of this name
+    (its id is the error's ``session``)."""
     check_session_name(name)
     if name == session.name:
         return session

@@ -1,4 +1,4 @@
-"""What nodes say about kernels, carried into the database, many words at once. Stale words change nothing."""
+"""Applies agents' reports about kernels, many at once. Outdated reports change nothing."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _COLUMNS = (
 
 
 class Word(NamedTuple):
-    """A report and the node that gave it."""
+    """A report and its agent."""
 
     agent: Agent
     report: KernelReport
 
 
 class Verdict(Enum):
-    """What a report came to: it counts, the kernel is not wanted any more, or it is not this node's."""
+    """Result for a report: applied, the kernel is no longer wanted, or it belongs to another agent."""
 
     APPLIED = "applied"
     STALE = "stale"
@@ -61,7 +61,7 @@ class Verdict(Enum):
 
 
 class _Told(NamedTuple):
-    """A word about a kernel, and its place in the call."""
+    """A report with its kernel and its position in the call."""
 
     place: int
     kernel: Kernel
@@ -70,10 +70,8 @@ class _Told(NamedTuple):
 
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
-    """Apply a node's report and return whether it was still wanted; False tells the node to remove the container.
-
-    Raises NotFound for a kernel that is not this node's: a node may speak of its own kernels only.
-    """
+    """Apply an agent's report and return whether the kernel is still wanted; False tells the agent to remove the
+    container. Raises NotFound for another agent's kernel."""
     (verdict,) = kernels_reported([Word(agent, report)], now=now or timezone.now())
     if verdict is Verdict.FOREIGN:
         raise NotFound("This kernel is not on this agent.")
@@ -81,11 +79,9 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
 
 
 def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
-    """Apply the reports of many nodes in one transaction; returns a verdict for each.
-
-    The outcome is that of one after the other. Statements: a fixed number for each kind of change, times the most words
-    in a row about one session that do not go together.
-    """
+    """Apply the reports of many agents in one transaction; returns a verdict for each. Equivalent to applying them one
+    by one. A fixed number of statements per kind of change and round; a new round starts when two reports about one
+    session cannot be merged."""
     verdicts = [Verdict.FOREIGN] * len(words)
     places = list(range(len(words)))
     with transaction.atomic():
@@ -99,7 +95,8 @@ def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
 def _next_round(
     places: Collection[int], words: Sequence[Word], verdicts: list[Verdict]
 ) -> tuple[list[_Told], list[int]]:
-    """Return what can be done at once, and the places of what must wait for it. Foreign and stale words are out."""
+    """Return the reports for this round, and the positions of later ones. Other agents' and outdated reports are
+    dropped."""
     kernels = _read({words[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Told]] = defaultdict(list)
     closed: set[UUID] = set()
@@ -122,13 +119,13 @@ def _next_round(
 
 
 def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
-    """Return the kernels, held still with their sessions until the transaction ends, always in the same order."""
+    """Return the kernels, locked with their sessions in a fixed order until the transaction ends."""
     hold_sessions_of(kernel_ids)
     return {kernel.pk: kernel for kernel in _SPOKEN_OF.rows(list_of(kernel_ids))}
 
 
 def _go_together(some: Sequence[_Told], told: _Told) -> bool:
-    """Return whether the session ends up the same when it follows only after all of these words, not after each."""
+    """Return whether updating the session once after all these reports gives the same result as after each."""
     if not some:
         return True
     first, state = some[0], told.report.state
@@ -178,7 +175,7 @@ def _note_progress(some: Sequence[_Told]) -> None:
 
 
 def _words(some: Sequence[_Told]) -> dict[str, Any]:
-    """Return the columns of kernels on their way that say how far each is."""
+    """Return the progress columns of starting kernels."""
     return {
         "progress": _each({told.kernel.pk: told.report.progress for told in some}, "double precision"),
         "fetched_bytes": _each({told.kernel.pk: told.report.fetched_bytes for told in some}, "bigint"),
@@ -188,7 +185,7 @@ def _words(some: Sequence[_Told]) -> dict[str, Any]:
 
 
 def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
-    """Move these kernels; returns the sessions that have to follow."""
+    """Move these kernels; returns the sessions to update."""
     columns = _words(some)
     steps = {
         told.kernel.pk: steps_taken(told.kernel, told.agent.name, to, told.report.timings, now=now) for told in some
@@ -202,7 +199,7 @@ def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
 
 
 def _end(some: Sequence[_Told], now: datetime) -> list[UUID]:
-    """End these kernels; returns the sessions that have to follow."""
+    """End these kernels; returns the sessions to update."""
     # A kernel that was told to end keeps the reason it was told.
     told_to = [told for told in some if told.kernel.status == Status.TERMINATING]
     by_itself = [told for told in some if told.kernel.status != Status.TERMINATING]
@@ -250,7 +247,7 @@ def _reason(told: _Told) -> tuple[str, str]:
 
 
 def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
-    """Return the value that all share, else one for each row."""
+    """Return the value shared by all rows, else an expression with one per row."""
     first = next(iter(values.values()))
     return first if all(value == first for value in values.values()) else by_row(Kernel, values, kind)
 

@@ -1,7 +1,7 @@
-"""Logs and history of sessions that ended long ago are deleted, and the oldest logs of an owner with too many bytes.
+"""Deletes logs and history of long-ended sessions, and the oldest logs of owners with too many bytes.
 
-Each function deletes a bounded number of rows, in a bounded number of statements, each a transaction of its own; the
-next call goes on. Sessions, their owners, times and amounts stay; nothing of a live session is deleted.
+Each function deletes a bounded number of rows in a few statements, each its own transaction; the next call continues.
+Sessions, owners, times and amounts stay, and so does everything of live sessions.
 """
 
 from __future__ import annotations

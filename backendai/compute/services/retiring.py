@@ -1,4 +1,4 @@
-"""An agent that is gone for good, by an administrator's word."""
+"""Retires agents that are permanently gone."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ GONE = "agent-terminated"
 
 
 def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
-    """Declare the agent gone for good: its calls are refused, what ran there ends with ``agent-terminated`` (batch
-    sessions that asked for it wait again), and what it held is free. Its row stays for the history. Returns how many
-    sessions that concerned.
-
-    Raises a Conflict while it answers and runs something: nobody could say that this has ended.
-    """
+    """Retire the agent: its requests are rejected, its sessions end with ``agent-terminated`` (batch sessions with a
+    retry return to the queue), and its slots are free. The row stays for the history. Returns how many sessions. Raises
+    Conflict while it is reachable and runs kernels, whose end could not be confirmed."""
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was already removed permanently.", agent=agent.name, code="agent-terminated")
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Starting again after a start that failed: only when no kernel of the session can run any more."""
+"""Restarts sessions after a failed start, once none of their kernels can run any more."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
+from backendai.compute.services.restarting import Consequence, after_kernel
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import (
     STARTING,
@@ -33,7 +34,7 @@ SIBLING = "sibling-failed"
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A kernel whose start took too long: which phase it was in, what to call it, and one sentence with numbers."""
+    """A kernel whose start exceeded its time limit: phase, reason code, and message with numbers."""
 
     kernel_id: UUID
     session_id: UUID
@@ -43,10 +44,13 @@ class Expired:
 
 
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
-    """Return whether what has ended so far leaves another try: the session never ran, every reason may pass on another
-    agent, and retries are left. A batch program that has begun is not run twice, unless its owner asked for that and
-    its node was lost."""
-    ended = [kernel for kernel in kernels if kernel.status in TERMINAL and not has_done_its_part(session, kernel)]
+    """Return whether the session may try again: it never ran, all reasons are retriable, and retries are left. A
+    started batch program runs again only if its agent was lost and the owner allowed it."""
+    ended = [
+        kernel
+        for kernel in kernels
+        if kernel.status in TERMINAL and after_kernel(session, kernel) is not Consequence.GO_ON
+    ]
     if runs_again(session) and all(_is_lost(kernel) for kernel in ended):
         return True
     return (
@@ -57,15 +61,8 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
     )
 
 
-def has_done_its_part(session: ComputeSession, kernel: Kernel) -> bool:
-    """Return whether this kernel ended as it should while the session goes on: the command of a batch session runs in
-    each of its kernels, and only that of the main one decides when the work is finished."""
-    runs = session.kind.runs_program
-    return runs and kernel.rank > 0 and kernel.status in TERMINAL and kernel.status_reason == FINISHED
-
-
 def runs_again(session: ComputeSession) -> bool:
-    """Return whether the loss of its node puts the session back into the queue."""
+    """Return whether the loss of its agent returns the session to the queue."""
     return (
         session.retry_on_agent_loss
         and session.kind.runs_again
@@ -75,8 +72,8 @@ def runs_again(session: ComputeSession) -> bool:
 
 
 def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetime) -> None:
-    """Put the session back into the queue once all its kernels have ended; until then end those that have not. In the
-    caller's transaction."""
+    """Return the session to the queue once all its kernels have ended; until then, end the others. In the caller's
+    transaction."""
     alive = [kernel.pk for kernel in kernels if kernel.status not in TERMINAL]
     if alive:
         if _stop_siblings([session.pk], now):
@@ -107,17 +104,17 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
             "forced_at": None,
             "is_unconfirmed": False,
             "steps": [],
+            "restarts": 0,
+            "starts_after": None,
         }
         move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
 
 
 def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
-    """Tell the nodes of these sessions to end every kernel; when all have confirmed it, the session starts again.
-
-    Writes one EXPIRED row for each session and returns how many there were. Kernels that got on meanwhile are left
-    alone; a second caller finds nothing left to do.
-    """
+    """Order agents to end every kernel of these sessions; once confirmed, the sessions start again. Writes one EXPIRED
+    row for each session and returns how many. Kernels that progressed meanwhile are left alone; a concurrent caller
+    changes nothing."""
     if not expired:
         return 0
     with transaction.atomic():
@@ -140,8 +137,26 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
     return len(sessions)
 
 
+def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
+    """Tell the nodes to end these kernels of running sessions, which started again and did not come up; when that is
+    confirmed, their sessions end with this reason. Returns how many kernels that concerns."""
+    if not expired:
+        return 0
+    with transaction.atomic():
+        hold_sessions_of([one.kernel_id for one in expired])
+        late = Kernel.objects.filter(pk__in=[one.kernel_id for one in expired], status__in=STARTING)
+        still = set(late.values_list("pk", flat=True))
+        for one in expired:
+            if one.kernel_id in still:
+                move_kernels([one.kernel_id], Status.TERMINATING, reason=one.code, message=one.message, now=now)
+        sessions = {one.session_id for one in expired if one.kernel_id in still}
+        touch(sessions)
+        hint_stops(sessions)
+    return len(still)
+
+
 def phase_of(status: str) -> Phase:
-    """Return the phase that a session of this status is in."""
+    """Return the phase of a session with this status."""
     if status in (Status.PREPARING, Status.PULLING):
         return Phase.PRECONDITION
     return Phase.START if status in STARTING else Phase.RUN

@@ -1,4 +1,4 @@
-"""Files of a launch: the rules for them, where they are kept, and what they become in a home folder."""
+"""Text files of a launch: validation, storage, and their place in the home folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROGRAM = "#!"
 
 
 def check_files(files: Sequence[BroughtFile]) -> None:
-    """Refuse too many or too large files, paths that cannot be, and what is not text; the error names the file."""
+    """Reject too many or too large files, invalid paths and content that is not text; the error names the file."""
     if len(files) > MOST_FILES:
         text = Message(
             "{number} files given; a session takes at most {most_files}.", number=len(files), most_files=MOST_FILES
@@ -45,7 +45,7 @@ def check_files(files: Sequence[BroughtFile]) -> None:
 
 
 def check_total(size: int) -> None:
-    """Refuse more bytes than all files of a session may have together."""
+    """Reject files whose total size exceeds the limit."""
     if size > MOST_FILE_BYTES:
         text = Message(
             "The files have {size}; a session takes at most {most_file_bytes}.",
@@ -56,21 +56,21 @@ def check_total(size: int) -> None:
 
 
 def write_files(session_id: UUID, files: Iterable[BroughtFile]) -> None:
-    """Keep the files of a new session."""
+    """Write the files of a new session."""
     SessionFile.objects.bulk_create(
         SessionFile(session_id=session_id, path=file.path, content=file.content) for file in files
     )
 
 
 def brought_by(session_id: UUID | str, person: User) -> list[BroughtFile]:
-    """Return the files of a session that belongs to this person, or that this person launched; else none."""
+    """Return the session's files for its owner or the person who launched it; else none."""
     rows = SessionFile.objects.filter(session=UUID(str(session_id)))
     own = rows.filter(session__owner=person) | rows.filter(session__launched_by=person)
     return [BroughtFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
 
 
 def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:
-    """Return what sessions find in their homes of their own files, in one query; none for no sessions."""
+    """Return the files of these sessions for their homes, in one query; none for no sessions."""
     found: dict[UUID, list[HomeFile]] = defaultdict(list)
     if session_ids:
         rows = SessionFile.objects.filter(session__in=among(list(session_ids))).order_by("path")
@@ -81,10 +81,10 @@ def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeF
 
 
 def forget_files_of(owner: User) -> None:
-    """Delete the files of all sessions of this person."""
+    """Delete the files of all sessions of this user."""
     SessionFile.objects.filter(session__owner=owner).delete()
 
 
 def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
-    """Return a session's own files with the usual ones of its home, but for those that are in the way."""
+    """Return a session's own files and the dotfiles of its home that they do not collide with."""
     return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]

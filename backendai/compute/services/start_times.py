@@ -1,4 +1,4 @@
-"""How long the steps of a start usually take: of an image, in a resource group, as the last sessions had it."""
+"""Usual duration of a start's steps, by image and resource group, from recent sessions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FEWEST_STARTS = 3  # of fewer nothing is said to be usual
 
 @dataclass(frozen=True, slots=True)
 class UsualStart:
-    """The median seconds of each stage, 0 where most starts had none of it, over this number of ``starts``; and
-    ``otherwise`` the median of those that had it."""
+    """The median seconds of each stage over ``starts`` starts, 0 if most skipped it; ``otherwise``: the median of those
+    that did not."""
 
     starts: int
     seconds: Mapping[str, float]
@@ -31,12 +31,12 @@ class UsualStart:
 
     @property
     def total(self) -> float:
-        """The seconds of a usual start."""
+        """The total seconds of a usual start."""
         return sum(self.seconds.values())
 
 
 def usual_start(image_id: UUID, group_id: int) -> UsualStart | None:
-    """Return what is usual among the newest sessions that came up; None when there are too few. One query."""
+    """Return the usual start from the newest started sessions; None if there are too few. One query."""
     newest = ComputeSession.objects.order_by("-created_at", "-id").values("pk")[:_LOOKS_AT]
     mains = Kernel.objects.filter(rank=0, session__in=newest, started_at__isnull=False)
     alike = mains.filter(session__image=image_id, session__resource_group=group_id)
@@ -53,7 +53,7 @@ def usual_start(image_id: UUID, group_id: int) -> UsualStart | None:
 
 
 def stage_seconds(steps: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the seconds of each stage that a kernel has behind it."""
+    """Return the seconds of each completed stage of a kernel's start."""
     found: dict[str, float] = {}
     for step in steps:
         start, end = _moment(step, "started_at"), _moment(step, "ended_at")

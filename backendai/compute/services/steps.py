@@ -1,4 +1,4 @@
-"""The steps of a history row: those of a start, with their times, and those of any row in the form that is shown."""
+"""Steps of history rows: those of a kernel's start with their times, and the form for display."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _LONGEST_SECONDS = 10**6  # a node's word is not trusted to be a time
 
 
 def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, float], *, now: datetime) -> list[Step]:
-    """Return the kernel's steps with those that its move to ``to`` ends. ``timings``: the node's own, in seconds."""
+    """Return the kernel's steps, including those completed by its move to ``to``. ``timings``: the agent's, in
+    seconds."""
     stage, since = _STAGES.get(Status(kernel.status), ""), kernel.changed_at
     if not stage:
         return list(kernel.steps)
@@ -38,7 +39,7 @@ def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, fl
 
 
 def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: datetime) -> list[Step]:
-    """Return the kernel's steps with the one that has just failed."""
+    """Return the kernel's steps including the failed one."""
     stage = _STAGES.get(Status(kernel.status), "run")
     failed = _step(kernel, agent, stage, kernel.changed_at, now)
     said = Message.joined([Message.of(failed["message"]), message], ". ")
@@ -47,13 +48,13 @@ def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: dat
 
 
 def steps_of(kernels: Iterable[Kernel]) -> str:
-    """Return what the kernels did, the main one first, as the text that a history row keeps."""
+    """Return all kernels' steps, the main one's first, as stored text."""
     return json.dumps([step for kernel in kernels for step in kernel.steps])
 
 
 def full_steps(record: SchedulingRecord) -> list[Step]:
-    """Return a row's steps, each with all of its fields: a step without times has the row's own. What was passed may be
-    kept as a mere pair of its name and its message."""
+    """Return a row's steps with all fields; missing times are the row's. Passed steps may be stored as a pair of name
+    and message."""
     usual = {
         "step": "",
         "result": str(Outcome.SUCCESS),

@@ -1,5 +1,8 @@
-"""When sessions were used last. Whoever passes bytes on tells a meter, which costs next to nothing; the meter's thread
-writes now and then, for all sessions in one statement. Redis has no part in it."""
+"""Records the last use of sessions.
+
+Relays call a meter for every transfer, which is cheap; its thread writes all sessions in one statement every now and
+then, without Redis.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _LAST_WORDS_SECONDS = 2.0
 
 
 class Meter:
-    """Remembers which sessions are used. ``touch`` may be called for every byte, from any thread."""
+    """Collects which sessions are in use. ``touch`` may be called for every byte, from any thread."""
 
     def __init__(self) -> None:
         self._used: dict[UUID, datetime] = {}
@@ -37,15 +40,15 @@ class Meter:
         self._thread: threading.Thread | None = None
 
     def touch(self, session_id: UUID) -> None:
-        """Note that the session is used now. Never waits, never raises."""
+        """Record that the session is in use. Never blocks or raises."""
         self._used[session_id] = timezone.now()
         if not self._news.is_set():
             self._news.set()
             self._start()
 
     def write(self, now: datetime, *, everything: bool = False) -> int:
-        """Write what is due: a session that was at rest at once, any other every half minute. Returns how many sessions
-        that were; what the database does not take is kept."""
+        """Write due sessions: newly used ones at once, others every half minute. Returns how many; failed writes are
+        retried."""
         oldest = now - WRITTEN_EVERY
         used = list(self._used.items())
         due = {pk: at for pk, at in used if everything or self._written.get(pk, oldest) <= oldest}
@@ -94,14 +97,13 @@ meter = Meter()
 
 
 def note_traffic(moments: Mapping[UUID, datetime]) -> None:
-    """Write when these sessions were used last; one statement. A moment before the one that is known changes nothing,
-    and sessions that are no more are passed over."""
+    """Write the last use of these sessions in one statement. Earlier times and deleted sessions are ignored."""
     write_latest(SessionTraffic._meta.db_table, ComputeSession._meta.db_table, "session_id", "last_at", moments)
 
 
 def note_work(kernels: Mapping[UUID, Collection[UUID]], now: datetime) -> int:
-    """Note that these kernels, by agent, work for their sessions now; returns of how many that was written. A session
-    that was used within half a minute is left alone. Two statements; nodes are heard about what they hold."""
+    """Record that these kernels (by agent) are executing code; returns for how many sessions. Sessions used within half
+    a minute are skipped. Two statements; agents can report only their own kernels."""
     ids = {kernel_id for named in kernels.values() for kernel_id in named}
     rested = Q(session__traffic=None) | Q(session__traffic__last_at__lte=now - WRITTEN_EVERY)
     rows = Kernel.objects.filter(rested, pk__in=among(ids), status=Status.RUNNING).order_by()

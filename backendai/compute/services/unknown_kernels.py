@@ -1,7 +1,7 @@
-"""Kernels that agents have and this database does not know: they go on until an administrator decides.
+"""Kernels that agents have and this database does not know: they keep running until an administrator decides.
 
-After a restore the database has forgotten what began since the backup. What it does not know it must not end: a kernel
-is over only if its row says so, in the same or a later generation.
+A restored database lacks what started since the backup, and must not end that: a kernel has ended only if its row says
+so, in the same or a later generation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Key = tuple[UUID, int]
 
 @dataclass(slots=True)
 class Strangers:
-    """What a node has that is not live there: kernels that are ``over``, those that the database does not know, and
-    those whose removal an administrator decided."""
+    """An agent's kernels that are not live there: ``over``, unknown to the database, and those to be removed on an
+    administrator's order."""
 
     over: list[KernelSighting] = field(default_factory=list)
     unknown: list[KernelSighting] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Strangers:
 
 
 class Syncing(NamedTuple):
-    """An agent with the kernels that it has, those that it keeps against the portal's word, and those live there."""
+    """An agent with its reported kernels, those it refuses to remove, and those live there."""
 
     agent_id: UUID
     seen: Sequence[KernelSighting]
@@ -48,7 +48,8 @@ class Syncing(NamedTuple):
 
 
 def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
-    """Return by agent what becomes of kernels that are not live there; two queries, none when there are none."""
+    """Return each agent's kernels that are not live there, classified; two queries, none if there are no such
+    kernels."""
     seen = {
         one.agent_id: (strange, one.kept)
         for one in agents
@@ -74,8 +75,8 @@ def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
 
 
 def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: datetime) -> None:
-    """Write which kernels of an agent the database does not know, with what it tells of them, and forget the others.
-    No query when there are none and were none."""
+    """Write an agent's unknown kernels with its details, and delete rows of others. No query if there are and were
+    none."""
     unknown = [*answer.unknown, *answer.removals]
     if not unknown and not agent.unknown_kernels:
         return
@@ -94,7 +95,7 @@ def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: d
 
 
 def remove_unknown(actor: User, row: UnknownKernel, *, now: datetime) -> None:
-    """Decide that an agent stops and deletes this kernel, with its home folder. Raises a Conflict when that is decided
+    """Order an agent to stop and delete this kernel with its home folder. Raises Conflict if that is ordered
     already."""
     if not actor.is_superadmin:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
@@ -114,7 +115,7 @@ def _row(agent: Agent, one: KernelSighting, told: Told | None, now: datetime) ->
 
 
 def _takes(row: UnknownKernel, one: KernelSighting, told: Told | None) -> bool:
-    """Let the row say what is told; returns whether that changed it."""
+    """Update the row from the report; returns whether it changed."""
     before = (row.is_running, row.is_kept, row.manifest, row.session_id)
     row.is_running = one.running
     if told is not None:

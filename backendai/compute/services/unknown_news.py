@@ -1,4 +1,4 @@
-"""News of unknown kernels for superadmins: a line under the bell until each is decided, and one mail."""
+"""Notifications of unknown kernels for superadmins: a line under the bell until each is decided, and one mail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_AT_ONCE = 1000
 
 
 class UnknownOn(NamedTuple):
-    """An agent, how many kernels of it wait for a decision, and when the newest of them was found."""
+    """An agent, its number of undecided unknown kernels, and when the newest was found."""
 
     agent: str
     number: int
@@ -30,18 +30,18 @@ Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject a
 
 
 def unknown_news(user: User) -> list[UnknownOn]:
-    """Return by agent what waits for a decision; one query, none for others than superadmins."""
+    """Return the undecided unknown kernels by agent; one query, none for other users than superadmins."""
     return _by_agent(_undecided()) if user.is_superadmin else []
 
 
 def has_unknown_mails(now: datetime) -> bool:
-    """Return whether there is something to send; one query, none where the site sends no mail."""
+    """Return whether mails are due; one query, none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
 def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send one mail about all new unknown kernels to each superadmin; of several processes that try, one sends it. What
-    the mail server does not take is tried again for an hour. Returns how many were sent. No transaction may be open."""
+    """Send each superadmin one mail about all new unknown kernels, once even with several processes. Failed mails are
+    retried for an hour. Returns how many were sent. No transaction may be open."""
     due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
     rows = UnknownKernel.objects.filter(pk__in=due)
     if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):

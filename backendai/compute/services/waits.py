@@ -1,7 +1,7 @@
-"""Writing why sessions wait: on the session for the screen, and in the history, one row per unchanged reason.
+"""Writes wait reasons: on the session for its page, and in the history, one row per unchanged reason.
 
-A session carries the digest of the reason that it shows and the uid of the history row that holds it. So a pass in
-which nothing has changed reads these and counts up; it rewrites no text.
+A session stores its reason's digest and the uid of its history row, so that a pass without changes only increments
+counters.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ _NO_NUMBERS: Mapping[str, Any] = {}
 
 
 class Waiting(NamedTuple):
-    """A pending session stays pending: the code, one sentence, its numbers, its place in the queue, what was looked at.
-
-    ``skipped``: it was not its turn, or waiting for room would not have helped. ``overtaken``: others may pass it.
-    """
+    """A session that stays pending: code, message, numbers, queue position, and steps. ``skipped``: it had no turn, or
+    waiting for room would not help. ``overtaken``: others may pass it."""
 
     session_id: UUID
     code: str
@@ -44,7 +42,7 @@ class Waiting(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a pending session shows now."""
+    """The wait reason that a pending session has stored."""
 
     digest: str
     record: UUID | None
@@ -53,7 +51,7 @@ class _Seen(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """A wait and what it changes. The first characters of the digest stand for what keeps a history row the same."""
+    """A wait and its changes. The digest's prefix identifies reasons that share a history row."""
 
     wait: Waiting
     digest: str
@@ -73,11 +71,8 @@ _SESSIONS, _RECORDS = ComputeSession._meta.db_table, SchedulingRecord._meta.db_t
 
 
 def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = True) -> None:
-    """Write the reasons of those that are still pending: unchanged ones only count up; changed ones are shown at once.
-
-    ``counts_tries``: those that were not skipped have used up a try. The number of statements does not grow with the
-    sessions.
-    """
+    """Write the reasons of those still pending: unchanged ones only count up. ``counts_tries``: sessions that were not
+    skipped use up a try. A fixed number of statements."""
     if not waits:
         return
     with transaction.atomic():
@@ -100,7 +95,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
 
 
 def _notes(waits: Sequence[Waiting]) -> list[_Note]:
-    """Pair each wait with what its session shows; those that are not pending any more are left out."""
+    """Pair each wait with its session's stored reason; sessions that are not pending are left out."""
     rows = ComputeSession.objects.filter(pk__in=among([wait.session_id for wait in waits]), status=Status.PENDING)
     columns = rows.order_by().values_list("pk", "wait_digest", "wait_record", "queue_position", "overtaken_since")
     seen = {pk: _Seen(digest, record, position, since) for pk, digest, record, position, since in columns}

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
 from backendai.controller.loops import PASS_LEASE
-from backendai.ops.doctor import accelerators, apps, engine, machine, portal, sign_in, storage
+from backendai.ops.doctor import accelerators, apps, engine, kubernetes, machine, portal, sign_in, storage
 from backendai.ops.doctor.check import Check, problem
 
 
@@ -27,6 +27,7 @@ def examine() -> list[Check]:
         machine.loop_devices(),
         machine.bubblewrap(),
         *engine.docker(),
+        *kubernetes.kubernetes(),
         *accelerators.accelerators(),
         *apps.apps(),
         *storage.storage(),

@@ -31,7 +31,7 @@ MESSAGES = frozenset(
         "Message", "UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "PlatformError", "RegistryError",
         "NotThere", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
         "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
-        "_Stays", "Busy", "StartFailed",
+        "_Stays", "Busy", "StartFailed", "FileRefused",
     }
 )  # fmt: skip
 _CALL = re.compile(r"(?<!\w)(n?p?gettext|_)\(")

@@ -1,4 +1,4 @@
-"""The selections: each file holds one, as ``SELECTION``. A new file is a new choice; nothing else names it."""
+"""The selections: one per file, as ``SELECTION``. A new file adds a choice without other changes."""
 
 from __future__ import annotations
 

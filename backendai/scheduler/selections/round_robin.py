@@ -1,4 +1,4 @@
-"""Round-robin: the agents in turn by name; the turn outlives the pass, and agents that come and go."""
+"""Round-robin: agents in turn by name. The turn survives the pass, and agents that come and go."""
 
 from __future__ import annotations
 

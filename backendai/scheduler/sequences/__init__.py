@@ -1,4 +1,4 @@
-"""The sequences: each file holds one, as ``SEQUENCE``. A new file is a new choice; nothing else names it."""
+"""The sequences: one per file, as ``SEQUENCE``. A new file adds a choice without other changes."""
 
 from __future__ import annotations
 

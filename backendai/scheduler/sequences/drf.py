@@ -1,7 +1,7 @@
-"""Dominant resource fairness: the turn is the user's who holds the smallest share of what he uses most.
+"""Dominant resource fairness: next is the user with the smallest dominant share.
 
-The share of a user is the largest, over the slots, of what he holds in the group by what its agents have, divided by
-his weight. It follows each placement.
+A user's dominant share is the largest share of any slot's capacity that the user holds in the group, divided by the
+user's weight. It is updated with each placement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backendai.scheduler.snapshot import SessionView
 
 
 class _User:
-    """A user in the line: his sessions by their place in it, the oldest last, what he holds, and what counts of it."""
+    """A user in the line: the positions of their sessions (the oldest last), their holdings and dominant share."""
 
     __slots__ = ("counted", "held", "queue", "weight")
 
@@ -28,10 +28,8 @@ class _User:
 
 
 def drf(line: Line) -> Iterator[SessionView]:
-    """Yield the oldest session of the user with the smallest share; equal shares by age, then by id.
-
-    A user whose session finds no room keeps his share, and the next of his sessions is tried: he stops nobody.
-    """
+    """Yield the oldest session of the user with the smallest share; equal shares by age, then by id. If a session does
+    not fit, the user keeps the share, and their next session is tried."""
     sessions, tally = line.sessions, line.tally
     users, levels = _users(line)
     shares = list(levels)
@@ -68,7 +66,7 @@ def drf(line: Line) -> Iterator[SessionView]:
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:
-    """Return the largest share of a slot that is held, by weight; a slot that nobody offers does not count."""
+    """Return the largest weighted share of a slot; slots without capacity do not count."""
     largest = 0.0
     for name, amount in held.items():
         whole = capacity.get(name)
@@ -80,7 +78,7 @@ def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weigh
 
 
 def _users(line: Line) -> tuple[list[_User], dict[float, list[int]]]:
-    """Return whose session stands at each place of the line, and by share the places of the users' oldest sessions."""
+    """Return the user of each session in the line, and users' oldest sessions by share."""
     # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
     capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
     by_name: dict[str, _User] = {}

@@ -1,7 +1,7 @@
-"""Fair share over time: who used least of the group lately comes first, for domains, then projects, then users.
+"""Fair share over time: holders with the lowest recent usage come first: domains, then projects, then users.
 
-The factor of a holder is 2^(−past usage / weight): 1 for one who used nothing, a half for one who used just what his
-weight stands for. It falls as usage / weight grows, so that quotient is compared: no factor is rounded to nothing.
+A holder's factor is 2^(−past usage / weight): 1 without usage, one half at exactly the weighted share. Usage / weight
+is compared instead, so that no small factor is rounded to 0.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from backendai.scheduler.snapshot import Holder, SessionView
 
 
 def fair_share(line: Line) -> list[SessionView]:
-    """Return the sessions by the factors of domain, project and user, the greatest first; equals by age, then by id.
-
-    A session without a domain, project or user comes after those that have one.
-    """
+    """Return the sessions by the factors of domain, project and user, the largest first; equals by age, then by id.
+    Sessions without a domain, project or user come last."""
     burdens: dict[Holder, tuple[float, ...]] = {}
     for session in line.sessions:
         if session.holder not in burdens:
@@ -26,7 +24,7 @@ def fair_share(line: Line) -> list[SessionView]:
 
 
 def factor(usage: float, weight: float) -> float:
-    """Return the factor of a holder, between 0 and 1; with no weight it is 0."""
+    """Return a holder's factor, between 0 and 1; without a weight it is 0."""
     return float(2.0 ** -(usage / weight)) if weight > 0 else 0.0
 
 

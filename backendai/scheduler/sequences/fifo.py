@@ -1,4 +1,4 @@
-"""First in, first out: strict, or past sessions that were tried often enough."""
+"""First in, first out: strict, or letting others pass sessions after enough tries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from backendai.scheduler.snapshot import SessionView
 
 
 def fifo(line: Line) -> list[SessionView]:
-    """Return the oldest first; those that others may pass come after them, the oldest first again.
-
-    With backfill they keep their place: where one can have a reserved start, others pass it without pushing it back.
-    """
+    """Return the oldest first; those that others may pass follow, the oldest first again. With backfill they keep their
+    place if they can have a reserved start."""
     rules, now = line.rules, line.now
     if not rules.retries_to_skip or rules.backfill:
         return line.sessions

@@ -1,4 +1,4 @@
-"""Which replica gets a request, and which get none for a while: pure functions of what one proxy knows."""
+"""Load balancing between an endpoint's replicas: pure functions of what one proxy knows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _Id = TypeVar("_Id", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[_Id]):
-    """A replica as a proxy sees it. ``limit``: requests at once (0: none). ``weight`` grows to 1 while it warms up."""
+    """A replica as a proxy sees it. ``limit``: concurrent requests (0: unlimited). ``weight`` grows to 1 during
+    warm-up."""
 
     id: _Id
     open: int = 0
@@ -27,13 +28,14 @@ class Candidate(Generic[_Id]):
 
     @property
     def has_room(self) -> bool:
-        """It may get another request."""
+        """Whether it may get another request."""
         return not self.limit or self.open < self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Sight(Generic[_Id]):
-    """How requests and probes to a replica went. ``ejected_until`` by the proxy's monotonic clock; 0: not ejected."""
+    """Results of requests and probes to a replica. ``ejected_until``: on the proxy's monotonic clock; 0: not
+    ejected."""
 
     id: _Id
     has_answered: bool
@@ -41,8 +43,8 @@ class Sight(Generic[_Id]):
 
 
 def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica with the least (open + 1) ÷ weight that has room, None when none has. ``draw`` (0 to 1)
-    decides between equal ones."""
+    """Return the replica with the smallest (open requests + 1) ÷ weight that has room, or None. ``draw`` (0 to 1)
+    breaks ties."""
     able = [(_price(one), one) for one in candidates if one.has_room and one.id not in avoid]
     if not able:
         return None
@@ -52,8 +54,8 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
 
 
 def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica to which requests with this key keep, as long as it is at most a quarter busier than the
-    others; then the next one in the order of the key. None when none has room."""
+    """Return the replica for a sticky key, as long as it is at most a quarter busier than the others; then the next one
+    in the key's order. None if none has room."""
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
     order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
@@ -61,12 +63,12 @@ def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_I
 
 
 def warmth(age: float, warm_up: float) -> float:
-    """Return the weight of a replica that has answered for ``age`` seconds: from a tenth to its full share."""
+    """Return the weight of a replica during warm-up, ``age`` seconds after its first answer: from 0.1 to 1."""
     return 1.0 if age >= warm_up else _COLDEST + (1.0 - _COLDEST) * max(age, 0.0) / warm_up
 
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
-    """Return the replicas that get no requests now. Never the last one, and never more than half: then all are used."""
+    """Return the ejected replicas. At most half of them and never all; beyond that all are used."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}
@@ -74,12 +76,13 @@ def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
 
 
 def ejected_for(times: int) -> float:
-    """Return for how many seconds a replica is ejected the ``times``-th time in a row."""
+    """Return the seconds of the ``times``-th consecutive ejection."""
     return min(_EJECTED_SECONDS * max(times, 1), _MOST_EJECTED_SECONDS)
 
 
 def is_fault(status: int) -> bool:
-    """Return whether an answer speaks against its replica: 429 and 503 mean busy, other errors are the model's own."""
+    """Return whether a response counts as a fault of its replica: 429 and 503 mean busy, other errors are the model's
+    own."""
     return status in _FAULTS
 
 

@@ -1,4 +1,4 @@
-"""How an endpoint is, derived from what is there: never stored, the same for pages, REST and the audit."""
+"""An endpoint's health, derived and never stored: the same for pages, REST and the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backendai.scheduler.serving.snapshot import EndpointView, Wish
 
 
 class Health(StrEnum):
-    """How an endpoint is."""
+    """Health of an endpoint."""
 
     ASLEEP = "asleep"  # no replica, and the next request starts one
     STARTING = "starting"
@@ -19,7 +19,7 @@ class Health(StrEnum):
 
 
 def health_of(endpoint: EndpointView) -> Health:
-    """Return how the endpoint is."""
+    """Return the endpoint's health."""
     if endpoint.wish != Wish.RUN:
         return Health.STOPPED
     answering = sum(one.serves for one in endpoint.replicas)

@@ -1,7 +1,7 @@
-"""Which replicas start and which are drained, so that the wanted number serves and the newest revision takes over.
+"""Decides which replicas start and which are drained, so that the desired number serves the newest revision.
 
-The same function replaces what is lost, moves replicas off drained agents, follows a new number, and updates: replicas
-that shall go (an older revision, a drained agent, no sign of life) go only when others serve in their place.
+The same function replaces lost replicas, moves replicas off drained agents, follows a changed number, and updates: an
+outdated replica is drained only when another one serves in its place.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from backendai.core.messages import Message
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
 
 PROOF = timedelta(seconds=60)  # a new revision serves so long before an old replica goes
@@ -20,8 +21,8 @@ FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What is to be done now: how many replicas of which revision start, which are drained, and what becomes of the
-    update. ``reason`` None: everything is as it should be."""
+    """The next actions: how many replicas of which revision start, which are drained, and the state of the update.
+    ``reason`` None: nothing is missing."""
 
     starts: tuple[tuple[int, int], ...] = ()
     drains: tuple[UUID, ...] = ()
@@ -31,7 +32,8 @@ class Rollout:
 
 
 def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollout:
-    """Return what brings the replicas to ``desired`` ones of the newest revision, without a gap that nobody allowed."""
+    """Return the actions that bring the endpoint to ``desired`` replicas of the newest revision without an
+    interruption."""
     live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
     if endpoint.wish != Wish.RUN or desired == 0:
         return Rollout(drains=tuple(one.id for one in live), finishes=endpoint.next is not None)
@@ -73,7 +75,7 @@ def _replace(
 def _drains(
     endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
 ) -> tuple[UUID, ...]:
-    """Return which replicas go now: those in whose place others serve, and those that serve nobody."""
+    """Return the replicas to drain now: replaced ones, and those that serve no requests."""
     good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
     serving = [one for one in leaving if one.serves]
     takes_over = endpoint.next is None or bool(good)
@@ -99,7 +101,10 @@ def _starts(
         return (), None
     fares = endpoint.fares(revision)
     if fares.retry_at is not None and now < fares.retry_at:
-        message = f"{fares.failed_starts} starts of revision {revision} failed. {fares.last_error}".strip()
+        failed = Message(
+            "{starts} starts of revision {revision} failed.", starts=fares.failed_starts, revision=revision
+        )
+        message = Message.joined([failed, fares.last_error])
         data = {"revision": revision, "failed_starts": fares.failed_starts}
         return (), Reason("start-backoff", message, data, fares.retry_at)
     unplaced = [one for one in live if one.waits_for]
@@ -110,10 +115,11 @@ def _starts(
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
-    """Return why replicas wait: the explanation of the first session that waits."""
+    """Return why replicas wait: the reason of the first pending session."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
-    message = f"{len(unplaced)} replicas wait for room. {first.wait_message}".strip()
+    waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
+    message = Message.joined([waiting, first.wait_message])
     return Reason(code, message, {"waits_for": first.waits_for, "replica": first.number})
 
 
@@ -122,9 +128,15 @@ def _why_it_waits(
 ) -> Reason | None:
     unplaced = [one for one in staying if one.waits_for]
     if unplaced and endpoint.next is not None:
-        message = (
-            f"The update to revision {endpoint.next} needs room for one more replica, and there is none. "
-            f"{unplaced[0].wait_message} Allow a gap: then an old replica ends first."
+        message = Message.joined(
+            [
+                Message(
+                    "The update to revision {revision} needs room for one more replica, and there is none.",
+                    revision=endpoint.next,
+                ),
+                unplaced[0].wait_message,
+                Message("Allow a gap: then an old replica ends first."),
+            ]
         )
         return Reason("update-needs-room", message, {"waits_for": unplaced[0].waits_for, "old": len(leaving)})
     if unplaced:
@@ -132,28 +144,42 @@ def _why_it_waits(
     coming = [one for one in staying if one.is_coming]
     unproven = [one.ready_at for one in staying if one.ready_at and not _is_proven(one, now)]
     until = min(unproven) + PROOF if unproven else None
-    what = f"{len(coming)} new replicas are starting" if coming else "New replicas must serve for a minute first"
-    return Reason("update-holds", f"{what}; {len(leaving)} old ones serve meanwhile.", {"old": len(leaving)}, until)
+    message = (
+        Message("{new} new replicas are starting; {old} old ones serve meanwhile.", new=len(coming), old=len(leaving))
+        if coming
+        else Message("New replicas must serve for a minute first; {old} old ones serve meanwhile.", old=len(leaving))
+    )
+    return Reason("update-holds", message, {"old": len(leaving)}, until)
 
 
 def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reason | None:
     assert endpoint.next is not None
     new, old = endpoint.fares(endpoint.next), endpoint.fares(endpoint.current)
     is_ready = any(one.revision == endpoint.next and one.state == ReplicaState.READY for one in live)
+    stays = Message("Revision {revision} stays.", revision=endpoint.current)
     if new.failed_starts >= FAILED_STARTS and not is_ready:
-        message = f"{new.failed_starts} starts of revision {endpoint.next} failed, none succeeded. {new.last_error}"
+        failed = Message(
+            "{starts} starts of revision {revision} failed, none succeeded.",
+            starts=new.failed_starts,
+            revision=endpoint.next,
+        )
         data: dict[str, object] = {"failed_starts": new.failed_starts}
-        return Reason("rolled-back", f"{message.strip()} Revision {endpoint.current} stays.", data)
+        return Reason("rolled-back", Message.joined([failed, new.last_error, stays]), data)
     if new.requests >= LEAST_REQUESTS and new.errors / new.requests > old.errors / max(old.requests, 1) + WORSE_BY:
-        share = 100 * new.errors / new.requests
-        message = f"{share:.0f} % of {new.requests} requests to revision {endpoint.next} failed."
+        failed = Message(
+            "{share} % of {requests} requests to revision {revision} failed.",
+            share=f"{100 * new.errors / new.requests:.0f}",
+            requests=new.requests,
+            revision=endpoint.next,
+        )
         data = {"requests": new.requests, "errors": new.errors}
-        return Reason("rolled-back", f"{message} Revision {endpoint.current} stays.", data)
+        return Reason("rolled-back", Message.joined([failed, stays]), data)
     return None
 
 
 def _first_to_go(replicas: Iterable[ReplicaView], newest: int) -> list[ReplicaView]:
-    """Return them in the order of their end: unplaced, not ready, leaving an agent, oldest revision, fewest open."""
+    """Return the replicas in the order of draining: unplaced, not ready, on a draining agent, oldest revision, fewest
+    open."""
     return sorted(
         replicas,
         key=lambda one: (not one.waits_for, one.state == ReplicaState.READY, not one.is_leaving, one.revision, one.open,

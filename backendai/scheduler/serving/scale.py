@@ -1,4 +1,4 @@
-"""How many replicas an endpoint should have: a pure function, which also says why it changes nothing."""
+"""Autoscaling: how many replicas an endpoint should have, and why, as a pure function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
+from backendai.core.messages import Message
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, Wish
 
 UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0
@@ -16,7 +17,7 @@ _ROUNDING = 0.1  # a tenth of a replica is no replica
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many replicas there should be, why, and until when the number may not go down."""
+    """The desired number of replicas, the reason, and until when it may not be lowered."""
 
     desired: int
     reason: Reason
@@ -26,28 +27,35 @@ class Scale:
 def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
     """Return how many replicas the endpoint should have now."""
     if endpoint.wish != Wish.RUN:
-        return Scale(0, Reason("paused", "The endpoint is stopped: it has no replicas."))
+        return Scale(0, Reason("paused", Message("The endpoint is stopped: it has no replicas.")))
     if endpoint.desired == 0 and endpoint.minimum == 0:
         return _wake(endpoint)
     if not endpoint.minimum <= endpoint.desired <= endpoint.maximum and not _may_sleep(endpoint, now):
         desired = _clamped(endpoint.desired, endpoint)
-        message = f"The limits of the endpoint are {endpoint.minimum} to {endpoint.maximum} replicas."
+        message = Message(
+            "The limits of the endpoint are {minimum} to {maximum} replicas.",
+            minimum=endpoint.minimum,
+            maximum=endpoint.maximum,
+        )
         return Scale(desired, Reason("limits-changed", message, _numbers(endpoint)), endpoint.panic_until)
     if endpoint.minimum == endpoint.maximum:
-        message = f"The number of replicas is set to {endpoint.maximum} by hand."
+        message = Message("The number of replicas is set to {number} by hand.", number=endpoint.maximum)
         return Scale(endpoint.desired, Reason("manual", message, _numbers(endpoint)))
     return _up(endpoint, now) or _down(endpoint, now)
 
 
 def _wake(endpoint: EndpointView) -> Scale:
     if endpoint.maximum > 0 and (endpoint.load.held or endpoint.load.queued or endpoint.load.open):
-        message = f"{endpoint.load.held} requests wait for the endpoint: its first replica starts."
+        message = Message(
+            "{requests} requests wait for the endpoint: its first replica starts.", requests=endpoint.load.held
+        )
         return Scale(1, Reason("woken", message, _numbers(endpoint)))
-    return Scale(0, Reason("asleep", "No request came for a while. The next request starts a replica."))
+    message = Message("No request came for a while. The next request starts a replica.")
+    return Scale(0, Reason("asleep", message))
 
 
 def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
-    """Return a higher number, why a higher number is impossible, or None when the load asks for none."""
+    """Return a higher number, or why it cannot be raised, or None if the load does not need it."""
     have, load, target = endpoint.desired, endpoint.load, endpoint.target
     panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
     want, code, bound = have, "load-grew", load.long + load.backlog
@@ -61,27 +69,42 @@ def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
         return _raised(endpoint, want, Reason("rule", message, _numbers(endpoint)), panic_until)
     if want <= have:
         return None
-    message = f"{bound:.1f} requests are under way at once, {target:g} for each replica are wanted: {want} replicas."
+    message = Message(
+        "{load} requests are under way at once, {target} for each replica are wanted: {want} replicas.",
+        load=f"{bound:.1f}",
+        target=f"{target:g}",
+        want=want,
+    )
     return _raised(endpoint, want, Reason(code, message, _numbers(endpoint)), panic_until)
 
 
 def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: datetime | None) -> Scale:
     if endpoint.desired < endpoint.maximum:
         return Scale(_clamped(want, endpoint), reason, panic_until)
-    message = (
-        f"The load asks for {want} replicas, the limit of the endpoint is {endpoint.maximum}. "
-        f"Raise the limit to {endpoint.maximum + 1} or more."
+    message = Message(
+        "The load asks for {want} replicas, the limit of the endpoint is {limit}. Raise the limit to {next} or more.",
+        want=want,
+        limit=endpoint.maximum,
+        next=endpoint.maximum + 1,
     )
     data = {**_numbers(endpoint), "wanted": want, "change": {"maximum": endpoint.maximum + 1}}
     return Scale(endpoint.desired, Reason("at-max", message, data), panic_until)
 
 
-def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, str] | None:
-    """Return the highest number that a rule asks for, and what the rule saw."""
+def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, Message] | None:
+    """Return the highest number that a rule demands, and the metric's value."""
     if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
         return None
     found = [
-        (endpoint.desired + rule.step, f"{rule.name} is {rule.value:g}, above {rule.up_over:g}.")
+        (
+            endpoint.desired + rule.step,
+            Message(
+                "{metric} is {value}, above {limit}.",
+                metric=rule.name,
+                value=f"{rule.value:g}",
+                limit=f"{rule.up_over:g}",
+            ),
+        )
         for rule in endpoint.rules
         if rule.value is not None
         and rule.up_over is not None
@@ -92,46 +115,66 @@ def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, str] |
 
 
 def _down(endpoint: EndpointView, now: datetime) -> Scale:
-    """Return a lower number, or the same with the reason why it stays."""
+    """Return a lower number, or the same number with the reason."""
     have = endpoint.desired
     if (kept := _why_not_down(endpoint, now)) is not None:
         return Scale(have, kept, endpoint.panic_until)
     if _may_sleep(endpoint, now):
         minutes = endpoint.asleep_after.total_seconds() / 60
-        return Scale(0, Reason("fell-asleep", f"No request came for {minutes:g} minutes.", _numbers(endpoint)))
+        return Scale(
+            0,
+            Reason(
+                "fell-asleep",
+                Message("No request came for {minutes} minutes.", minutes=f"{minutes:g}"),
+                _numbers(endpoint),
+            ),
+        )
     floor = max(endpoint.minimum, 1)
     needed = max(_with_spare(endpoint), floor)
     if needed >= have:
         code = "at-min" if have <= floor and _with_spare(endpoint) < have else "at-target"
-        message = f"{endpoint.load.long:.1f} requests are under way at once: {have} replicas are right."
+        message = Message(
+            "{load} requests are under way at once: {number} replicas are right.",
+            load=f"{endpoint.load.long:.1f}",
+            number=have,
+        )
         return Scale(have, Reason(code, message, _numbers(endpoint)))
     if endpoint.scaled_at and any(rule.down_under is not None for rule in endpoint.rules):
         until = endpoint.scaled_at + COOL_DOWN
         if now < until:
-            message = "The number of replicas changed a moment ago; rules lower it after five minutes."
+            message = Message("The number of replicas changed a moment ago; rules lower it after five minutes.")
             return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
     lower = max(needed, ceil(have / 2), _lowest_by_rules(endpoint))
     if lower >= have:
-        return Scale(have, Reason("rule-holds", "A rule holds the number of replicas.", _numbers(endpoint)))
-    message = f"At most {endpoint.load.peak:.1f} requests were under way at once in five minutes: {lower} replicas."
+        return Scale(have, Reason("rule-holds", Message("A rule holds the number of replicas."), _numbers(endpoint)))
+    message = Message(
+        "At most {load} requests were under way at once in five minutes: {number} replicas.",
+        load=f"{endpoint.load.peak:.1f}",
+        number=lower,
+    )
     return Scale(lower, Reason("load-fell", message, _numbers(endpoint)))
 
 
 def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:
     load = endpoint.load
     if load.age is None or load.age > OLDEST_READING or load.is_partial:
-        since = (
-            "none has reported" if load.age is None else f"the newest report is {load.age.total_seconds():.0f} s old"
+        if load.age is None:
+            return Reason("blind", Message("No app proxy has reported: the number does not go down."))
+        message = Message(
+            "Not every app proxy reports (the newest report is {seconds} s old): the number does not go down.",
+            seconds=f"{load.age.total_seconds():.0f}",
         )
-        return Reason("blind", f"Not every app proxy reports ({since}): the number does not go down.")
+        return Reason("blind", message)
     if unknown := [rule.name for rule in endpoint.rules if rule.value is None]:
-        return Reason("metric-unknown", f"{unknown[0]} is not known now: the number of replicas does not go down.")
+        message = Message("{metric} is not known now: the number of replicas does not go down.", metric=unknown[0])
+        return Reason("metric-unknown", message)
     if endpoint.panic_until and now < endpoint.panic_until:
-        message = "The load jumped a moment ago: the number of replicas does not go down for a minute."
+        message = Message("The load jumped a moment ago: the number of replicas does not go down for a minute.")
         return Reason("in-window", message, until=endpoint.panic_until)
     placed = [one for one in endpoint.replicas if one.is_coming and not one.waits_for]
     if placed and load.long + load.backlog > 0:
-        return Reason("starting-already", f"{len(placed)} replicas are starting: the number goes down after that.")
+        message = Message("{number} replicas are starting: the number goes down after that.", number=len(placed))
+        return Reason("starting-already", message)
     return None
 
 
@@ -142,7 +185,7 @@ def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
 
 
 def _lowest_by_rules(endpoint: EndpointView) -> int:
-    """Return how far rules let the number go down: a rule above its lower threshold lets nothing go."""
+    """Return the lowest number that the rules allow: a rule above its lower threshold blocks scaling down."""
     floors = [
         endpoint.desired - rule.step if rule.value is not None and rule.value < rule.down_under else endpoint.desired
         for rule in endpoint.rules

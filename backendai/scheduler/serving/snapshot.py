@@ -1,4 +1,4 @@
-"""What the decisions about inference endpoints see: frozen pictures. No Django, no I/O, no clock but ``now``."""
+"""Input of the decisions about inference endpoints: immutable snapshots. No Django, no I/O, no clock but ``now``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 
 class Wish(StrEnum):
-    """What the owner wants of an endpoint."""
+    """The state that the owner wants an endpoint to have."""
 
     RUN = "run"
     STOPPED = "stopped"
@@ -18,7 +18,7 @@ class Wish(StrEnum):
 
 
 class ReplicaState(StrEnum):
-    """How far a replica is; ``docs/inference.md`` draws it."""
+    """State of a replica; ``docs/inference.md`` draws the transitions."""
 
     STARTING = "starting"  # its session does not run yet
     LOADING = "loading"  # its session runs, and no proxy has had an answer yet
@@ -29,11 +29,9 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One replica that has not ended.
-
-    ``waits_for``: why its session is not placed, empty where it is. ``is_answering``: some proxy gets answers, or
-    nobody knows better. ``is_leaving``: its agent is being drained. ``proven_at``: since when it is READY.
-    """
+    """A replica that has not ended. ``waits_for``: why its session is pending, empty if placed. ``is_answering``: some
+    proxy gets answers, or none has tried. ``is_leaving``: its agent is draining. ``proven_at``: when it became
+    READY."""
 
     id: UUID
     number: int
@@ -48,23 +46,21 @@ class ReplicaView:
 
     @property
     def serves(self) -> bool:
-        """It gets requests now and answers them."""
+        """Whether it gets requests and answers them."""
         return self.state == ReplicaState.READY and self.is_answering
 
     @property
     def is_coming(self) -> bool:
-        """It will serve if its start goes well."""
+        """Whether it is starting."""
         return self.state in (ReplicaState.STARTING, ReplicaState.LOADING)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """What proxies measured, as requests under way at once.
-
-    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of the last 300 s: each the larger of mean
-    concurrency and arrivals × service seconds. ``backlog``: queued × service seconds ÷ 60, what empties the queue in
-    a minute. ``age``: of the newest reading (None: there is none). ``held``: requests that wait for the first replica.
-    """
+    """Load measured by proxies, in concurrent requests. ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest
+    ``long`` of 300 s: each the larger of mean concurrency and arrivals × service seconds. ``backlog``: the concurrency
+    that empties the queue in a minute. ``age``: of the newest measurement (None: there is none). ``held``: requests
+    that wait for the first replica."""
 
     short: float = 0.0
     long: float = 0.0
@@ -79,7 +75,8 @@ class LoadView:
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A step rule. ``value`` None: the metric is unknown now. ``needs_queue``: it raises only while requests queue."""
+    """A scaling rule. ``value`` None: the metric is unknown. ``needs_queue``: it scales up only while requests
+    queue."""
 
     name: str
     value: float | None
@@ -91,7 +88,7 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class RevisionView:
-    """How a revision fares: starts that failed since the last good one, until when it waits, and what it answered."""
+    """Results of a revision: failed starts since the last success, the end of the back-off, and its responses."""
 
     failed_starts: int = 0
     retry_at: datetime | None = None
@@ -105,10 +102,8 @@ _HEALTHY = RevisionView()
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """One endpoint. ``current`` and ``next`` are numbers of revisions; ``next`` is None when no update is under way.
-
-    ``target``: requests at once that a replica shall have. ``scaled_at``: when ``desired`` changed last.
-    """
+    """An endpoint. ``current`` and ``next`` are revision numbers; ``next`` is None without an update. ``target``:
+    concurrent requests per replica. ``scaled_at``: the last change of ``desired``."""
 
     id: UUID
     wish: Wish = Wish.RUN
@@ -131,17 +126,17 @@ class EndpointView:
 
     @property
     def newest(self) -> int:
-        """The revision that shall serve in the end."""
+        """The revision that all replicas should run."""
         return self.current if self.next is None else self.next
 
     def fares(self, revision: int) -> RevisionView:
-        """Return how a revision fares."""
+        """Return the results of a revision."""
         return self.revisions.get(revision, _HEALTHY)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is done or not done: a stable code, one sentence, numbers, and until when it holds if known."""
+    """Why something is done or not: a stable code, one sentence, numbers, and until when, if known."""
 
     code: str
     message: str

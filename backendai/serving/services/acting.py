@@ -16,6 +16,7 @@ from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.create import launch_session
 from backendai.compute.spec import MountWish
 from backendai.core.errors import BackendAIError
+from backendai.core.messages import Message
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
 from backendai.scheduler.serving.snapshot import EndpointView
@@ -108,7 +109,12 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
             )
     except BackendAIError as error:
         count_failed_start(revision.pk, error.message, now)
-        note(endpoint.pk, error.code, now=now, message=f"A replica could not be launched. {error.message}")
+        note(
+            endpoint.pk,
+            error.code,
+            now=now,
+            message=Message.joined([Message("A replica could not be launched."), error.message]),
+        )
         return None
 
 
@@ -134,7 +140,7 @@ def _end_update(endpoint: Endpoint, rollout: Rollout, now: datetime) -> None:
         code, message = "rolled-back", rollout.reason.message if rollout.reason else ""
     else:
         changed = seen.update(next=None, current=endpoint.next_id, version=F("version") + 1)
-        code, message = "updated", f"All replicas run revision {number}."
+        code, message = "updated", Message("All replicas run revision {number}.", number=number)
     if changed:
         note(endpoint.pk, code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
 

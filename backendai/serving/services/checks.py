@@ -17,6 +17,7 @@ from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.check_wishes import MOST_AGENTS
 from backendai.compute.spec import MountWish, SessionSpec
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
 from backendai.serving.models import MOST_REPLICAS
 from backendai.serving.spec import EndpointSpec, RevisionSpec
@@ -124,7 +125,11 @@ def agents_that_serve(group: ResourceGroup) -> list[str]:
     faults = [why_not(agent, Capability.SERVING) for agent in agents]
     able = [str(agent.pk) for agent, fault in zip(agents, faults, strict=True) if not fault]
     if agents and not able:
-        text = f"No agent of resource group {group.name} can serve requests. {faults[0]} Choose another group."
+        text = Message(
+            "No agent of resource group {group} can serve requests. {fault} Choose another group.",
+            group=group.name,
+            fault=faults[0],
+        )
         raise UserError(text, field="resource_group", code="apps-impossible")
     return able[:MOST_AGENTS] if len(able) < len(agents) else []
 

@@ -14,6 +14,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.services.check import Checked
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 from backendai.serving.models import AutoScalingRule, Endpoint, Revision, Wish
 from backendai.serving.moves import note
 from backendai.serving.services.checks import (
@@ -73,11 +74,21 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
             )
             endpoint.current = _write_revision(endpoint, user, spec.revision, checked, 1, now)
             endpoint.save(update_fields=["current"])
-            note(endpoint.pk, "created", now=now, after=spec.minimum, message=f"Created by {user.email}.")
+            note(
+                endpoint.pk,
+                "created",
+                now=now,
+                after=spec.minimum,
+                message=Message("Created by {user}.", user=user.email),
+            )
             audit(user.pk, "endpoint.create", "endpoint", [endpoint.pk], name=spec.name, image=spec.revision.image)
             _hint()
     except IntegrityError as error:
-        text = f"Project {checked.project.name} has an endpoint named {spec.name!r}: choose another name."
+        text = Message(
+            "Project {project} has an endpoint named {name}: choose another name.",
+            project=checked.project.name,
+            name=repr(spec.name),
+        )
         raise Conflict(text, field="name", code="name-taken") from error
     return endpoint
 
@@ -94,7 +105,12 @@ def update_endpoint(endpoint: Endpoint, user: User, spec: RevisionSpec, *, allow
         last = endpoint.revisions.aggregate(last=Max("number"))["last"] or 0
         revision = _write_revision(endpoint, user, spec, checked, last + 1, now)
         _begin(
-            endpoint, revision, user, now, f"{user.email} began the update to revision {revision.number}.", allow_gap
+            endpoint,
+            revision,
+            user,
+            now,
+            Message("{user} began the update to revision {revision}.", user=user.email, revision=revision.number),
+            allow_gap,
         )
     return revision
 
@@ -115,7 +131,14 @@ def roll_back(endpoint: Endpoint, user: User, number: int) -> None:
     now = timezone.now()
     with transaction.atomic():
         Revision.objects.filter(pk=revision.pk).update(failed_starts=0, retry_at=None, last_error="")
-        _begin(endpoint, revision, user, now, f"{user.email} went back to revision {number}.", False)
+        _begin(
+            endpoint,
+            revision,
+            user,
+            now,
+            Message("{user} went back to revision {revision}.", user=user.email, revision=number),
+            False,
+        )
 
 
 def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
@@ -148,7 +171,13 @@ def set_wish(endpoint: Endpoint, user: User, wish: Wish) -> None:
         values |= {"desired": endpoint.minimum, "scaled_at": now, "asked_at": now}
     with transaction.atomic():
         Endpoint.objects.filter(pk=endpoint.pk).update(**values)
-        note(endpoint.pk, f"wish-{wish}", now=now, before=endpoint.desired, message=f"Ordered by {user.email}.")
+        note(
+            endpoint.pk,
+            f"wish-{wish}",
+            now=now,
+            before=endpoint.desired,
+            message=Message("Ordered by {user}.", user=user.email),
+        )
         action = {Wish.RUN: "start", Wish.STOPPED: "stop", Wish.DELETED: "delete"}[wish]
         audit(user.pk, f"endpoint.{action}", "endpoint", [endpoint.pk], name=endpoint.name)
         _hint()
@@ -217,7 +246,9 @@ def _settings(spec: EndpointSpec) -> dict[str, Any]:
 
 def _same(earlier: Endpoint, spec: EndpointSpec) -> Endpoint:
     if earlier.name != spec.name:
-        text = f"This idempotency key belongs to another request, which made endpoint {earlier.name!r}."
+        text = Message(
+            "This idempotency key belongs to another request, which made endpoint {name}.", name=repr(earlier.name)
+        )
         raise Conflict(text, code="idempotency-key-reused", endpoint=str(earlier.pk))
     return earlier
 

@@ -11,6 +11,7 @@ from backendai.compute.reasons import reason_of
 from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
+from backendai.core.messages import Message, shortened
 from backendai.serving.models import Replica, Revision, State
 from backendai.serving.moves import move_replicas, note
 from backendai.serving.reading import Picture, Seen
@@ -51,8 +52,10 @@ def _loading(seen: Seen, now: datetime) -> int:
     if replica.loading_at is None or now - replica.loading_at < replica.revision.startup_timeout:
         return 0
     minutes = replica.revision.startup_timeout.total_seconds() / 60
-    message = (
-        f"It did not answer within {minutes:g} minutes. The last probe: {seen.message or 'no app proxy reported'}."
+    message = Message(
+        "It did not answer within {minutes} minutes. The last probe: {probe}.",
+        minutes=f"{minutes:g}",
+        probe=seen.message or Message("no app proxy reported"),
     )
     return int(end_replica(replica, "never-ready", message, now=now))
 
@@ -68,7 +71,9 @@ def _watch(seen: Seen, now: datetime) -> int:
         return Replica.objects.filter(pk=replica.pk, silent_since=None).update(silent_since=now)
     if is_lost or now - replica.silent_since < REPLACE_AFTER:
         return 0
-    message = f"It has not answered for {REPLACE_AFTER.total_seconds():.0f} s: {seen.message}"
+    message = Message(
+        "It has not answered for {seconds} s: {probe}", seconds=int(REPLACE_AFTER.total_seconds()), probe=seen.message
+    )
     return int(end_replica(replica, "not-answering", message, now=now))
 
 
@@ -80,8 +85,9 @@ def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
     is_known = all(version >= replica.drain_version for version in known) and bool(known)
     if not is_over and not (is_known and seen.open == 0) and replica.ready_at is not None:
         return 0
-    cut = f" {seen.open} requests were cut off." if seen.open else ""
-    why = Why(Phase.TERMINATE, "replica-ended", f"{replica.message or 'The endpoint does not need it.'}{cut}"[:500])
+    reason = replica.message or Message("The endpoint does not need it.")
+    cut = Message("{number} requests were cut off.", number=seen.open) if seen.open else ""
+    why = Why(Phase.TERMINATE, "replica-ended", shortened(Message.joined([reason, cut]), 500))
     ended = end_sessions([replica.session_id], why, now=now)
     return len(ended.cancelled | ended.terminating)
 
@@ -94,8 +100,15 @@ def end_replica(replica: Replica, reason: str, message: str, *, now: datetime) -
     if was_coming:
         count_failed_start(replica.revision_id, message, now)
     outcome = Outcome.FAILURE if was_coming else Outcome.SUCCESS
-    end_sessions([replica.session_id], Why(Phase.RUN, "replica-ended", message[:500], outcome=outcome), now=now)
-    note(replica.endpoint_id, reason, now=now, message=f"Replica {replica.number}: {message}")
+    end_sessions(
+        [replica.session_id], Why(Phase.RUN, "replica-ended", shortened(message, 500), outcome=outcome), now=now
+    )
+    note(
+        replica.endpoint_id,
+        reason,
+        now=now,
+        message=Message("Replica {number}: {message}", number=replica.number, message=message),
+    )
     return True
 
 

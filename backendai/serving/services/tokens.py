@@ -44,8 +44,9 @@ def create_token(
     if per_minute < 0:
         raise UserError("Enter 0 (unlimited) or more.", field="per_minute", code="invalid-rate")
     if EndpointToken.objects.valid_at(now).filter(endpoint=endpoint).count() >= MOST_TOKENS:
-        text = f"An endpoint has at most {MOST_TOKENS} tokens: revoke one first."
-        raise UserError(text, code="too-many-tokens")
+        raise UserError(
+            "An endpoint has at most {most} tokens: revoke one first.", most=MOST_TOKENS, code="too-many-tokens"
+        )
     if opens_all and endpoint.owner_id != user.pk:
         message = "Only the owner of the endpoints creates a token that opens all of them."
         raise UserError(message, field="opens_all", code="not-owner")

@@ -17,6 +17,16 @@ NOTICE = "folder.nearly-full"
 _NEARLY_FULL, _ROOM_AGAIN = 80, 70  # per cent
 
 
+def take_newer(folder: Folder, found: Measured | None, *, now: datetime) -> bool:
+    """Write the folder's size if it is newer than the one that the row has; returns whether it was."""
+    if found is None or (folder.measured_at is not None and min(found.at, now) <= folder.measured_at):
+        return False
+    take_measurement(folder, found, now=now)
+    at = min(found.at, now)
+    folder.used_bytes, folder.used_files, folder.measured_at = found.used_bytes, found.used_files, at
+    return True
+
+
 def take_measurement(folder: Folder, found: Measured, *, now: datetime) -> None:
     """Write the folder's size, and that of the day. At 80 % of its limit its owner is told, again only after it was
     below 70 %."""

@@ -20,13 +20,14 @@ from backendai.storage import orders
 from backendai.storage.file_server import FileServerError
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services.delivery import deliver
-from backendai.storage.services.measuring import take_measurement
-from backendai.storage.status import FolderStatus, QuotaMode
+from backendai.storage.services.measuring import take_measurement, take_newer
+from backendai.storage.status import FolderStatus, QuotaMode, Rights
 from backendai.storage.transitions import transition
 
 logger = logging.getLogger(__name__)
 
 MEASURED_EVERY, MEASURED_IN_USE_EVERY = timedelta(days=1), timedelta(minutes=10)
+MEASURED_UNLIMITED_EVERY = timedelta(hours=1)
 ASKED_AGAIN_AFTER = timedelta(minutes=10)
 LISTED_EVERY = timedelta(hours=1)
 _MOST_DELIVERED, _MOST_MEASURED, _MOST_EMPTIED, _MOST_UNKNOWN = 200, 50, 200, 200
@@ -76,13 +77,19 @@ def empty_trash(now: datetime) -> int:
 
 
 def measure_due(hosts: Sequence[StorageHost], now: datetime, has_time: HasTime) -> int:
-    """Ask for the sizes of folders that were not measured for a day (with a limit and mounted: 10 minutes), and take in
-    what was measured; returns how many sizes are new."""
+    """Ask for the sizes of folders that were not measured for a day (mounted: an hour, with a limit 10 minutes) or
+    since a session ended that could write, and take in what was measured; returns how many sizes are new."""
     old = Q(measured_at=None) | Q(measured_at__lte=now - MEASURED_EVERY) | Q(measured_at__gt=now + MEASURED_EVERY)
-    in_use = Q(limit_bytes__isnull=False, measured_at__lte=now - MEASURED_IN_USE_EVERY) & Exists(
-        Folder.objects.filter(pk=OuterRef("pk"), mounts__released_at=None, mounts__isnull=False)
-    )
-    rows = Folder.objects.filter(old | in_use, host__in=hosts, status=FolderStatus.READY, linked_path="")
+
+    def written(**mounts: object) -> Q:
+        return Q(Exists(Folder.objects.filter(pk=OuterRef("pk"), mounts__rights=Rights.EDIT, **mounts)))
+
+    in_use = Q(measured_at__lte=now - MEASURED_UNLIMITED_EVERY)
+    in_use |= Q(limit_bytes__isnull=False, measured_at__lte=now - MEASURED_IN_USE_EVERY)
+    in_use &= written(mounts__released_at=None)
+    since_use = written(mounts__released_at__gt=OuterRef("measured_at"))
+    wanted = old | in_use | since_use
+    rows = Folder.objects.filter(wanted, host__in=hosts, status=FolderStatus.READY, linked_path="")
     due = rows.select_related("host", "project__domain").order_by(F("measure_asked_at").asc(nulls_first=True), "pk")
     return sum(
         _guarded(lambda folder=folder: _measure(folder, now), folder)  # type: ignore[misc]
@@ -141,6 +148,8 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
         free_bytes=found.free_bytes,
         answered_at=now,
     )
+    for folder in Folder.objects.filter(pk__in=found.measured, host=host, status=FolderStatus.READY):
+        take_newer(folder, found.measured[folder.pk], now=now)
     return not found.fault
 
 

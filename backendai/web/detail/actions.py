@@ -96,6 +96,8 @@ def _files(session: ComputeSession, agent: Agent | None) -> list[Action]:
 
 
 def _no_terminal(session: ComputeSession) -> str:
+    if not session.kind.has_shell:
+        return _("The session is for access to folders only.")
     if session.is_running:
         return ""
     if session.is_terminal:
@@ -106,6 +108,8 @@ def _no_terminal(session: ComputeSession) -> str:
 
 
 def _ssh(session: ComputeSession, *, is_own: bool) -> Action:
+    if not session.kind.has_shell:
+        return Action("ssh", "SFTP", "link", reverse("web:folders_sftp"))
     obstacle = _no_terminal(session) if is_own else _("Only its owner can use a session by SSH.")
     return Action("ssh", "SSH", "link", reverse("web:session_ssh", args=[session.pk]), "ssh", obstacle)
 

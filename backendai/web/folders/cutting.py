@@ -14,9 +14,12 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.compute.services.folder_cuts import cut_off, mount_to_cut
 from backendai.core.errors import UserError
+from backendai.gateways.folder_cuts import unmount
+from backendai.storage.models import Folder
 from backendai.storage.querysets import MANAGE
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.folders.access import find_folder
 from backendai.web.requests import PageRequest
 
@@ -25,16 +28,29 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def cut(request: PageRequest, folder_id: UUID, session_id: UUID) -> HttpResponse:
-    """Ask before a session is cut off; on POST end it."""
+    """Ask before a session is cut off; on POST unmount the folder, or end the session."""
     folder = find_folder(request, folder_id, MANAGE)
     try:
         if request.method != "POST":
             mount = mount_to_cut(request.user, folder, session_id)
             context = {"section": "folders", "folder": folder, "mount": mount}
             return render(request, "web/folders/cut_off.html", context)
+        if request.POST.get("how") == "unmount":
+            messages.success(request, _unmounted(request, folder, session_id))
+            return redirect("web:folder_sharing", folder_id)
         mount = cut_off(request.user, folder, session_id, now=timezone.now())
     except UserError as error:
         messages.error(request, in_words(error.message))
     else:
         messages.success(request, _("%(name)s is being terminated.") % {"name": mount.session.name})
     return redirect("web:folder_sharing", folder_id)
+
+
+def _unmounted(request: PageRequest, folder: Folder, session_id: UUID) -> str:
+    mount, ended = unmount(request.user, folder, session_id, now=timezone.now())
+    text = ngettext(
+        "%(name)s goes on without the folder. %(number)s program that used it was ended.",
+        "%(name)s goes on without the folder. %(number)s programs that used it were ended.",
+        ended,
+    )
+    return text % {"name": mount.session.name, "number": ended}

@@ -15,11 +15,13 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from backendai.accounts.standing import Standing
+from backendai.accounts.credentials import Credential
 from backendai.core.errors import UserError
 from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
 from backendai.storage.models import Folder
+from backendai.storage.orders import measured_in
+from backendai.storage.services.measuring import take_newer
 from backendai.texts.messages import in_words
 from backendai.web.folders.access import back_to, explored, find_folder, folder_page, may_change_files
 from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
@@ -58,7 +60,8 @@ def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
     context = _directory(request, folder, path)
     if request.htmx and not request.htmx.boosted:
         name = "_rows" if request.GET.get("after") else "_entries"
-        return render(request, f"web/folders/{name}.html", context | explored(folder))
+        context |= explored(folder) | {"folder": folder, "has_new_size": True}
+        return render(request, f"web/folders/{name}.html", context)
     return folder_page(request, folder, "explorer", context | {"places": places_of(path)}, tab="files")
 
 
@@ -106,8 +109,8 @@ def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
     """Return a one-time code for the files of a folder, and where to send it."""
     folder = find_folder(request, folder_id)
-    standing = Standing(login=request.session.session_key or "")
-    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    credential = Credential(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())
     return JsonResponse({"url": entry.url, "code": entry.code})
 
 
@@ -117,8 +120,8 @@ def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
 def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Show a form that carries a one-time code to the origin of the files and on to one of them, and sends itself."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
-    standing = Standing(login=request.session.session_key or "")
-    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    credential = Credential(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())
     is_archive = request.GET.get("as") == "zip"
     query = {"path": path} | ({"format": "zip"} if is_archive else {})
     query |= {"inline": "1"} if request.GET.get("as") == "shown" else {}
@@ -143,6 +146,7 @@ def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any
         listing = open_folder(request.user, folder).entries(query)
     except UserError as error:
         return context | {"fault": in_words(error.message), "fault_code": error.code}
+    take_newer(folder, measured_in(listing.get("folder_size")), now=timezone.now())
     entries = listing["entries"]
     for entry in entries:
         entry["path"] = entry_in(path, entry)

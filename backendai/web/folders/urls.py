@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from backendai.web.folders import changes, cutting, explorer, management, pages
+from backendai.web.folders import changes, cutting, explorer, management, pages, sftp
 from backendai.web.folders.addresses import DigitsConverter, VerbConverter
 
 register_converter(VerbConverter, "folder_verb")
@@ -11,6 +11,7 @@ register_converter(DigitsConverter, "folder_digits")
 urlpatterns = [
     path("", pages.folders, name="folders"),
     path("new/", pages.create, name="folder_new"),
+    path("sftp/", sftp.sftp, name="folders_sftp"),
     path("trash/", pages.trash, name="folders_trash"),
     path("at/<folder_digits:digits>/", pages.by_digits, name="folder_by_digits"),
     path("invitations/<int:grant_id>/", pages.answer_invitation, name="folder_invitation"),

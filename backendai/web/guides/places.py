@@ -12,7 +12,7 @@ ACCOUNT = {
     "web:ssh_keys": (USER_GUIDE, "what-every-session-finds"),
     "web:environment": (USER_GUIDE, "what-every-session-finds"),
     "web:own_images": (USER_GUIDE, "saving-it-as-an-image"),
-    "web:notice_choices": (USER_GUIDE, "news-of-your-sessions"),
+    "web:notice_choices": (USER_GUIDE, "notifications-of-your-sessions"),
 }
 PANEL = {
     "users": (ADMIN_GUIDE, "people"),

@@ -115,7 +115,7 @@ def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocatio
         cpu=_with_words(cpu, form, words),
         mem=_with_words(mem, form, words),
         accelerators=[_with_words(row, form, words) for row in others],
-        shm=_shared_memory(form, found.group),
+        shm=_shared_memory(form, found.group, ground.image),
         group=found.group.name,
         agents=[_agent_choice(agent) for agent in found.agents] if site_settings().agent_select else (),
         kernels=_kernel_room(form, found, ground.machines, tells_room=may_see_room(actor)),
@@ -174,9 +174,10 @@ def _asked(form: AllocationFields, group: str) -> Slots | None:
         return None
 
 
-def _shared_memory(form: AllocationFields, group: ResourceGroup | None) -> SharedMemory:
+def _shared_memory(form: AllocationFields, group: ResourceGroup | None, image: Image | None = None) -> SharedMemory:
     row = _row(form, "shm")
     usual = parse_session_defaults(group.session_defaults).shm if group else ""
+    usual = (image.preferred_shm if image else "") or usual
     pairs = json.dumps(usual_shm(usual))
     try:
         memory = Slots.parse({"mem": form.typed("mem") or "0"})["mem"] // MILLI

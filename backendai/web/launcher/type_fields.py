@@ -16,6 +16,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
 from backendai.core.names import check_session_name
 from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds
+from backendai.pipelines.elements import MOST_TASKS
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.kind_words import KindWords, kinds_to_launch
 from backendai.web.launcher.checks import checked, forget
@@ -51,6 +52,16 @@ class TypeFields(forms.Form):
         label=_("Startup command"),
         help_text=_("Runs in a shell as soon as the session is ready; the session ends with it."),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "data-code": True, "autocapitalize": "off"}),
+    )
+    array_size = forms.IntegerField(
+        required=False,
+        min_value=2,
+        max_value=MOST_TASKS,
+        label=_("Array size"),
+        widget=forms.NumberInput(attrs={"inputmode": "numeric"}),
+        help_text=_(
+            "Runs the command so many times; $BACKENDAI_ARRAY_INDEX counts from 0. Leave empty to run it once."
+        ),
     )
     starts_at = forms.DateTimeField(
         required=False,
@@ -122,7 +133,7 @@ class TypeFields(forms.Form):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
         if self.runs_program() is False:
-            forget(self, "startup_command", "starts_at", "batch_timeout", "depends_on")
+            forget(self, "startup_command", "array_size", "starts_at", "batch_timeout", "depends_on")
         return data
 
     def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:

@@ -13,25 +13,31 @@ from backendai.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn, unknown_news
+from backendai.pipelines.services.news import ended_runs
+from backendai.web.pipelines.rows import RunRow, rows_of
 
-_MOST_JOBS, _MOST_NOTICES = 50, 200
+_MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
 
 
 @dataclass(slots=True)
 class Line:
-    """One entry: a background job, a session with all that was told of it, the newest first, or unknown kernels."""
+    """One entry: a background job, a run that ended, a session with all that was told of it, the newest first, or
+    unknown kernels."""
 
     at: datetime
     job: BackgroundJob | None = None
     session: ComputeSession | None = None
     notices: list[SessionNotice] = field(default_factory=list)
     unknown: list[UnknownOn] = field(default_factory=list)
+    run: RunRow | None = None
 
     @property
     def is_unseen(self) -> bool:
         """Whether something in it is new to its reader."""
         if self.job is not None:
             return not self.job.is_running and self.job.seen_at is None
+        if self.run is not None:
+            return self.run.run.seen_at is None
         return bool(self.unknown) or any(notice.seen_at is None for notice in self.notices)
 
     @property
@@ -41,7 +47,8 @@ class Line:
 
 
 def lines_of(user: User) -> list[Line]:
-    """Return what the user has not put away, and for superadmins what waits for them; three queries, and one."""
+    """Return what the user has not put away, and for superadmins what waits for them; four queries, one more for runs
+    and one for superadmins."""
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
     of_session: dict[object, Line] = {}
@@ -51,11 +58,13 @@ def lines_of(user: User) -> list[Line]:
         line.notices.append(notice)
     if unknown := unknown_news(user):
         lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
+    ended = ended_runs(user).order_by("-ended_at").defer("text")[:_MOST_RUNS]
+    lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
 
 def counts_of(user: User) -> dict[str, int]:
-    """Return how many jobs go on, and how much news the user has not seen; three queries, one more for superadmins."""
+    """Return how many jobs go on, and how much news the user has not seen; four queries, one more for superadmins."""
     over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
     jobs = BackgroundJob.objects.in_bell_of(user).order_by()
     counts = jobs.aggregate(
@@ -63,4 +72,5 @@ def counts_of(user: User) -> dict[str, int]:
     )
     notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds_in(choices_of(user), "bell"))
     waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
-    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting}
+    runs = ended_runs(user).filter(seen_at=None).order_by().count()
+    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs}

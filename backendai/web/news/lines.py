@@ -16,6 +16,7 @@ _ICONS = {
     NoticeKind.ENDING: "clock",
     NoticeKind.IDLE: "clock",
     NoticeKind.STARTED: "player-play",
+    NoticeKind.FINISHED: "circle-check",
     NoticeKind.APP_CLOSED: "link",
 }
 
@@ -27,6 +28,7 @@ def headline(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.LAUNCHED: _("Launched"),
         NoticeKind.STARTED: _("Started after its wait"),
+        NoticeKind.FINISHED: _("Finished successfully"),
         NoticeKind.FAILED: _("Failed"),
         NoticeKind.ENDED: _("Ended by the platform"),
         NoticeKind.ENDING: _("Ends soon"),

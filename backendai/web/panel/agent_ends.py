@@ -16,11 +16,11 @@ from backendai.compute.services.retiring import retire_agent
 from backendai.core.durations import describe_duration
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
-from backendai.web.panel.agent_deeds import AgentDeed
+from backendai.web.panel.agent_actions import AgentAction
 from backendai.wire.capabilities import Capability
 
 
-class RevokePage(AgentDeed):
+class RevokePage(AgentAction):
     """Turn a machine away."""
 
     title = _l("Revoke the credential")
@@ -49,7 +49,7 @@ class RevokePage(AgentDeed):
         return _("Access of %(object)s is revoked.") % {"object": self.object}
 
 
-class RenewPage(AgentDeed):
+class RenewPage(AgentAction):
     """Let a machine in with a new credential."""
 
     title = _l("Renew the credential")
@@ -87,7 +87,7 @@ class RenewPage(AgentDeed):
         return self.response_class(self.request, ["web/panel/join_token.html"], context)
 
 
-class TerminatePage(AgentDeed):
+class TerminatePage(AgentAction):
     """Give a machine up for good."""
 
     title = _l("Remove permanently")

@@ -21,7 +21,7 @@ from backendai.web.templatetags.portal import exact
 
 
 class AuditTable(PanelTable):
-    """One row per deed."""
+    """One row per action."""
 
     at = tables.Column(_l("When"))
     actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=())

@@ -69,7 +69,7 @@ class DeleteUnlessUsed(DeletePage):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Deactivate it where that is asked for; else delete it."""
-        if request.POST.get("deed") != "deactivate" or not self.can_deactivate:
+        if request.POST.get("action") != "deactivate" or not self.can_deactivate:
             return super().post(request, *args, **kwargs)
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
         try:

@@ -131,9 +131,9 @@ class Obstacle:
 
 
 class ConfirmPage(PanelPage, TemplateView):
-    """A question before a deed. A page sets ``question``, ``consequences`` and ``submit_label``, and overrides ``act``.
+    """A question before an action. A page sets ``question``, ``consequences`` and ``submit_label``; ``act`` does it.
 
-    ``typed_word`` asks to type a word first, where the deed cannot be undone.
+    ``typed_word`` asks to type a word first, where the action cannot be undone.
     """
 
     template_name = "web/panel/confirm.html"

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import Domain, Project
-from backendai.accounts.roles import Deed, may_domain, may_project, rules_people
+from backendai.accounts.roles import Action, may_domain, may_project, rules_people
 from backendai.accounts.services.environments import (
     MOST_BYTES,
     MOST_DOTFILES,
@@ -45,7 +45,7 @@ class FilesPage(PanelPage, TemplateView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Write a file, or delete one."""
         owner = self.owner()
-        if request.POST.get("deed") == "delete":
+        if request.POST.get("action") == "delete":
             return self._delete(owner, request.POST.get("file", "")[:36])
         form = DotfileForm(request.POST)
         if form.is_valid():
@@ -100,7 +100,7 @@ class ProjectFiles(FilesPage):
     def owner(self) -> Project:
         """Return the project."""
         found: Project = get_object_or_404(Project.objects.managed_by(self.viewer), pk=self.kwargs["pk"])
-        if not may_project(self.viewer, Deed.SET_DOTFILES, found):
+        if not may_project(self.viewer, Action.SET_DOTFILES, found):
             raise Http404
         return found
 
@@ -118,6 +118,6 @@ class DomainFiles(FilesPage):
     def owner(self) -> Domain:
         """Return the domain."""
         found: Domain = get_object_or_404(Domain.objects.visible_to(self.viewer), pk=self.kwargs["pk"])
-        if not may_domain(self.viewer, Deed.SET_DOTFILES, found):
+        if not may_domain(self.viewer, Action.SET_DOTFILES, found):
             raise Http404
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -55,12 +55,12 @@ class ImageBuildPage(PanelPage, TemplateView):
     def _is_part_wanted(self) -> bool:
         return self.image.is_built_here and bool(self.request.headers.get("HX-Request"))
 
-    def _act(self, deed: str) -> None:
-        if deed == "build":
+    def _act(self, action: str) -> None:
+        if action == "build":
             request_build(self.viewer, self.image, now=timezone.now())
-        elif deed == "native":
+        elif action == "native":
             allow_native_sessions(self.viewer, now=timezone.now())
-        elif deed == "containers":
+        elif action == "containers":
             end_native_sessions(self.viewer)
 
 
@@ -70,18 +70,23 @@ def builds_shown(images: Iterable[Image]) -> list[dict[str, Any]]:
     if not made_here:
         return []
     jobs = newest_jobs(BUILD_JOB, made_here)
-    rows = ImageOnAgent.objects.filter(reference__in=list(made_here)).order_by()
+    native = {image.process_reference for image in made_here.values() if image.process_reference}
+    rows = ImageOnAgent.objects.filter(reference__in=[*made_here, *native]).order_by()
     there = dict(rows.values_list("reference").annotate(number=Count("pk")))
     is_native = runs_natively()
-    return [_shown(image, jobs.get(name), there.get(name, 0), is_native) for name, image in made_here.items()]
+    return [_shown(image, jobs.get(name), there, is_native) for name, image in made_here.items()]
 
 
-def _shown(image: Image, job: BackgroundJob | None, agents: int, is_native: bool) -> dict[str, Any]:
+def _shown(image: Image, job: BackgroundJob | None, there: Mapping[str, int], is_native: bool) -> dict[str, Any]:
     has_failed = job is not None and job.status == BackgroundJob.Status.FAILED
+    agents = there.get(image.reference, 0)
+    is_made = job is None or job.status == BackgroundJob.Status.DONE
+    natives = there.get(image.process_reference, 0) if is_made and not agents and not is_native else 0
     return {
         "image": image,
         "job": job,
         "agents": agents,
+        "natives": natives,
         "percent": percent_of(job) if job else None,
         "is_running": job is not None and job.is_running,
         "has_failed": has_failed,

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import KeyPair, User
-from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.accounts.services.key_pairs import limit_key_pair
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import FormPage
@@ -49,7 +49,7 @@ class KeyPairLimits(FormPage):
     def find(self, *, for_update: bool = False) -> Any:
         """Return the key pair; 404 unless one may change the limits of its owner."""
         found = super().find(for_update=for_update)
-        if not may_user(self.viewer, Deed.SET_USER_POLICY, found.user):
+        if not may_user(self.viewer, Action.SET_USER_POLICY, found.user):
             raise Http404
         return found
 

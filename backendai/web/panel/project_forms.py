@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Project, User
-from backendai.accounts.roles import Deed, Rank, may_project, rank_of, rules_people
+from backendai.accounts.roles import Action, Rank, may_project, rank_of, rules_people
 from backendai.accounts.services import change_project, create_project, delete_project
 from backendai.accounts.services.projects import GOES_WITH_PROJECT
 from backendai.accounts.uses import counted_uses
@@ -66,7 +66,7 @@ class ProjectFormPage(FormPage):
     def find(self, *, for_update: bool = False) -> Any:
         """Return the project, if one may change it."""
         found = super().find(for_update=for_update)
-        if found is not None and not may_project(self.viewer, Deed.CHANGE_PROJECT, found):
+        if found is not None and not may_project(self.viewer, Action.CHANGE_PROJECT, found):
             raise Http404
         return found
 

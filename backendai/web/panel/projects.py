@@ -16,7 +16,7 @@ from django.views.generic import TemplateView
 
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.accounts.querysets import number_of
-from backendai.accounts.roles import Deed, chooses_members, may_project, rules_people
+from backendai.accounts.roles import Action, chooses_members, may_project, rules_people
 from backendai.accounts.services import add_member, remove_member, set_member_role
 from backendai.core.errors import UserError
 from backendai.texts.messages import in_words
@@ -110,7 +110,7 @@ class ProjectPage(PanelPage, TemplateView):
         """Bring somebody in, take somebody out, or give somebody another role in it."""
         project = self._project()
         try:
-            done = self._act(project, request.POST.get("deed", ""))
+            done = self._act(project, request.POST.get("action", ""))
         except UserError as error:
             if self.form is None:
                 messages.error(request, in_words(error.message))
@@ -135,16 +135,16 @@ class ProjectPage(PanelPage, TemplateView):
             "roles": Membership.Role.choices,
             "form": self.form or MemberForm(),
             "gauges": gauges_of(project),
-            "may_files": rules_people(viewer) and may_project(viewer, Deed.SET_DOTFILES, project),
-            "may_change": may_project(viewer, Deed.CHANGE_PROJECT, project),
+            "may_files": rules_people(viewer) and may_project(viewer, Action.SET_DOTFILES, project),
+            "may_change": may_project(viewer, Action.CHANGE_PROJECT, project),
             "sees_people": rules_people(viewer),
         }
         return super().get_context_data(**(shown | kwargs))
 
-    def _act(self, project: Project, deed: str) -> str:
+    def _act(self, project: Project, action: str) -> str:
         actor = self.request.user
         assert isinstance(actor, User)
-        if deed == "add":
+        if action == "add":
             self.form = MemberForm(self.request.POST)
             if not self.form.is_valid():
                 raise UserError(_("Check the marked fields."))
@@ -154,7 +154,7 @@ class ProjectPage(PanelPage, TemplateView):
         user = members.filter(email=self.request.POST.get("member", "")[:254]).first()
         if user is None:
             raise UserError(_("They are no longer members of this project."))
-        if deed == "remove":
+        if action == "remove":
             remove_member(actor, project, user)
             return _("%(user)s is no longer a member of the project. Running sessions continue.") % {"user": user}
         role = set_member_role(actor, project, user, self.request.POST.get("role", "")).get_role_display()

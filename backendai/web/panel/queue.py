@@ -239,7 +239,7 @@ def queue_priorities(request: PageRequest) -> HttpResponse:
         messages.error(request, _("Select the sessions first."))
     done = 0
     try:
-        if request.POST.get("deed") == "front":
+        if request.POST.get("action") == "front":
             wanted = front_priorities(sessions)
         else:
             priority: int = forms.IntegerField().clean(request.POST.get("priority", ""))

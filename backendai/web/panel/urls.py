@@ -3,7 +3,7 @@
 from django.urls import include, path
 
 from backendai.web.panel import (
-    agent_deeds,
+    agent_actions,
     agent_ends,
     agents,
     audit,
@@ -42,10 +42,10 @@ urlpatterns = [
     path("queue/priorities/", queue.queue_priorities, name="queue-priorities"),
     path("agents/", agents.AgentList.as_view(), name="agents"),
     path("agents/<uuid:pk>/", agents.AgentPage.as_view(), name="agent"),
-    path("agents/<uuid:pk>/switches/", agent_deeds.SwitchPage.as_view(), name="agent-switches"),
-    path("agents/<uuid:pk>/drain/", agent_deeds.DrainPage.as_view(), name="agent-drain"),
-    path("agents/<uuid:pk>/drain/cancel/", agent_deeds.CancelDrainPage.as_view(), name="agent-cancel-drain"),
-    path("agents/<uuid:pk>/move/", agent_deeds.MovePage.as_view(), name="agent-move"),
+    path("agents/<uuid:pk>/switches/", agent_actions.SwitchPage.as_view(), name="agent-switches"),
+    path("agents/<uuid:pk>/drain/", agent_actions.DrainPage.as_view(), name="agent-drain"),
+    path("agents/<uuid:pk>/drain/cancel/", agent_actions.CancelDrainPage.as_view(), name="agent-cancel-drain"),
+    path("agents/<uuid:pk>/move/", agent_actions.MovePage.as_view(), name="agent-move"),
     path("agents/<uuid:pk>/revoke/", agent_ends.RevokePage.as_view(), name="agent-revoke"),
     path("agents/<uuid:pk>/renew/", agent_ends.RenewPage.as_view(), name="agent-renew"),
     path("agents/<uuid:pk>/terminate/", agent_ends.TerminatePage.as_view(), name="agent-terminate"),

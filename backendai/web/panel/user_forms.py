@@ -13,17 +13,17 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Domain, Project, User
-from backendai.accounts.roles import Deed, Rank, may_user, rank_of, rules_people
+from backendai.accounts.roles import Action, Rank, may_user, rank_of, rules_people
 from backendai.accounts.services import NewUser, change_user, create_user
 from backendai.accounts.services.grants import default_policy
 from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 
 _NEEDS = {
-    "role": Deed.SET_ROLE,
-    "domain": Deed.MOVE_USER,
-    "policy": Deed.SET_USER_POLICY,
-    "share_weight": Deed.SET_USER_WEIGHT,
+    "role": Action.SET_ROLE,
+    "domain": Action.MOVE_USER,
+    "policy": Action.SET_USER_POLICY,
+    "share_weight": Action.SET_USER_WEIGHT,
 }
 
 
@@ -49,7 +49,7 @@ class UserForm(EditForm):
         if self.instance._state.adding:
             self._leave_out(["domain"] if rank_of(actor) < Rank.SUPERADMIN else [], "share_weight")
         else:
-            self._leave_out([name for name, deed in _NEEDS.items() if not may_user(actor, deed, self.instance)])
+            self._leave_out([name for name, action in _NEEDS.items() if not may_user(actor, action, self.instance)])
         if role := self.fields.get("role"):
             above = {} if rank_of(actor) == Rank.SUPERADMIN else {User.Role.SUPERADMIN}
             role.choices = [one for one in User.Role.choices if one[0] not in above]  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ class EditUserPage(UserFormPage):
     def find(self, *, for_update: bool = False) -> Any:
         """Return the person; who stands above the one who asks is not to be changed."""
         found = super().find(for_update=for_update)
-        if not may_user(self.viewer, Deed.CHANGE_USER, found):
+        if not may_user(self.viewer, Action.CHANGE_USER, found):
             raise Http404
         return found
 

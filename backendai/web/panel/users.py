@@ -15,21 +15,21 @@ from django.views.generic import TemplateView
 
 from backendai.accounts.models import AccessToken, Domain, KeyPair, Login, Membership, User
 from backendai.accounts.querysets import number_of
-from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.purging import live_sessions_of
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.holdings import gauges_of
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.panel.texts import name_text
-from backendai.web.panel.user_deeds import purge_obstacles
+from backendai.web.panel.user_actions import purge_obstacles
 from backendai.web.templatetags.portal import ago
 
-_DEEDS = {
-    "change": Deed.CHANGE_USER,
-    "activate": Deed.SET_ACTIVE,
-    "password": Deed.SET_PASSWORD,
-    "purge": Deed.PURGE_USER,
+_ACTIONS = {
+    "change": Action.CHANGE_USER,
+    "activate": Action.SET_ACTIVE,
+    "password": Action.SET_PASSWORD,
+    "purge": Action.PURGE_USER,
 }
 
 
@@ -116,7 +116,7 @@ class UserPage(PanelPage, TemplateView):
         assert isinstance(viewer, User)
         tokens = [token for token in AccessToken.objects.filter(user=user).select_related("user")]
         live = live_sessions_of(user)
-        may = {name: may_user(viewer, deed, user) for name, deed in _DEEDS.items()}
+        may = {name: may_user(viewer, action, user) for name, action in _ACTIONS.items()}
         shown = {
             "title": user.email,
             "person": user,
@@ -129,7 +129,7 @@ class UserPage(PanelPage, TemplateView):
             "tokens": len(tokens),
             "valid_tokens": sum(token.is_valid(now) for token in tokens),
             "key_pairs": KeyPair.objects.filter(user=user).select_related("policy").order_by("created_at"),
-            "may_limit": may_user(viewer, Deed.SET_USER_POLICY, user),
+            "may_limit": may_user(viewer, Action.SET_USER_POLICY, user),
             "factors": Authenticator.objects.filter(user=user).count(),
             "logins": Login.objects.filter(user=user).count(),
         }

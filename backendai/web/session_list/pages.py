@@ -77,10 +77,10 @@ def whose(address: Address, user: User) -> SessionQuerySet:
 
 
 def numbers_of(address: Address, user: User) -> Numbers:
-    """Count what the list is about, in two queries that indexes alone can answer."""
+    """Count what the list is about, in three queries that indexes alone can answer."""
     mine = address.get("whose") == "mine"
-    live, ((number,),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine)
-    return Numbers(live, number - sum(live.values()))
+    live, ((number,),), ((in_runs,),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
+    return Numbers(live, number - in_runs - sum(live.values()))
 
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
@@ -140,6 +140,7 @@ def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
 def _asked_for(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
     sessions = whose(address, user)
     rows: QuerySet[Any] = sessions.finished() if address.finished else sessions.live()
+    rows = rows.filter(run_id=None)  # a run is one row
     if kind := kind_of(address):
         rows = rows.filter(session_type=kind)
     return narrowed(_matching(rows, address.get("q")[:100]), found)
@@ -177,7 +178,8 @@ def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
 
 
 def _live(user: User, mine: bool) -> QuerySet[Any, Any]:
-    return _whose(user, mine).live().order_by().values_list("session_type").annotate(Count("pk"))
+    rows = _whose(user, mine).live().filter(run_id=None)
+    return rows.order_by().values_list("session_type").annotate(Count("pk"))
 
 
 def _all(user: User, mine: bool) -> QuerySet[Any, Any]:
@@ -186,4 +188,9 @@ def _all(user: User, mine: bool) -> QuerySet[Any, Any]:
     return one.annotate(number=Count("*")).values_list("number")
 
 
-_LIVE, _ALL, _ROWS = Prepared(_live), Prepared(_all), Prepared(_rows)
+def _in_runs(user: User, mine: bool) -> QuerySet[Any, Any]:
+    rows = _whose(user, mine).filter(run_id__isnull=False)
+    return rows.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("*")).values_list("number")
+
+
+_LIVE, _ALL, _IN_RUNS, _ROWS = Prepared(_live), Prepared(_all), Prepared(_in_runs), Prepared(_rows)

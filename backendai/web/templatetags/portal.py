@@ -32,7 +32,7 @@ from backendai.web.advice import try_text
 from backendai.web.exits import exit_words
 from backendai.web.kind_words import word_of
 from backendai.web.resources import name_of_slot
-from backendai.web.statuses import appearance_of, deed_of
+from backendai.web.statuses import appearance_of, meaning_of
 from backendai.web.step_names import name_of_step
 from backendai.web.time_words import clock, relative, time_words
 
@@ -92,7 +92,7 @@ register.filter("exit_words", exit_words)
 @register.filter
 def what_happened(record: SchedulingRecord) -> str:
     """Return a row of the history in one sentence."""
-    return in_words(record.message) or deed_of(record.from_status, record.to_status) or "–"
+    return in_words(record.message) or meaning_of(record.from_status, record.to_status) or "–"
 
 
 @register.filter

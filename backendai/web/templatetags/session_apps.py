@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from backendai.cluster.site import site_settings
-from backendai.compute.services.apps import App, app_domain, apps_of, main_kernel
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.app_kinds import Category
+from backendai.compute.services.apps import App, app_domain, apps_of, main_kernel, settings_of
 from backendai.compute.services.public_apps import public_services
+from backendai.gateways.ssh_access import forward_to, site_for
 from backendai.web.app_reach import why_out_of_reach
 
 register = template.Library()
+_PARTS = {
+    Category.UTILITIES: gettext_lazy("Utilities"),
+    Category.DEVELOPMENT: gettext_lazy("Development"),
+    Category.MACHINE_LEARNING: gettext_lazy("Machine learning"),
+    Category.SCIENTIFIC: gettext_lazy("Scientific"),
+    Category.DESKTOP: gettext_lazy("Desktop"),
+    Category.OTHER: gettext_lazy("Other"),
+    Category.PORTS: gettext_lazy("Opened ports"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A page of the platform's own that leads into the session."""
+
+    key: str
+    title: str
+    icon: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppGroup:
+    """A part of the launcher."""
+
+    key: str
+    title: str
+    apps: list[App]
+    ways: list[Way] = field(default_factory=list)
 
 
 @register.simple_tag(takes_context=True)
@@ -24,7 +60,36 @@ def app_list(context: Any) -> list[App]:
         return []
     kernels = context.get("kernels")
     kernel = next((one for one in kernels if one.rank == 0), None) if kernels is not None else main_kernel(session)
-    return apps_of(session, kernel)
+    return apps_of(session, kernel, settings_of(session))
+
+
+@register.simple_tag(takes_context=True)
+def app_groups(context: Any, apps: list[App]) -> list[AppGroup]:
+    """Return the parts of the launcher that are not empty: the platform's own ways in, and the apps by their kind."""
+    session = context["session"]
+    found = [AppGroup(one, str(_PARTS[one]), [app for app in apps if app.category == one]) for one in Category]
+    own = [] if session.is_terminal else _ways_in(session)
+    found[0] = AppGroup(found[0].key, found[0].title, found[0].apps, own)
+    return [group for group in found if group.apps or group.ways]
+
+
+@register.simple_tag(takes_context=True)
+def forward_line(context: Any, app: App) -> str:
+    """Return the command by which a client of this machine reaches a service that speaks no HTTP; empty: there is no
+    way, or it is another person's session."""
+    session, request = context["session"], context["request"]
+    site = site_for(request.get_host())
+    is_own = getattr(getattr(request, "user", None), "pk", None) == session.owner_id
+    return forward_to(site, session.name, app.port) if site and is_own and session.is_running else ""
+
+
+def _ways_in(session: ComputeSession) -> list[Way]:
+    page = reverse("web:session", args=[session.pk])
+    ways = [Way("terminal", _("Terminal"), "terminal-2", f"{page}#terminal")]
+    if session.kind.executes_code:
+        ways.append(Way("console", _("Console"), "player-play", reverse("web:console", args=[session.pk])))
+        ways.append(Way("files", _("Files"), "folder", reverse("web:home", args=[session.pk])))
+    return ways if session.is_running else []
 
 
 @register.simple_tag(takes_context=True)

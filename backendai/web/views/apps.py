@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from backendai.accounts.standing import Standing
+from backendai.accounts.credentials import Credential
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import Entry, app_domain, make_entry
 from backendai.core.errors import UserError
@@ -31,11 +31,11 @@ def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     code counts when it is redeemed."""
     rows = ComputeSession.objects.visible_to(request.user).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(rows, pk=session_id)
-    standing = Standing(login=request.session.session_key or "")
+    credential = Credential(login=request.session.session_key or "")
     obstacle = why_out_of_reach(request.get_host(), app_domain(session))
     try:
         host, now = request.get_host(), timezone.now()
-        entry = None if obstacle else make_entry(request.user, session, service, standing, now, portal=host)
+        entry = None if obstacle else make_entry(request.user, session, service, credential, now, portal=host)
     except UserError as error:
         obstacle, entry = error.message, None
     if entry is None:

@@ -85,15 +85,15 @@ def key_pair_rotate(request: PageRequest, access_key: str) -> HttpResponse:
 @require_POST
 @login_required
 def key_pair_change(request: PageRequest, access_key: str) -> HttpResponse:
-    """Make one of one's key pairs the main one, let it rest, wake it, or delete it."""
-    deed = request.POST.get("deed", "")
+    """Make a key pair of the user the main one, or activate, deactivate or delete it."""
+    action = request.POST.get("action", "")
     try:
-        if deed == "delete":
+        if action == "delete":
             delete_key_pair(request.user, access_key)
-        elif deed == "main":
+        elif action == "main":
             change_key_pair(request.user, access_key, is_main=True)
         else:
-            change_key_pair(request.user, access_key, is_active=deed == "wake")
+            change_key_pair(request.user, access_key, is_active=action == "activate")
     except NotFound as error:
         raise Http404 from error
     except UserError as error:

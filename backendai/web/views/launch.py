@@ -21,13 +21,15 @@ from django.views.decorators.http import require_http_methods
 from backendai.accounts.models import User
 from backendai.accounts.rates import check_launch_rate
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import title_of
+from backendai.compute.services.app_kinds import title_of
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
 from backendai.compute.services.session_files import brought_by
 from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
+from backendai.pipelines.models import Run
+from backendai.pipelines.services.creating import array_of, create_run
 from backendai.texts.translation import gettext as _
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
@@ -60,6 +62,8 @@ def launch(request: PageRequest) -> HttpResponse:
     form, filled = _form(request, owner, refill, {bar.slot for room in rooms for bar in room.bars})
     if request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK and form.is_valid():
         try:
+            if form.cleaned_data.get("array_size"):
+                return redirect("web:run", _create_array(request, form).pk)
             launched = _create(request, form)
         except UserError as error:
             form.refuse(error)
@@ -142,6 +146,14 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
                 "{replaced} is no longer pending: it has started.", replaced=replaced.name, field="replaces"
             )
     return [one.session for one in launched]
+
+
+def _create_array(request: PageRequest, form: LaunchForm) -> Run:
+    """Return the run of an array that the form asks for."""
+    check_launch_rate(request.user, 1, now=timezone.now())
+    wish = array_of(form.spec(), form.cleaned_data["array_size"])
+    key = form.cleaned_data["request_key"] or None
+    return create_run(request.user, wish, idempotency_key=key, now=timezone.now())[0]
 
 
 def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpResponse:

@@ -44,6 +44,10 @@ def _context(request: PageRequest) -> dict[str, Any]:
             _("A session starts"),
             _("The card of every session that you launch, and a start after more than a minute of waiting."),
         ),
+        NoticeKind.FINISHED: (
+            _("A batch session finishes successfully"),
+            _("Its command ended with exit code 0. A run of many sessions is reported once, when it ends."),
+        ),
         NoticeKind.FAILED: (_("A session fails"), _("The session could not be started, or its program failed.")),
         NoticeKind.ENDED: (
             _("A session is ended by the platform"),

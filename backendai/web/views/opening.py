@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import title_of
+from backendai.compute.services.app_kinds import title_of
 from backendai.compute.status import Status
 from backendai.web.launcher.opened import is_launch_key
 from backendai.web.requests import PageRequest

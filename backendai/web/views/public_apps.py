@@ -17,8 +17,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.app_settings import find_app
 from backendai.compute.services.apps import behind_label
-from backendai.compute.services.public_apps import close_to_others, find_app, open_to_everybody
+from backendai.compute.services.public_apps import close_to_others, open_to_everybody
 from backendai.core.errors import NotFound, UserError
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import asks_for_part, find_session

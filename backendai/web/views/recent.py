@@ -36,7 +36,7 @@ def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
     except NotFound as error:
         raise Http404 from error
     try:
-        _do(request, record, request.POST.get("deed", ""))
+        _do(request, record, request.POST.get("action", ""))
     except UserError as error:
         if request.htmx:
             return _shown(
@@ -46,15 +46,15 @@ def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
     return _shown(request, {}) if request.htmx else redirect("web:recent")
 
 
-def _do(request: PageRequest, record: LaunchRecord, deed: str) -> None:
-    if deed == "rename":
+def _do(request: PageRequest, record: LaunchRecord, action: str) -> None:
+    if action == "rename":
         rename_launch(request.user, record, request.POST.get("name", "").strip())
-    elif deed in ("pin", "unpin"):
-        pin_launch(request.user, record, deed == "pin")
-    elif deed == "delete":
+    elif action in ("pin", "unpin"):
+        pin_launch(request.user, record, action == "pin")
+    elif action == "delete":
         forget_launch(request.user, record)
     else:
-        raise UserError("Unknown action {action}.", action=repr(deed[:20]), field="deed", code="unknown-deed")
+        raise UserError("Unknown action {action}.", action=repr(action[:20]), field="action", code="unknown-action")
 
 
 def _shown(request: PageRequest, more: dict[str, Any]) -> HttpResponse:

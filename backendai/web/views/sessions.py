@@ -17,6 +17,7 @@ from backendai.accounts.models import User
 from backendai.cluster.site import site_settings
 from backendai.compute.models import ComputeSession
 from backendai.web.images import builds_for
+from backendai.web.pipelines.rows import RunRow, listed_runs
 from backendai.web.requests import PageRequest, ids_in
 from backendai.web.resources import RoomBars, rooms_for
 from backendai.web.session_list.address import SIZES, Address
@@ -139,8 +140,18 @@ def _list_context(request: PageRequest, address: Address, found: SessionListFilt
         "most_sorted": MOST_SORTED if is_cut(address, order) and page.paginator.count >= MOST_SORTED else None,
         "page": page,
         "builds": builds_for(request.user),
+        "runs": _runs(request.user, address, page.number),
         "sees_others": request.user.role != User.Role.USER,
     }
+
+
+def _runs(user: User, address: Address, page: int) -> list[RunRow]:
+    """Return the runs above the sessions: on the first page, and where no property of sessions is asked for."""
+    asked = {name for name, _value in address.params} & (PROPERTIES | {"type"})
+    if page > 1 or asked:
+        return []
+    mine = address.get("whose") == "mine"
+    return listed_runs(user, finished=address.finished, mine=mine, words=address.get("q")[:100])
 
 
 def _links(address: Address, page: Any) -> dict[str, str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from backendai.activity.models import AuditEntry
+from backendai.cluster.models import Agent
+from backendai.compute.auditing import World, run_checks
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import MountWish
@@ -54,7 +61,7 @@ def test_after_the_end_of_sharing_it_is_ended_with_its_reason(
 ) -> None:
     FolderGrant.objects.all().delete()
     page = alice.get(address(shared, guest)).content.decode()
-    assert guest.name in page and "bob@example.com" in page and "Cut off session" in page
+    assert guest.name in page and "bob@example.com" in page and "Unmount folder" in page and "Terminate session" in page
     guest.refresh_from_db()
     assert guest.status == Status.RUNNING  # a look changes nothing
     alice.post(address(shared, guest))
@@ -66,6 +73,70 @@ def test_after_the_end_of_sharing_it_is_ended_with_its_reason(
     kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, reason="force-terminated"))
     assert SessionNotice.objects.filter(session=guest).exists()  # Bob is told
     assert "no live session" in alice.get(address(shared, guest), follow=True).content.decode().lower()
+
+
+@pytest.fixture
+def gateway(guest: ComputeSession) -> Iterator[list[Any]]:
+    """The gateway of Bob's agent: what it was asked, and what it answers next."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            status, body = answers[0]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            return
+
+    answers = [(200, b'{"ended": 2}')]
+    asked.append(answers)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    Agent.objects.update(gateway_url=f"http://127.0.0.1:{server.server_port}")
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_folder_is_unmounted_and_the_session_goes_on(
+    shared: Folder, guest: ComputeSession, alice: Client, gateway: list[Any]
+) -> None:
+    answers = gateway.pop()
+    assert (
+        "still has the rights" in alice.post(address(shared, guest), {"how": "unmount"}, follow=True).content.decode()
+    )
+    FolderGrant.objects.all().delete()
+    for status, body, why in (
+        (503, b"This agent does not have the right to unmount folders of sessions that run.", "not have the right"),
+        (404, b"404: Not Found", "an earlier version"),
+    ):
+        answers[0] = (status, body)
+        shown = alice.post(address(shared, guest), {"how": "unmount"}, follow=True).content.decode()
+        assert "The folder cannot be unmounted" in shown and why in shown
+        assert guest.mounts.get().cut_at is None
+    answers[0] = (200, b'{"ended": 2}')
+    shown = alice.post(address(shared, guest), {"how": "unmount"}, follow=True).content.decode()
+    assert "goes on without the folder. 2 programs that used it were ended." in shown
+    assert gateway == [f"/kernels/{guest.kernels.get().pk}/cut?folder={shared.pk}"] * 3
+    guest.refresh_from_db()
+    mount = guest.mounts.get()
+    assert guest.status == Status.RUNNING and mount.cut_at == mount.released_at is not None
+    assert AuditEntry.objects.filter(action="folder.unmount", target_id=str(shared.pk)).count() == 1
+    assert run_checks(World(timezone.now()), ["F-03", "I-16"]) == {}
+    assert "no live session" in alice.get(address(shared, guest), follow=True).content.decode().lower()
+
+
+def test_a_script_unmounts_it_or_hears_why_not(shared: Folder, guest: ComputeSession, alice: Client) -> None:
+    FolderGrant.objects.all().delete()
+    there = f"/api/v1/folders/{shared.pk}/uses/{guest.pk}/cut-off/"
+    Agent.objects.update(gateway_url="http://127.0.0.1:9")
+    refused = alice.post(there, {"keep_session": True}, content_type="application/json")
+    assert (refused.status_code, refused.json()["code"]) == (409, "not-unmounted")
+    assert "does not answer" in refused.json()["detail"]
 
 
 def test_rights_that_shrank_below_the_mount_count_too(shared: Folder, guest: ComputeSession, alice: Client) -> None:
@@ -80,11 +151,14 @@ def test_only_those_who_manage_the_folder_cut_off(
 ) -> None:
     assert bob.post(address(shared, guest)).status_code == 404
     there = f"/api/v1/folders/{shared.pk}/uses/{guest.pk}/cut-off/"
-    assert bob.post(there).status_code == 403
-    assert alice.post(there).json()["code"] == "still-shared"
+    assert bob.post(there, content_type="application/json").status_code == 403
+    assert alice.post(there, content_type="application/json").json()["code"] == "still-shared"
     FolderGrant.objects.all().delete()
-    assert bob.post(there).status_code == 404
-    answer = alice.post(there)
+    assert bob.post(there, content_type="application/json").status_code == 404
+    answer = alice.post(there, content_type="application/json")
     assert (answer.status_code, answer.json()["session_id"]) == (202, str(guest.pk)), answer.content
     other = ready_folder(cast.alice, "other")
-    assert alice.post(f"/api/v1/folders/{other.pk}/uses/{guest.pk}/cut-off/").status_code == 404
+    assert (
+        alice.post(f"/api/v1/folders/{other.pk}/uses/{guest.pk}/cut-off/", content_type="application/json").status_code
+        == 404
+    )

@@ -55,6 +55,19 @@ def test_it_shows_what_is_there_and_whom_it_belongs_to(
     assert "Upload files" not in shown and "data-rename" not in shown and 'id="new-directory"' not in shown
 
 
+def test_a_look_brings_the_size_that_the_folder_has_now(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    Folder.objects.update(used_bytes=5, used_files=1, measured_at=timezone.now() - timedelta(hours=1))
+    told = {"bytes": 3 * 2**20, "files": 2, "at": timezone.now().timestamp()}
+    files.folders[str(data.pk)] |= {"size": told}
+    part = text(alice.get(page(data), **HTMX))
+    assert 'id="folder-size" hx-swap-oob="true"' in part and "3\N{NO-BREAK SPACE}MiB" in part and "<html" not in part
+    whole = text(alice.get(page(data)))
+    assert "3\N{NO-BREAK SPACE}MiB" in whole and "hx-swap-oob" not in whole
+    files.folders[str(data.pk)]["size"] = told | {"bytes": 1, "at": 1.0}
+    alice.get(page(data))
+    assert Folder.objects.get().used_bytes == 3 * 2**20, "older than what is known"
+
+
 def test_its_scripts_may_reach_the_origin_of_its_own_files_only(data: Folder, alice: Client) -> None:
     policy = alice.get(page(data))["Content-Security-Policy"]
     parts = {part.split()[0]: part.split()[1:] for part in policy.split("; ")}

@@ -50,7 +50,7 @@ def test_a_domain_a_project_and_a_group_in_use_can_only_be_deactivated(cast: Cas
         assert "cannot be deleted while it is in use" in page
         assert all(f'href="{link}"' in page for link in links), (kind, page)
         assert dana.post(reverse(f"manage:{kind}-delete", args=[row.pk])).status_code == 422
-        answer = dana.post(reverse(f"manage:{kind}-delete", args=[row.pk]), {"deed": "deactivate"})
+        answer = dana.post(reverse(f"manage:{kind}-delete", args=[row.pk]), {"action": "deactivate"})
         assert answer.status_code == 302
         row.refresh_from_db()
         assert not row.is_active
@@ -81,5 +81,5 @@ def test_a_policy_that_somebody_has_names_them_and_offers_nothing(cast: Cast, da
     User.objects.filter(pk=cast.alice.pk).update(policy=policy)
     page = page_of(dana, "policy", policy)
     assert (offers(page), "1 user<" in page) == ([], True)
-    assert dana.post(reverse("manage:policy-delete", args=[policy.pk]), {"deed": "deactivate"}).status_code == 422
+    assert dana.post(reverse("manage:policy-delete", args=[policy.pk]), {"action": "deactivate"}).status_code == 422
     assert ResourcePolicy.objects.filter(pk=policy.pk).exists()

@@ -134,7 +134,7 @@ def test_the_trail_is_shown_without_being_counted(
     cast: Cast, dana: Client, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(60):
-        audit(cast.dana.pk, "test.deed", "thing", [number], text="<script>alert(1)</script>" * 5)
+        audit(cast.dana.pk, "test.action", "thing", [number], text="<script>alert(1)</script>" * 5)
     with django_assert_num_queries(3):
         page = dana.get("/manage/audit/").content.decode()
     assert "<script>alert" not in page

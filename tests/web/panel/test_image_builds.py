@@ -76,6 +76,17 @@ def test_a_failure_has_its_code_sentence_fix_and_a_button(cast: Cast, image: Ima
     assert BackgroundJob.objects.running().count() == 1
 
 
+def test_an_environment_of_native_sessions_needs_no_image(cast: Cast, image: Image, browse: Browse) -> None:
+    client = browse(cast.dana)
+    assert "No agent has image python yet" in part(client, image)
+    ImageOnAgent.objects.create(agent=make_agent(), reference="process/python")
+    for text in (part(client, image), client.get(reverse("manage:images")).content.decode()):
+        assert "1 agent runs python without containers" in text
+        assert "No agent has image" not in text and "Build image" not in text
+    fail(image)
+    assert "could not be built" in part(client, image)
+
+
 def test_superadmins_alone_ask_for_a_build(cast: Cast, image: Image, browse: Browse) -> None:
     job = fail(image, may_run_natively=True)
     for user in (cast.alice, cast.charlie):

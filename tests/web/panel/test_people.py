@@ -193,16 +193,16 @@ def test_a_project_admin_chooses_members_and_sees_limits_and_use(world: World, b
     assert "shared" in page
     assert session.name not in page
     assert "/manage/users/" not in page
-    assert bob.post(address, {"deed": "add", "email": "gina@example.com", "role": "member"}).status_code == 302
-    again = bob.post(address, {"deed": "add", "email": "gina@example.com", "role": "member"})
+    assert bob.post(address, {"action": "add", "email": "gina@example.com", "role": "member"}).status_code == 302
+    again = bob.post(address, {"action": "add", "email": "gina@example.com", "role": "member"})
     assert (again.status_code, "email" in again.context["form"].errors) == (422, True)
-    bob.post(address, {"deed": "role", "member": "gina@example.com", "role": "admin"})
+    bob.post(address, {"action": "role", "member": "gina@example.com", "role": "admin"})
     assert Membership.objects.get(user=world.gina).role == "admin"
-    bob.post(address, {"deed": "role", "member": "gina@example.com", "role": "king"})
+    bob.post(address, {"action": "role", "member": "gina@example.com", "role": "king"})
     assert Membership.objects.get(user=world.gina).role == "admin"
-    bob.post(address, {"deed": "remove", "member": "gina@example.com"})
+    bob.post(address, {"action": "remove", "member": "gina@example.com"})
     assert not Membership.objects.filter(user=world.gina).exists()
-    assert bob.post(address, {"deed": "remove", "member": "charlie@example.com"}).status_code == 302
+    assert bob.post(address, {"action": "remove", "member": "charlie@example.com"}).status_code == 302
     assert Membership.objects.filter(user=world.cast.charlie).exists()
     assert bob.get(f"/manage/projects/{world.speech.pk}/").status_code == 404
     assert bob.get(f"{address}change/").status_code == 404
@@ -255,8 +255,8 @@ def test_files_of_projects_and_domains_are_written_and_deleted_by_those_who_rule
         assert browse(who).post(path, file | {"path": ".x"}).status_code == 404
     other = Domain.objects.exclude(pk=domain.pk).first()
     assert other and erin.get(f"/manage/domains/{other.pk}/files/").status_code == 404
-    assert erin.post(path, {"deed": "delete", "file": "nonsense"}).status_code == 404
-    assert erin.post(path, {"deed": "delete", "file": str(stored.pk)}).status_code == 302
+    assert erin.post(path, {"action": "delete", "file": "nonsense"}).status_code == 404
+    assert erin.post(path, {"action": "delete", "file": str(stored.pk)}).status_code == 302
     assert not project.dotfiles.exists()
 
 

@@ -106,7 +106,7 @@ def test_a_wrong_limit_is_refused_at_its_field(dana: Client, typed: dict[str, An
     assert not ResourcePolicy.objects.exists()
 
 
-def test_the_audit_log_is_narrowed_by_deed_person_and_target_and_sent_as_a_file(dana: Client, cast: Cast) -> None:
+def test_the_audit_log_is_narrowed_by_action_person_and_target_and_sent_as_a_file(dana: Client, cast: Cast) -> None:
     audit(cast.alice.pk, "session.create", "session", ["s1"], name="=1+1", slots={"cpu": "1", "mem": "1" * 80})
     audit(cast.bob.pk, "session.terminate", "session", ["s1"])
     audit(cast.bob.pk, "token.create", "token", ["t1"])

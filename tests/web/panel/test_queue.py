@@ -143,17 +143,17 @@ def test_the_ticked_sessions_get_one_priority_or_go_to_the_front(cast: Cast, bro
     def priorities() -> list[int]:
         return [ComputeSession.objects.get(pk=session.pk).priority for session in (first, second, lab, ahead)]
 
-    answer = dana.post(address, chosen | {"deed": "set", "priority": "20"})
+    answer = dana.post(address, chosen | {"action": "set", "priority": "20"})
     assert answer["Location"] == f"{ADDRESS}?q=x"
     assert priorities() == [20, 20, 20, 30]
-    dana.post(address, chosen | {"deed": "front"})
+    dana.post(address, chosen | {"action": "front"})
     assert priorities() == [31, 31, 20, 30]
     for wrong in ({"priority": "many"}, {"priority": "101"}, {"priority": ""}, {"session": ["x"], "priority": "1"}):
-        answer = dana.post(address, chosen | {"deed": "set"} | wrong)
+        answer = dana.post(address, chosen | {"action": "set"} | wrong)
         assert {message.level_tag for message in get_messages(answer.wsgi_request)} >= {"error"}
     assert priorities() == [31, 31, 20, 30]
     ComputeSession.objects.filter(pk=ahead.pk).update(priority=100)
-    answer = dana.post(address, chosen | {"deed": "front", "session": [first.pk]})
+    answer = dana.post(address, chosen | {"action": "front", "session": [first.pk]})
     assert "100" in str([message.message for message in get_messages(answer.wsgi_request)])
     assert priorities() == [31, 31, 20, 100]
 
@@ -161,6 +161,6 @@ def test_the_ticked_sessions_get_one_priority_or_go_to_the_front(cast: Cast, bro
 def test_sessions_of_others_are_not_moved_by_a_domain_admin(cast: Cast, browse: Browse) -> None:
     admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
     hers = make_session(cast.alice)
-    browse(admin).post(reverse("manage:queue-priorities"), {"deed": "set", "priority": "1", "session": [hers.pk]})
+    browse(admin).post(reverse("manage:queue-priorities"), {"action": "set", "priority": "1", "session": [hers.pk]})
     hers.refresh_from_db()
     assert hers.priority == 10

@@ -12,7 +12,7 @@ _MOST_HELD = 2**18  # the server's buffer of a connection holds it when the brow
 Message = dict[str, Any]
 
 
-class WholeAnswers(WsgiToAsgi):
+class BufferedResponses(WsgiToAsgi):
     """An ASGI application of a WSGI one. An answer that says that it is short leaves as a whole when it is ready; one
     that is long, or does not know its length, part by part as ever."""
 

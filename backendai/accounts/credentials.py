@@ -1,4 +1,4 @@
-"""Is whoever was let in once still signed in? Asked again and again by whatever stays open longer than a request."""
+"""Whether a credential still signs its user in. What stays open longer than a request asks this again and again."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ _REMEMBERED_LOGINS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """By what somebody was let in: the key of a login, the digest of a bearer token, or an access key."""
+class Credential:
+    """The credential of a request: the key of a login, the digest of a bearer token, or an access key."""
 
     login: str = ""
     token: str = ""
     key_pair: str = ""
 
 
-def user_by(standing: Standing, now: datetime) -> User | None:
-    """Return who that is, or None: signed out, revoked, expired, disabled, another password."""
-    if standing.token:
-        token = AccessToken.objects.select_related("user").filter(digest=standing.token).first()
+def user_by(credential: Credential, now: datetime) -> User | None:
+    """Return the user, or None after a sign-out, a new password, a revocation, an expiry or a deactivation."""
+    if credential.token:
+        token = AccessToken.objects.select_related("user").filter(digest=credential.token).first()
         return token.user if token and token.is_valid(now) else None
-    if standing.key_pair:
-        pairs = KeyPair.objects.select_related("user").filter(pk=standing.key_pair, is_active=True).exclude(secret="")
+    if credential.key_pair:
+        pairs = KeyPair.objects.select_related("user").filter(pk=credential.key_pair, is_active=True).exclude(secret="")
         pair = pairs.first()
         return pair.user if pair and pair.user.is_active else None
-    if not standing.login:
+    if not credential.login:
         return None
     request = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(standing.login)
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(credential.login)
     user = get_user(request)
     if not isinstance(user, User) or not user.is_active or is_missing(user, request.session):
         return None
     return user
 
 
-def signs_of(standings: Collection[Standing], now: datetime) -> dict[Standing, Hashable]:
-    """Return for each something that changes when ``user_by`` would answer otherwise, or whoever it is gets another
-    role or domain. At most four queries for all of them, so it can be asked every second or two."""
-    if not any(one.login or one.token or one.key_pair for one in standings):
-        return {one: None for one in standings}
-    logins = _logins([one.login for one in standings if one.login], now)
-    holders = _tokens([one.token for one in standings if one.token], now)
-    holders |= _pairs([one.key_pair for one in standings if one.key_pair])
+def fingerprints_of(credentials: Collection[Credential], now: datetime) -> dict[Credential, Hashable]:
+    """Return a fingerprint of each credential. It changes when the user, their role or domain changes, or when the
+    credential becomes invalid. At most four queries for all of them, so it can be asked every second or two."""
+    if not any(one.login or one.token or one.key_pair for one in credentials):
+        return {one: None for one in credentials}
+    logins = _logins([one.login for one in credentials if one.login], now)
+    holders = _tokens([one.token for one in credentials if one.token], now)
+    holders |= _pairs([one.key_pair for one in credentials if one.key_pair])
     holders |= {key: holder for key, (holder, _) in logins.items() if holder is not None}
     people = _people(set(holders.values()))
-    found = {one: holders.get(one.token or one.key_pair or one.login) for one in standings}
+    found = {one: holders.get(one.token or one.key_pair or one.login) for one in credentials}
     return {one: (holder, logins.get(one.login), people.get(holder or "")) for one, holder in found.items()}
 
 

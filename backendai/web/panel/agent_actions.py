@@ -60,7 +60,7 @@ class SwitchPage(FormPage):
         return reverse("manage:agent", args=[saved.pk])
 
 
-class AgentDeed(ConfirmPage):
+class AgentAction(ConfirmPage):
     """Base: a question about one machine."""
 
     section = "agents"
@@ -79,7 +79,7 @@ class AgentDeed(ConfirmPage):
         return ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
 
 
-class AgentFormDeed(AgentDeed):
+class AgentFormAction(AgentAction):
     """Base: a question with fields."""
 
     template_name = "web/panel/confirm_form.html"
@@ -124,7 +124,7 @@ class DrainForm(forms.Form):
     )
 
 
-class DrainPage(AgentFormDeed):
+class DrainPage(AgentFormAction):
     """Empty a machine."""
 
     title = _l("Drain")
@@ -168,7 +168,7 @@ class DrainPage(AgentFormDeed):
         return text % {"agent": self.object, "number": number, "until": until}
 
 
-class CancelDrainPage(AgentDeed):
+class CancelDrainPage(AgentAction):
     """Use a machine again."""
 
     title = _l("Cancel the drain")
@@ -207,7 +207,7 @@ class MoveForm(forms.Form):
     )
 
 
-class MovePage(AgentFormDeed):
+class MovePage(AgentFormAction):
     """Put a machine into another group."""
 
     title = _l("Move to another group")

@@ -14,7 +14,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
-from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import let_in, set_password
 from backendai.compute.services.purging import live_sessions_of, purge_user
@@ -37,21 +37,21 @@ def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
     return obstacles
 
 
-class UserDeed(ConfirmPage):
-    """Base: a question about one person, for those who may do the deed to them."""
+class UserAction(ConfirmPage):
+    """Base: a question about one person, for those who may do the action to them."""
 
     section = "users"
     rule = staticmethod(rules_people)
     model = User
     list_address = "manage:users"
-    deed: Deed
+    action: Action
     object: User
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; for whoever may not do it, the page does not exist."""
         if isinstance(request.user, User) and rules_people(request.user):
             person = self.get_queryset().filter(pk=kwargs["pk"]).first()
-            if person is None or not may_user(request.user, self.deed, person):
+            if person is None or not may_user(request.user, self.action, person):
                 raise Http404
         return super().dispatch(request, *args, **kwargs)
 
@@ -65,12 +65,12 @@ class UserDeed(ConfirmPage):
         return reverse("manage:user", args=[self.object.pk])
 
 
-class DeactivatePage(UserDeed):
+class DeactivatePage(UserAction):
     """Let somebody in no more."""
 
     title = _l("Deactivate")
     submit_label = _l("Deactivate")
-    deed = Deed.SET_ACTIVE
+    action = Action.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
@@ -91,13 +91,13 @@ class DeactivatePage(UserDeed):
         return _("%(object)s is deactivated.") % {"object": self.object}
 
 
-class ActivatePage(UserDeed):
+class ActivatePage(UserAction):
     """Let somebody in again."""
 
     title = _l("Activate")
     submit_label = _l("Activate")
     is_dangerous = False
-    deed = Deed.SET_ACTIVE
+    action = Action.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
@@ -126,14 +126,14 @@ class ResetForm(forms.Form):
     end_tokens = forms.BooleanField(required=False, label=_l("Revoke their access tokens too"))
 
 
-class PasswordPage(UserDeed):
+class PasswordPage(UserAction):
     """Give somebody a new password."""
 
     template_name = "web/panel/confirm_form.html"
     title = _l("Set a password")
     submit_label = _l("Set the password")
     is_dangerous = False
-    deed = Deed.SET_PASSWORD
+    action = Action.SET_PASSWORD
     form: ResetForm | None = None
 
     def question(self) -> str:
@@ -165,12 +165,12 @@ class PasswordPage(UserDeed):
         return super().get_context_data(**({"form": self.form or ResetForm()} | kwargs))
 
 
-class ResetFactorsPage(UserDeed):
+class ResetFactorsPage(UserAction):
     """Take the second factors from somebody who has lost them."""
 
     title = _l("Reset second factors")
     submit_label = _l("Reset second factors")
-    deed = Deed.SET_PASSWORD
+    action = Action.SET_PASSWORD
 
     def question(self) -> str:
         """Return what is asked."""
@@ -193,12 +193,12 @@ class ResetFactorsPage(UserDeed):
         )
 
 
-class PurgePage(UserDeed):
+class PurgePage(UserAction):
     """Take somebody out for good."""
 
     title = _l("Purge")
     submit_label = _l("Purge for good")
-    deed = Deed.PURGE_USER
+    action = Action.PURGE_USER
 
     def question(self) -> str:
         """Return what is asked."""

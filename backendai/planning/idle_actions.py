@@ -1,4 +1,4 @@
-"""What a look at idle sessions leads to: warnings, ends, and what is taken back."""
+"""Carries out the idle policy: warnings, ends, and withdrawn warnings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _Told = Mapping[tuple[UUID, int | None], TellingRow]
 
 
 def act_on_idle(picture: Picture) -> int:
-    """Do what the picture asks for; returns how many sessions were warned, spared or ended. Sessions of which nothing
-    was ever heard begin to be counted now."""
+    """Carry out what the picture demands; returns how many sessions were warned, spared or ended. Sessions without
+    recorded traffic start counting now."""
     now = picture.now
     told = {(one.session_id, one.checker_id): one for one in picture.tellings}
     found = {(one.session, one.rule.id): one for one in picture.findings}
@@ -37,8 +37,8 @@ def act_on_idle(picture: Picture) -> int:
 
 
 def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
-    """Return how an idle session's owner is told before its end, and what is said at the end. What is told before names
-    moments, not lengths: it is read later than it is written."""
+    """Return the owner's message before an idle end and the final one. The first names times and not durations, as it
+    is read later."""
     rule = finding.rule
     of = {"name": rule.name, "limit": describe_duration(rule.limit)}
     since = describe_duration(now - finding.since) if finding.since else ""
@@ -63,7 +63,7 @@ def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
 
 
 def numbers_of(finding: Finding, now: datetime) -> dict[str, Any]:
-    """Return the numbers behind it, for scripts."""
+    """Return the numbers behind the message, for scripts."""
     rule = finding.rule
     numbers: dict[str, Any] = {"limit_seconds": round(rule.limit.total_seconds())}
     if finding.since and rule.kind != UTILIZATION:
@@ -75,7 +75,7 @@ def numbers_of(finding: Finding, now: datetime) -> dict[str, Any]:
 
 
 def percent_of(shares: Mapping[str, float | None]) -> dict[str, float]:
-    """Return shares as percentages; what was not measured is left out."""
+    """Return shares as percentages; unmeasured ones are left out."""
     return {slot: round(share * 100, 2) for slot, share in sorted(shares.items()) if share is not None}
 
 

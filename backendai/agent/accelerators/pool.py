@@ -1,0 +1,37 @@
+"""GPUs of a Kubernetes cluster: how many there are is known here, which of them a kernel gets the cluster decides."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
+from backendai.agent.backends.base import BackendError
+
+
+class PoolGpus(Accelerator):
+    """As many devices as ``count`` says; one that is given out stands for any of them."""
+
+    kind = "cuda"
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._seen = 0
+
+    def discover(self) -> Found:
+        with contextlib.suppress(BackendError):  # a cluster that does not answer has not lost its GPUs
+            self._seen = self._count()
+        devices = [Device(f"pool-gpu-{number}", "cuda.device", "GPU", number=number) for number in range(self._seen)]
+        return Found(tuple(devices), is_present=bool(devices))
+
+    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
+        return {}
+
+    def container(self, parts: Sequence[Part]) -> Grant:
+        return Grant()
+
+    def native(self, parts: Sequence[Part]) -> Grant:
+        return Grant()
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

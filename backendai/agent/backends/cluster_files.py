@@ -1,0 +1,200 @@
+"""What the kernels of one session find to reach each other: hosts, host files of MPI, and SSH without passwords.
+
+The files lie beside the guest agent's, in a folder that kernels cannot change. ``sshd`` is the image's own and runs as
+the kernel's user. What is started through it has the variables of the kernel: a shell script keeps them at the start
+and gives them to every login.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.core.ssh_keys import key_of, private_text, public_text
+from backendai.wire.cluster_access import SSH_PORT, ClusterKeys, Peer
+from backendai.wire.messages import HomeFile, KernelSpec
+
+CLIENT, SERVER = "/usr/bin/ssh", "/usr/sbin/sshd"
+_SSH, _CONFIG = "ssh", ".ssh/config"
+_LOOPBACK = "127.0.0.1"
+_ALIAS = "kernels-of-this-session"  # under which all of them have one host key
+
+# Arguments: the folder of these files, where the variables are kept, and the command that comes after it.
+_SERVE = r"""
+folder=$1 kept=$2; shift 2
+if [ -x /usr/sbin/sshd ]; then
+  (umask 077; export -p >"$kept") && /usr/sbin/sshd -f "$folder/ssh/sshd_config" </dev/null
+fi
+exec "$@"
+""".strip()
+
+# Arguments: the file with the variables. The client's command comes in a variable of sshd.
+_ENTER = r"""
+. "$1"
+cd "$HOME" || exit 1
+shell=${SHELL:-/bin/sh}
+[ -x "$shell" ] || shell=/bin/sh
+[ -n "$SSH_ORIGINAL_COMMAND" ] && exec "$shell" -c "$SSH_ORIGINAL_COMMAND"
+exec "$shell" -l
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the kernels of a backend see these files. ``folder``: where they find them; ``kept``: where a kernel may keep
+    its variables; ``no_ssh``: why none can log in to the others, one sentence; empty: they can."""
+
+    folder: str
+    kept: str
+    no_ssh: str = ""
+
+
+def write_cluster(folder: Path, spec: KernelSpec, access: Access, *, owner: int | None) -> None:
+    """Write the files of a session with several kernels into the folder; nothing for a lone kernel. ``owner``: the
+    kernel's user, None: who writes. Raises OSError."""
+    if spec.keys is None:
+        return
+    _write(folder / "hosts.json", json.dumps([_described(peer) for peer in spec.peers], indent=1) + "\n", 0o644)
+    _write(folder / "hostfile", "".join(f"{peer.hostname} slots={peer.slots}\n" for peer in spec.peers), 0o644)
+    _write(folder / "hostfile.mpich", "".join(f"{peer.hostname}:{peer.slots}\n" for peer in spec.peers), 0o644)
+    if not access.no_ssh:
+        _write_ssh(folder / _SSH, spec, spec.keys, access, owner)
+
+
+def cluster_environ(spec: KernelSpec, access: Access) -> dict[str, str]:
+    """Return the variables by which Open MPI and MPICH find their hosts; none for a lone kernel."""
+    if spec.keys is None:
+        return {}
+    return {
+        "OMPI_MCA_orte_default_hostfile": f"{access.folder}/hostfile",
+        "PRTE_MCA_prte_default_hostfile": f"{access.folder}/hostfile",
+        "HYDRA_HOST_FILE": f"{access.folder}/hostfile.mpich",
+    }
+
+
+def with_ssh(spec: KernelSpec, access: Access, command: list[str]) -> list[str]:
+    """Return the command that first starts ``sshd``, if the image has one and the kernel is not alone."""
+    if spec.keys is None or access.no_ssh:
+        return command
+    return ["sh", "-c", _SERVE, "cluster", access.folder, access.kept, *command]
+
+
+def access_files(spec: KernelSpec, access: Access) -> Iterator[HomeFile]:
+    """Yield the files for the spec's home: those that it names, and for a session with several kernels a configuration
+    of SSH that leads to the others before anything that a person wrote."""
+    if spec.keys is None or access.no_ssh:
+        yield from spec.files
+        return
+    theirs = "".join(f"\n{file.content}" for file in spec.files if file.path == _CONFIG)
+    yield from (file for file in spec.files if file.path != _CONFIG)
+    yield HomeFile(path=_CONFIG, mode=0o600, content=f"Include {access.folder}/{_SSH}/config\n{theirs}")
+
+
+def lacking(missing: Collection[str], *, what: str = "Its image") -> str:
+    """Return the sentence about an image without these programs; empty when none is missing."""
+    if not missing:
+        return ""
+    return (
+        f"{what} has no {' and no '.join(sorted(missing))}: the kernels of this session cannot log in to each other "
+        "by SSH. Host names, host files and variables are there."
+    )
+
+
+def lacking_here() -> str:
+    """Return the same sentence about the machine of native kernels."""
+    return lacking([path.name for path in (Path(CLIENT), Path(SERVER)) if not path.exists()], what="This machine")
+
+
+def _write_ssh(ssh: Path, spec: KernelSpec, keys: ClusterKeys, access: Access, owner: int | None) -> None:
+    ssh.mkdir(exist_ok=True)
+    ssh.chmod(0o755)
+    login, host = key_of(keys.login), key_of(keys.host)
+    _write(ssh / "id_ed25519", private_text(login), 0o600, owner)
+    _write(ssh / "id_ed25519.pub", f"{public_text(login)}\n", 0o644)
+    _write(ssh / "host_key", private_text(host), 0o600, owner)
+    _write(ssh / "authorized_keys", f"{public_text(login)} {spec.session_name}\n", 0o644)
+    _write(ssh / "known_hosts", f"{_ALIAS} {public_text(host)}\n", 0o644)
+    _write(ssh / "config", _client_config(spec, access), 0o644)
+    _write(ssh / "sshd_config", _server_config(spec, access), 0o644)
+    _write(ssh / "enter", f"{_ENTER}\n", 0o644)
+
+
+def _described(peer: Peer) -> dict[str, object]:
+    told = {"hostname": peer.hostname, "role": peer.role, "rank": peer.rank, "slots": peer.slots}
+    return told | ({"address": peer.address} if peer.address else {})
+
+
+def _client_config(spec: KernelSpec, access: Access) -> str:
+    names = " ".join(peer.hostname for peer in spec.peers)
+    return _lines(
+        (
+            *(line for peer in spec.peers for line in _way_to(peer)),
+            f"Host {names}",
+            f"  HostKeyAlias {_ALIAS}",
+            f"  IdentityFile {access.folder}/{_SSH}/id_ed25519",
+            f"  UserKnownHostsFile {access.folder}/{_SSH}/known_hosts",
+            "  IdentitiesOnly yes",
+            "  PreferredAuthentications publickey",
+            "  StrictHostKeyChecking yes",
+            "  CheckHostIP no",
+            "  UpdateHostKeys no",
+            "  ConnectTimeout 10",
+            "  ServerAliveInterval 30",
+            "  LogLevel ERROR",
+            "Match all",
+        )
+    )
+
+
+def _way_to(peer: Peer) -> Iterator[str]:
+    yield f"Host {peer.hostname}"
+    if address := peer.address or (_LOOPBACK if _is_native(peer) else ""):
+        yield f"  HostName {address}"
+    yield f"  Port {peer.ssh_port}"
+
+
+def _is_native(peer: Peer) -> bool:
+    return peer.ssh_port != SSH_PORT  # it has no network of its own
+
+
+def _server_config(spec: KernelSpec, access: Access) -> str:
+    own = next((peer for peer in spec.peers if peer.hostname == spec.hostname), Peer(hostname=spec.hostname))
+    is_alone_here = _is_native(own) and not any(peer.address for peer in spec.peers)
+    return _lines(
+        (
+            f"Port {own.ssh_port}",
+            *([f"ListenAddress {_LOOPBACK}"] if is_alone_here else []),
+            f"HostKey {access.folder}/{_SSH}/host_key",
+            f"AuthorizedKeysFile {access.folder}/{_SSH}/authorized_keys",
+            "AuthenticationMethods publickey",
+            "PasswordAuthentication no",
+            "UsePAM no",
+            "StrictModes no",
+            "PidFile none",
+            "PrintMotd no",
+            "PrintLastLog no",
+            "X11Forwarding no",
+            "MaxStartups 100",
+            "MaxSessions 100",
+            "Subsystem sftp /usr/lib/openssh/sftp-server",
+            f"ForceCommand sh {access.folder}/{_SSH}/enter {access.kept}",
+        )
+    )
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _write(path: Path, text: str, mode: int, owner: int | None = None) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), mode)
+        if owner is not None:
+            os.fchown(stream.fileno(), owner, owner)
+    new.replace(path)

@@ -1,0 +1,197 @@
+"""Kernels as pods of a Kubernetes cluster. One agent is one pool: a namespace, and nodes with certain labels.
+
+``start`` answers once the cluster says that the main process runs or has ended. What the cluster does not say is not
+known: a pod on a silent node neither has ended nor is taken away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.abilities import Imaging, Measuring, Streaming
+from backendai.agent.backends.base import (
+    NOBODY,
+    Ended,
+    KernelEvent,
+    Progress,
+    Started,
+    StartFailed,
+    Terminal,
+)
+from backendai.agent.backends.kubernetes_access import Access
+from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_cluster import Clusters, Policies
+from backendai.agent.backends.kubernetes_feed import Feed
+from backendai.agent.backends.kubernetes_images import PoolImages
+from backendai.agent.backends.kubernetes_logs import Logs
+from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, labels_of
+from backendai.agent.backends.kubernetes_notes import notes_of_pods, pool_notes
+from backendai.agent.backends.kubernetes_pods import Pods
+from backendai.agent.backends.kubernetes_room import Pool
+from backendai.agent.backends.kubernetes_services import PodServices
+from backendai.agent.backends.kubernetes_start import Starter
+from backendai.agent.backends.kubernetes_state import how_it_ended, kernel_of, runs, sighting
+from backendai.agent.backends.kubernetes_terminal import Terminals
+from backendai.agent.backends.kubernetes_usage import PodUsage
+from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.readings import Reading
+from backendai.core.slots import Slots
+from backendai.wire.capabilities import Capability
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
+
+_DEFAULT_NAMESPACE = "default"
+
+
+class KubernetesBackend(Imaging, Streaming, Measuring):
+    """The pods of one agent of one deployment. ``told``: what the pool has, where nobody lets us look."""
+
+    name = "kubernetes"
+    capabilities = frozenset(
+        {Capability.IMAGES, Capability.APPS, Capability.SERVING, Capability.OWN_NETWORK, Capability.SIZE_LIMITS}
+    )
+
+    def __init__(
+        self,
+        data: Path,
+        access: Access,
+        settings: PoolSettings,
+        *,
+        deployment: str,
+        agent: str,
+        told: Slots | None = None,
+    ) -> None:
+        self.api = Api(access, settings.namespace or access.namespace or _DEFAULT_NAMESPACE)
+        self._ours, self._settings = Ours(deployment, agent), settings
+        self.pool = Pool(self.api, settings, told)
+        self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
+        self._pods = Pods(self.api, self._ours, self._feed, self._logs)
+        self._images = PoolImages(self.api, self._ours, settings, self.pool.images)
+        self._starter = Starter(self._pods, self.pool, settings, self._images)
+        self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
+        self._feed.on_over = self._terminals.over
+        self._clusters, self._policies = Clusters(self.api), Policies(self.api, self._ours)
+        forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
+        self._forwards = forwards
+        self.services = PodServices(self._pods, forwards=forwards)
+        self._fault = ""
+
+    def setup(self) -> None:
+        """Make the network policy and begin to watch; may be repeated. Raises BackendError."""
+        self._policies.ensure()
+        self._feed.start()
+
+    def capacity(self) -> Slots:
+        return self.pool.capacity()
+
+    def engine(self) -> str:
+        return f"Kubernetes {self.pool.look().version.removeprefix('v')}"
+
+    def notes(self) -> list[Note]:
+        listed = self._pods.listed()
+        self._fault = self._why_nothing_starts()
+        return [
+            *pool_notes(self._settings, self._fault, forwards=self._forwards),
+            *self.pool.notes(),
+            *self._policies.notes(),
+            *notes_of_pods(listed),
+        ]
+
+    def fault(self) -> str:
+        return self._fault
+
+    def images(self) -> list[ImageSighting]:
+        return self._images.sightings()
+
+    def has_image(self, reference: str) -> bool:
+        return self._images.has(reference)
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
+        self._images.pull(reference, timeout=timeout, progress=progress, access=access)
+
+    def start(self, spec: KernelSpec) -> Started:
+        if spec.network is not None:
+            text = "A session that lies in this pool and on other agents has no network of its own."
+            raise StartFailed(text, code="cluster-network-failed")
+        if spec.cluster_size > 1:
+            self._policies.ensure_for(str(spec.session_id))
+        started = self._starter.start(spec)
+        if not started.adopted:
+            self._terminals.started(spec.kernel_id)
+        if spec.cluster_size > 1:
+            self._clusters.introduce(self._of_session(str(spec.session_id)))
+        return started
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        self._pods.stop(kernel_id, grace=grace)
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        return how_it_ended(self._pods.refuse_gone(kernel_id))
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        return self._logs.read(kernel_id, limit) if self._pods.find(kernel_id) is not None else (b"", False)
+
+    def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        return self._logs.follow(kernel_id, tail=tail, follow=follow)
+
+    def remove(self, kernel_id: UUID) -> None:
+        pod = self._pods.find(kernel_id)
+        if pod is not None:
+            self._pods.remove(pod)
+            self._starter.drop_secret(kernel_id)
+        self._logs.drop(kernel_id)
+
+    def kernels(self) -> list[KernelSighting]:
+        pods = self._pods.listed()
+        self._pods.keep_logs_of_deleted(pods)
+        return [sighting(pod) for pod in pods]
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        return self._usage.readings(kernels)
+
+    def sweep(self, live: set[UUID]) -> None:
+        self.setup()
+        pods = self._pods.listed()
+        here = {kernel_of(pod) for pod in pods}
+        self._clusters.introduce(pods)
+        self._policies.sweep({labels_of(pod)[SESSION] for pod in pods})
+        self._images.sweep()
+        self._logs.sweep(live | here)
+        self._starter.sweep(live | here)
+        self._terminals.sweep({kernel_of(pod) for pod in pods if runs(pod)} & live)
+
+    def watch(self) -> Iterator[KernelEvent]:
+        for kernel_id in self._feed.ends():
+            yield KernelEvent(kernel_id)
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        self._feed.start()
+        return await self._terminals.open(kernel_id, name=name, rows=rows, cols=cols)
+
+    def close(self) -> None:
+        self._feed.close()
+        self.api.close()
+
+    def _of_session(self, session: str) -> list[dict[str, object]]:
+        selector = self._ours.selector(KERNEL, f"{SESSION}={session}")
+        return list(self.api.ask("GET", self.api.path("pods"), query={"labelSelector": selector})["items"])
+
+    def _why_nothing_starts(self) -> str:
+        """Return what the cluster would refuse a pod for; empty where it would take one."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"try-{time.time_ns():x}", "labels": self._ours.labels()},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": _NOTHING}}]},
+        }
+        try:
+            self.api.ask("POST", self.api.path("pods"), pod, query={"dryRun": "All"})
+        except ApiError as error:
+            return "" if "exceeded quota" in error.words or error.status in (400, 422) else error.message
+        return ""
+
+
+_NOTHING = {"cpu": "0", "memory": "0"}

@@ -1,0 +1,195 @@
+"""Images of a pool: the cluster fetches them. Here is known which its nodes have said they have, and fetching one by
+itself is starting a pod that does nothing else."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound, Progress
+from backendai.agent.backends.docker_images import pull_refusal
+from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_names import MAIN, PART, Ours
+from backendai.agent.backends.kubernetes_state import Obstacle, is_over, newest_words, obstacle_of, runs
+from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.core.messages import Message
+from backendai.wire.messages import ImageSighting
+from backendai.wire.pulls import RegistryAccess
+
+_SECONDS = 1.0  # between two looks at a pull
+_ACCOUNT_SECONDS = 900.0  # for which the account of a pull is kept in the namespace
+_MOST_KNOWN = 512
+_DIGEST_ONLY = "@"
+
+
+class PoolImages:
+    """``listed`` returns the images that the nodes tell of, by name with their size and node."""
+
+    def __init__(
+        self, api: Api, ours: Ours, settings: PoolSettings, listed: Callable[[], dict[str, tuple[int, str]]]
+    ) -> None:
+        self._api, self._ours, self._settings, self._listed = api, ours, settings, listed
+        self._known: dict[str, None] = {}  # images that were started or fetched, the oldest first
+        self._nodes: dict[str, str] = {}
+        self._accounts: dict[str, tuple[str, float]] = {}  # secrets with accounts, and until when
+        self._lock = threading.Lock()
+
+    def sightings(self) -> list[ImageSighting]:
+        """Return the images that nodes tell of, and those that have been started: nodes tell of fifty each."""
+        listed = self._listed()
+        names = {name for name in {*listed, *self._known} if len(name) <= 255}
+        return [ImageSighting(reference=name, size_bytes=listed.get(name, (0, ""))[0]) for name in sorted(names)]
+
+    def has(self, reference: str) -> bool:
+        """Return whether some node has it, as far as nodes tell."""
+        return reference in self._known or reference in self._listed()
+
+    def seen(self, reference: str) -> None:
+        """Note that a kernel was started from it."""
+        with self._lock:
+            self._known.setdefault(reference)
+            while len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def comes_to(self, reference: str, node: str) -> None:
+        """Note on which node it is being fetched, or was."""
+        if node:
+            self._nodes[reference] = node
+
+    def node_of(self, reference: str) -> str:
+        """Return the node that fetched it last; empty: not known."""
+        return self._nodes.get(reference, "")
+
+    def secret_for(self, reference: str) -> str:
+        """Return the secret with the account at its registry; empty: there is none."""
+        name, until = self._accounts.get(reference, ("", 0.0))
+        return name if time.monotonic() < until else ""
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess) -> None:
+        """Fetch it to a node of the pool by a pod that ends at once. Raises ImageNotFound, BackendError."""
+        if self._settings.pull_policy == "Never":
+            text = f"The image {reference} is on no node of the pool, and this pool never fetches images."
+            raise ImageNotFound(text)
+        name = f"pull-{secrets.token_hex(6)}"
+        secret = self._put_account(name, reference, access)
+        try:
+            self._api.ask("POST", self._api.path("pods"), self._body(name, reference, secret))
+            self._wait(name, reference, time.monotonic() + timeout, progress)
+        finally:
+            with contextlib.suppress(BackendError):  # the sweep tries again
+                self._drop("pods", name)
+        self.seen(reference)
+
+    def sweep(self) -> None:
+        """Remove the pods and accounts of pulls that are over, or were left by an agent that was killed."""
+        for kind in ("pods", "secrets"):
+            selector = self._ours.selector(f"{PART}=pull")
+            found = self._api.ask("GET", self._api.path(kind), query={"labelSelector": selector})
+            for one in found["items"]:
+                made = datetime.fromisoformat(one["metadata"]["creationTimestamp"])
+                if (datetime.now(UTC) - made).total_seconds() > _ACCOUNT_SECONDS:
+                    self._drop(kind, one["metadata"]["name"])
+
+    def _put_account(self, name: str, reference: str, access: RegistryAccess) -> str:
+        if not access.username:
+            return ""
+        auth = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+        said = {"auths": {_registry_of(reference): {"auth": auth}}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": name, "labels": {**self._ours.labels(), PART: "pull"}},
+            "stringData": {".dockerconfigjson": json.dumps(said)},
+        }
+        self._api.ask("POST", self._api.path("secrets"), body)
+        self._accounts[reference] = (name, time.monotonic() + _ACCOUNT_SECONDS)
+        return name
+
+    def _body(self, name: str, reference: str, secret: str) -> dict[str, Any]:
+        node = self.node_of(reference)
+        few = {"cpu": "1m", "memory": "16Mi"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {**self._settings.labels, **self._ours.labels(), PART: "pull"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "enableServiceLinks": False,
+                "terminationGracePeriodSeconds": 0,
+                "nodeSelector": {**self._settings.nodes, **({"kubernetes.io/hostname": node} if node else {})},
+                "tolerations": [dict(one) for one in self._settings.tolerations],
+                "securityContext": {"runAsUser": 1000, "runAsNonRoot": True},
+                **({"imagePullSecrets": [{"name": secret}]} if secret else {}),
+                "containers": [
+                    {
+                        "name": MAIN,
+                        "image": reference,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sh", "-c", "exit 0"],
+                        "resources": {"requests": few, "limits": few},
+                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    }
+                ],
+            },
+        }
+
+    def _wait(self, name: str, reference: str, deadline: float, progress: Progress) -> None:
+        while True:
+            pod = self._api.ask("GET", self._api.path("pods", name))
+            if runs(pod) or is_over(pod):
+                self.comes_to(reference, str(pod["spec"].get("nodeName") or ""))
+                return
+            obstacle = obstacle_of(pod)
+            if obstacle is not None and obstacle.kind == "image":
+                raise pull_refusal(reference, obstacle.words or self._warning(name) or obstacle.reason)
+            if time.monotonic() >= deadline:
+                words = obstacle.words if obstacle else self._warning(name)
+                text = Message("The image {reference} did not come in time. {words}", reference=reference, words=words)
+                raise BackendError(text, code="pull-timeout")
+            node = pod["spec"].get("nodeName")
+            progress(Fetched(None, f"Node {node} fetches it." if node else obstacle.words if obstacle else ""))
+            time.sleep(_SECONDS)
+
+    def _warning(self, name: str) -> str:
+        query = {"fieldSelector": f"involvedObject.name={name}"}
+        return newest_words(self._api.ask("GET", self._api.path("events"), query=query)["items"])[1]
+
+    def _drop(self, kind: str, name: str) -> None:
+        try:
+            self._api.ask("DELETE", self._api.path(kind, name), {"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def image_refusal(reference: str, obstacle: Obstacle, warning: str) -> ImageNotFound:
+    """Return the error of a start: why is found out when the image is fetched by itself, with an account."""
+    words = obstacle.words or warning or obstacle.reason
+    return ImageNotFound(Message("The image {reference} cannot be fetched: {words}", reference=reference, words=words))
+
+
+def named_images(nodes: Iterable[dict[str, Any]]) -> dict[str, tuple[int, str]]:
+    """Return the images that these nodes tell of: name → size and a node that has it."""
+    found: dict[str, tuple[int, str]] = {}
+    for node in nodes:
+        for image in node["status"].get("images") or []:
+            for name in image.get("names") or []:
+                if _DIGEST_ONLY not in name and not name.startswith("<none>"):
+                    found[name] = (int(image.get("sizeBytes") or 0), node["metadata"]["name"])
+                    if name.startswith("docker.io/"):
+                        found[name.removeprefix("docker.io/").removeprefix("library/")] = found[name]
+    return found
+
+
+def _registry_of(reference: str) -> str:
+    first, slash, _ = reference.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else "https://index.docker.io/v1/"

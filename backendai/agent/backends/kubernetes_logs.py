@@ -1,0 +1,144 @@
+"""The output of main processes: asked of the cluster as long as it has it, and kept by the agent where it will not.
+
+The cluster forgets the log of a pod as soon as somebody deletes it. So whoever deletes one here first begins to read
+its end, and what came is kept in a file until the kernel is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_names import MAIN, pod_name
+from backendai.agent.backends.kubernetes_streams import log_of
+
+# What a node writes into the log itself when the container goes while it is read; it says 200 to it.
+_EXCUSE = re.compile(
+    rb"(?:unable to retrieve container logs for \S+|(?:failed to [^\n]*?: )?rpc error: code = \w+ desc = [^\n]*"
+    rb"[Nn]o such container[^\n]*|rpc error: code = NotFound desc = [^\n]*)\s*\Z"
+)
+KEPT_BYTES = 4 * 2**20  # what the portal takes of a log
+_USUAL_LINE = 40
+_KEPT_LINES = 200_000
+_LONGEST_GRACE = 120.0
+
+
+class Logs:
+    """``folder`` is where the ends of logs are kept."""
+
+    def __init__(self, api: Api, folder: Path) -> None:
+        self._api, self._folder = api, folder
+
+    def read(self, kernel_id: UUID, limit: int) -> tuple[bytes, bool]:
+        """Return the last ``limit`` bytes and whether there was more."""
+        kept = self._kept(kernel_id)
+        if kept.exists():
+            data = kept.read_bytes()
+            return data[max(len(data) - limit, 0) :], len(data) > limit or kept.with_suffix(".cut").exists()
+        output = b""
+        # The API counts lines from the end and bytes from the beginning only: guess how many lines there are in so many
+        # bytes, and if they were too few, take as many as there can be.
+        for lines in (limit // _USUAL_LINE + 1, limit + 1):
+            output = self._asked(kernel_id, lines)
+            if len(output) > limit or output.count(b"\n") < lines:
+                break
+        return output[max(len(output) - limit, 0) :], len(output) > limit
+
+    async def follow(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        """Yield the log from ``tail`` lines before its end (None: all), and on as it grows while ``follow``."""
+        kept = self._kept(kernel_id)
+        if await asyncio.to_thread(kept.exists):
+            data = await asyncio.to_thread(kept.read_bytes)
+            yield data if tail is None else b"".join(data.splitlines(keepends=True)[-tail:] if tail else [])
+            return
+        query = {"follow": "1"} if follow else {}
+        async for piece in log_of(
+            self._api, pod_name(kernel_id), query if tail is None else query | {"tailLines": str(tail)}
+        ):
+            yield piece
+
+    def keep(self, kernel_id: UUID) -> Keeper:
+        """Return what reads the log from now to its end."""
+        return Keeper(self._api, kernel_id, self._kept(kernel_id))
+
+    def drop(self, kernel_id: UUID) -> None:
+        """Remove what is kept; nothing there is success."""
+        for path in (self._kept(kernel_id), self._kept(kernel_id).with_suffix(".cut")):
+            path.unlink(missing_ok=True)
+
+    def sweep(self, live: set[UUID]) -> None:
+        """Remove what is kept of kernels that are not among these."""
+        for path in self._folder.glob("*.log") if self._folder.is_dir() else ():
+            try:
+                kernel_id = UUID(path.stem)
+            except ValueError:
+                continue
+            if kernel_id not in live:
+                self.drop(kernel_id)
+
+    def _kept(self, kernel_id: UUID) -> Path:
+        return self._folder / f"{kernel_id}.log"
+
+    def _asked(self, kernel_id: UUID, lines: int) -> bytes:
+        path = self._api.path("pods", pod_name(kernel_id), "log")
+        try:
+            return _EXCUSE.sub(b"", self._api.text(path, {"container": MAIN, "tailLines": str(lines)}))
+        except ApiError as error:
+            if error.status in (400, 404):  # it has not begun, or is gone
+                return b""
+            raise
+
+
+class Keeper:
+    """Reads one log to its end in a thread of its own, and writes its last bytes down."""
+
+    def __init__(self, api: Api, kernel_id: UUID, path: Path) -> None:
+        self._api, self._name, self._path = api, pod_name(kernel_id), path
+        self._seen, self._cut = bytearray(), False
+        self._reading = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read; returns when the first bytes came, or after a moment where there are none."""
+        self._thread.start()
+        self._reading.wait(1.0)
+
+    def finish(self, seconds: float) -> None:
+        """Write down what came, after waiting for the end of the log for so long at most. Raises OSError."""
+        self._thread.join(seconds)
+        data = _EXCUSE.sub(b"", bytes(self._seen))
+        if not data and self._path.exists():  # an earlier try has it
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._cut:
+            self._path.with_suffix(".cut").touch()
+        draft = self._path.with_suffix(".new")
+        draft.write_bytes(data)
+        draft.replace(self._path)
+
+    def finish_later(self) -> None:
+        """Write down what came when the log ends, without waiting for it."""
+        threading.Thread(target=self.finish, args=(_LONGEST_GRACE,), name="log-end", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._read())
+        except BackendError:
+            pass  # what came until then is what there is
+        finally:
+            self._reading.set()
+
+    async def _read(self) -> None:
+        query = {"follow": "1", "tailLines": str(_KEPT_LINES)}
+        async for piece in log_of(self._api, self._name, query):
+            self._seen += piece
+            self._reading.set()
+            if len(self._seen) > KEPT_BYTES:
+                del self._seen[: len(self._seen) - KEPT_BYTES]
+                self._cut = True

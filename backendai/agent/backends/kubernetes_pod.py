@@ -1,0 +1,259 @@
+"""From a kernel's spec to the bodies of its pod and of the secret with its files."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.authorities import INSIDE as AUTHORITIES
+from backendai.agent.backends.authorities import authority_environ, write_authorities
+from backendai.agent.backends.docker_create import WORKDIR, main_process
+from backendai.agent.backends.home import after_bootstrap, home_files
+from backendai.agent.backends.kubernetes_names import (
+    CLUSTER,
+    FINALIZER,
+    IMAGE,
+    LIMIT,
+    MAIN,
+    PART,
+    Ours,
+    kernel_labels,
+    pod_name,
+)
+from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.core.mount_targets import below_home
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import KernelSpec
+
+USER = 1000
+FILES = "/run/backendai/home"  # where the secret with the home's files is seen
+HOSTS = "/etc/hosts"
+HOSTS_MARK = "# kernels of this session"
+_ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
+_FILL = f'sh {FILES}/fill "$0"; exec "$@"'
+_LAYER_BYTES = 64 * 2**20  # for the log and what the runtime itself writes, beside the scratch
+# Programs of a session look one another up by name; the agent writes the names down when all have an address.
+_MEET = f"""
+tries=0
+while [ $tries -lt 300 ] && ! grep -q '{HOSTS_MARK}' {HOSTS}; do sleep 0.2; tries=$((tries + 1)); done
+exec "$@"
+""".strip()
+_OWN_HOSTS = f"cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A folder of the storage as pods see it: ``source`` as in the API, ``path`` within it."""
+
+    source: Mapping[str, Any]
+    path: str
+    target: str
+    read_only: bool
+
+
+def pod_body(
+    spec: KernelSpec,
+    pool: PoolSettings,
+    ours: Ours,
+    *,
+    volumes: Sequence[Volume] = (),
+    user: int = USER,
+    pull_secret: str = "",
+    node: str = "",
+) -> dict[str, Any]:
+    """Return the pod of a kernel. ``pull_secret``: the secret with the account at its registry; ``node``: where its
+    image is known to be, which is preferred."""
+    name = pod_name(spec.kernel_id)
+    has_files = bool(secret_data(spec))
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {**pool.labels, **ours.labels(), **kernel_labels(spec), PART: "kernel"},
+            "annotations": {
+                IMAGE: spec.exact_image,
+                LIMIT: str(Slots.parse(spec.slots)["mem"] // MILLI),
+                CLUSTER: str(spec.cluster_size),
+            },
+            "finalizers": [FINALIZER],
+        },
+        "spec": {
+            **_pod_options(spec, pool, user),
+            "containers": [_container(spec, pool, volumes, has_files)],
+            "volumes": _volumes(spec, name, volumes, has_files),
+        },
+    }
+    if spec.cluster_size > 1:
+        body["spec"]["initContainers"] = [_hosts_container(spec, pool)]
+    if pull_secret:
+        body["spec"]["imagePullSecrets"] = [{"name": pull_secret}]
+    if node:
+        body["spec"]["affinity"] = {"nodeAffinity": _prefer(node)}
+    return body
+
+
+def secret_body(spec: KernelSpec, ours: Ours) -> dict[str, Any]:
+    """Return the secret with the files of the kernel's home and the authorities that it trusts."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": pod_name(spec.kernel_id), "labels": ours.labels() | kernel_labels(spec)},
+        "stringData": secret_data(spec),
+    }
+
+
+def secret_data(spec: KernelSpec) -> dict[str, str]:
+    """Return the files by their key, with the script that puts them in place; empty where there are none."""
+    data: dict[str, str] = {}
+    folders = [inside for mount in spec.mounts if (inside := below_home(mount.target))]
+    lines = ['cd "$1" || exit']
+    for number, file in enumerate(home_files(spec)):
+        if _is_below(file.path, folders):  # a folder is mounted over it
+            continue
+        data[f"f{number}"] = file.content
+        lines += _placing(file.path, file.mode, f"{FILES}/f{number}")
+    if spec.authorities:
+        with tempfile.TemporaryDirectory() as folder:
+            write_authorities(Path(folder), spec)
+            data |= {path.name: path.read_text() for path in Path(folder).iterdir()}
+    return {**data, "fill": "\n".join(lines) + "\n"} if data else {}
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _placing(path: str, mode: int, source: str) -> list[str]:
+    parents = [str(parent) for parent in reversed(Path(path).parents) if str(parent) != "."]
+    made = [
+        f"[ -d {shlex.quote(one)} ] || mkdir -m {'700' if one == '.ssh' else '755'} {shlex.quote(one)}"
+        for one in parents
+    ]
+    quoted = shlex.quote(path)
+    return [*made, f"[ -e {quoted} ] || {{ (umask 077; cat {source} >{quoted}); chmod {mode:o} {quoted}; }}"]
+
+
+def _pod_options(spec: KernelSpec, pool: PoolSettings, user: int) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "hostname": spec.hostname,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "shareProcessNamespace": True,  # somebody reaps orphans, and a polite signal ends what does not listen to it
+        "terminationGracePeriodSeconds": 5,
+        "dnsPolicy": pool.dns,
+        "nodeSelector": dict(pool.nodes),
+        "tolerations": [dict(one) for one in pool.tolerations],
+        "securityContext": {
+            "runAsUser": user,
+            "runAsGroup": user,
+            "fsGroup": user,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return options | ({"runtimeClassName": pool.runtime_class} if pool.runtime_class else {})
+
+
+def _container(spec: KernelSpec, pool: PoolSettings, volumes: Sequence[Volume], has_files: bool) -> dict[str, Any]:
+    trusted = authority_environ(spec, AUTHORITIES)
+    environ = {**_ENVIRON, **trusted, **spec.environ}
+    amounts = _amounts(spec, pool)
+    limits = dict(amounts)
+    if spec.scratch_bytes:  # asking for none of it: a limit alone would be asked for in full
+        limits["ephemeral-storage"] = str(spec.scratch_bytes + _LAYER_BYTES)
+        amounts["ephemeral-storage"] = "0"
+    return {
+        "name": MAIN,
+        "image": spec.exact_image,
+        "imagePullPolicy": pool.pull_policy,
+        "command": _command(spec, has_files),
+        "workingDir": spec.start_in or WORKDIR,
+        "env": [{"name": name, "value": value} for name, value in environ.items()],
+        "resources": {"requests": amounts, "limits": limits},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [*_own_mounts(spec, has_files), *_folder_mounts(volumes)],
+    }
+
+
+def _command(spec: KernelSpec, has_files: bool) -> list[str]:
+    command = after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])
+    if spec.cluster_size > 1:
+        command = ["sh", "-c", _MEET, "meet", *command]
+    return _literally(["sh", "-c", _FILL, WORKDIR, *command] if has_files else command)
+
+
+def _literally(words: Sequence[str]) -> list[str]:
+    """Return the words so that the cluster puts no variable into them: it knows $(NAME), and $$ for a dollar."""
+    return [word.replace("$(", "$$(") for word in words]
+
+
+def _amounts(spec: KernelSpec, pool: PoolSettings) -> dict[str, str]:
+    """Return what is asked for and granted, the same: such pods are evicted last."""
+    slots = Slots.parse(spec.slots)
+    amounts = {"cpu": f"{slots['cpu']}m", "memory": str(slots["mem"] // MILLI)}
+    gpus = slots.get("cuda.device", 0) // MILLI
+    return amounts | ({pool.gpu: str(gpus)} if gpus else {})
+
+
+def _own_mounts(spec: KernelSpec, has_files: bool) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = [
+        {"name": "scratch", "mountPath": WORKDIR, "subPath": "home"},
+        {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - of the container
+        {"name": "scratch", "mountPath": "/var/tmp", "subPath": "tmp"},  # noqa: S108 - of the container
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - of the container
+    ]
+    if has_files:
+        mounts.append({"name": "files", "mountPath": FILES, "readOnly": True})
+    if spec.authorities:
+        mounts.append({"name": "authorities", "mountPath": AUTHORITIES, "readOnly": True})
+    if spec.cluster_size > 1:
+        mounts.append({"name": "hosts", "mountPath": HOSTS, "subPath": "hosts"})
+    return mounts
+
+
+def _folder_mounts(volumes: Sequence[Volume]) -> list[dict[str, Any]]:
+    return [
+        {"name": f"folder-{number}", "mountPath": one.target, "subPath": one.path, "readOnly": one.read_only}
+        for number, one in enumerate(volumes)
+    ]
+
+
+def _volumes(spec: KernelSpec, name: str, volumes: Sequence[Volume], has_files: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": "scratch", "emptyDir": {"sizeLimit": str(spec.scratch_bytes)} if spec.scratch_bytes else {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
+    ]
+    if has_files:
+        found.append({"name": "files", "secret": {"secretName": name, "defaultMode": 0o444}})
+    if spec.authorities:
+        items = [{"key": key, "path": key} for key in ("all.pem", "site.pem")]
+        found.append({"name": "authorities", "secret": {"secretName": name, "defaultMode": 0o444, "items": items}})
+    if spec.cluster_size > 1:
+        found.append({"name": "hosts", "emptyDir": {"sizeLimit": "1Mi"}})
+    return [*found, *({"name": f"folder-{number}", **one.source} for number, one in enumerate(volumes))]
+
+
+def _hosts_container(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
+    """Return what makes a file of names that the session's user may change: the pod's own one is root's."""
+    return {
+        "name": "hosts",
+        "image": spec.exact_image,
+        "imagePullPolicy": pool.pull_policy,
+        "command": ["sh", "-c", _OWN_HOSTS],
+        "resources": {"requests": _amounts(spec, pool), "limits": _amounts(spec, pool)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "hosts", "mountPath": "/backendai-hosts"}],
+    }
+
+
+def _prefer(node: str) -> dict[str, Any]:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    preference = {"weight": 100, "preference": {"matchExpressions": [expression]}}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}

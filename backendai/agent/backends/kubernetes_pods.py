@@ -1,0 +1,178 @@
+"""Looking at pods and taking them away: every change is tied to the very pod that was looked at."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import Any
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.kubernetes_api import JSON_PATCH, UNREACHABLE, Api, ApiError
+from backendai.agent.backends.kubernetes_feed import Feed
+from backendai.agent.backends.kubernetes_logs import Logs
+from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, KERNEL, STOPPED, Ours, labels_of, pod_name
+from backendai.agent.backends.kubernetes_state import (
+    is_deleted,
+    is_kernel,
+    is_over,
+    kernel_of,
+    runs,
+    uid_of,
+    was_ordered,
+)
+
+logger = logging.getLogger(__name__)
+
+_GONE = "This kernel is not in the pool any more."
+_END_SECONDS = 30.0  # beyond the grace, until a node must have ended a process
+_LOG_SECONDS = 3.0
+_TRIES = 4
+Pod = dict[str, Any]
+
+
+class Pods:
+    """The pods of one agent's kernels."""
+
+    def __init__(self, api: Api, ours: Ours, feed: Feed, logs: Logs) -> None:
+        self.api, self.ours, self.feed, self.logs = api, ours, feed, logs
+        self._read: set[str] = set()  # deleted pods whose logs are being read
+
+    def find(self, kernel_id: UUID) -> Pod | None:
+        """Return the pod of a kernel; None where there is none, or it is not ours. Raises BackendError."""
+        pod = self.named(pod_name(kernel_id))
+        return pod if pod is not None and self.ours.has(pod) else None
+
+    def named(self, name: str) -> Pod | None:
+        """Return the pod with this name, whosever it is."""
+        try:
+            return self.api.ask("GET", self.api.path("pods", name))
+        except ApiError as error:
+            if error.status == 404 and error.reason == "NotFound":
+                return None
+            raise
+
+    def running(self, kernel_id: UUID) -> Pod:
+        """Return the pod of a kernel that runs. Raises KernelGone."""
+        pod = self.find(kernel_id)
+        if pod is None or not runs(pod):
+            raise KernelGone("This kernel does not run any more.")
+        return pod
+
+    def listed(self) -> list[Pod]:
+        """Return the pods of all kernels; one request. Raises BackendError."""
+        found = self.api.ask("GET", self.api.path("pods"), query={"labelSelector": self.ours.selector(KERNEL)})
+        return [pod for pod in found["items"] if is_kernel(pod)]
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        """End the main process and keep its end and its log. Raises BackendError where the node does not say that it
+        has ended: it may run on."""
+        pod = self.find(kernel_id)
+        if pod is None or is_over(pod):
+            return
+        if not was_ordered(pod):
+            self._patch(pod, [{"op": "add", "path": "/metadata/annotations", "value": _with_order(pod)}])
+        self.end(pod, grace=grace)
+
+    def end(self, pod: Pod, *, grace: float) -> None:
+        """Delete this very pod and wait until its process has ended; what is kept of it stays."""
+        kernel_id, uid = kernel_of(pod), uid_of(pod)
+        keeper = self.logs.keep(kernel_id) if runs(pod) else None
+        if keeper is not None:
+            keeper.start()
+        # A grace of 0 would take the pod's name away from a process that still runs.
+        self._delete(pod, seconds=max(1, math.ceil(grace)))
+        over = self.feed.wait(
+            pod_name(kernel_id),
+            lambda now: True if now is None or uid_of(now) != uid or is_over(now) else None,
+            seconds=grace + _END_SECONDS,
+        )
+        if keeper is not None:
+            try:
+                keeper.finish(_LOG_SECONDS)
+            except OSError as error:
+                raise BackendError(f"The log of the kernel cannot be kept: {error}.", code="log-not-kept") from error
+        if not over:
+            text = f"The node {pod['spec'].get('nodeName') or '–'} has not ended the pod: it may still run there."
+            raise BackendError(text, code=UNREACHABLE)
+
+    def remove(self, pod: Pod, *, may_run: bool = True) -> None:
+        """End this very pod, and let it go; gone already is success. Not ``may_run``: its node has said that it
+        waits for an image, and would not end it before it has that."""
+        if may_run and not is_over(pod):
+            self.end(pod, grace=0)
+        kernel_id, uid = kernel_of(pod), uid_of(pod)
+        current = self.named(pod["metadata"]["name"])
+        if current is not None and uid_of(current) == uid:
+            self._let_go(current)
+            gone = self.feed.wait(
+                pod_name(kernel_id),
+                lambda now: True if now is None or uid_of(now) != uid else None,
+                seconds=_END_SECONDS,
+            )
+            if not gone:
+                left = [one for one in current["metadata"].get("finalizers") or [] if one != FINALIZER]
+                why = f"{', '.join(left)} keeps it" if left else "it is still there"
+                raise BackendError(f"The pod is deleted, but {why}.", code=UNREACHABLE)
+
+    def keep_logs_of_deleted(self, pods: list[Pod]) -> None:
+        """Begin to read the logs of pods that somebody else has just deleted, as long as the cluster has them."""
+        self._read &= {uid_of(pod) for pod in pods}
+        for pod in pods:
+            if is_deleted(pod) and runs(pod) and not was_ordered(pod) and uid_of(pod) not in self._read:
+                self._read.add(uid_of(pod))
+                keeper = self.logs.keep(kernel_of(pod))
+                keeper.start()
+                keeper.finish_later()
+
+    def _let_go(self, pod: Pod) -> None:
+        """Take our finalizer, and delete what nobody has deleted yet."""
+        finalizers = pod["metadata"].get("finalizers") or []
+        if FINALIZER in finalizers:
+            left = [one for one in finalizers if one != FINALIZER]
+            self._patch(pod, [{"op": "replace", "path": "/metadata/finalizers", "value": left}])
+        self._delete(pod, seconds=0)  # its process has ended
+
+    def _delete(self, pod: Pod, *, seconds: int) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": seconds,
+            "preconditions": {"uid": uid_of(pod)},
+        }
+        try:
+            self.api.ask("DELETE", self.api.path("pods", pod["metadata"]["name"]), body)
+        except ApiError as error:
+            if error.status not in (404, 409):  # 409: another pod has its name by now
+                raise
+
+    def _patch(self, pod: Pod, changes: list[dict[str, Any]]) -> None:
+        """Change this very pod of this generation, as it was looked at; gone or another one: nothing is changed."""
+        generation = f"/metadata/labels/{GENERATION.replace('/', '~1')}"
+        same = [
+            {"op": "test", "path": "/metadata/uid", "value": uid_of(pod)},
+            {"op": "test", "path": generation, "value": labels_of(pod)[GENERATION]},
+        ]
+        path = self.api.path("pods", pod["metadata"]["name"])
+        for tries in range(_TRIES):
+            try:
+                self.api.ask("PATCH", path, [*same, *changes], content=JSON_PATCH)
+                return
+            except ApiError as error:
+                if error.status in (404, 422):  # 422: a test failed
+                    return
+                if error.status != 409 or tries == _TRIES - 1:
+                    raise
+                time.sleep(0.05)
+
+    def refuse_gone(self, kernel_id: UUID) -> Pod:
+        """Return the pod of a kernel, over or not. Raises KernelGone."""
+        pod = self.find(kernel_id)
+        if pod is None:
+            raise KernelGone(_GONE)
+        return pod
+
+
+def _with_order(pod: Pod) -> dict[str, str]:
+    return {**(pod["metadata"].get("annotations") or {}), STOPPED: "ordered"}

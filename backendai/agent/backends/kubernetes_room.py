@@ -1,0 +1,180 @@
+"""How much a pool has in all: its nodes, where we may look at them; else the namespace's quota; else what was set."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_images import named_images
+from backendai.agent.backends.kubernetes_quantities import thousandths
+from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.core.slots import MILLI, Slots, format_size
+from backendai.wire.messages import Note
+
+_KEPT_SECONDS = 25.0
+_FORBIDDEN = (401, 403)
+_RESOURCES = {"cpu": "cpu", "mem": "memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """``nodes``: None where we may not look at them. ``quota``: what the namespace may have, None: no limit."""
+
+    nodes: list[dict[str, Any]] | None = None
+    away: Mapping[str, str] = field(default_factory=dict)  # nodes that take nothing, and why
+    quota: Slots | None = None
+    version: str = ""
+    images: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class Pool:
+    """Asks the API every 25 seconds at most; safe to use from many threads. ``told``: amounts that were set."""
+
+    def __init__(self, api: Api, settings: PoolSettings, told: Slots | None) -> None:
+        self._api, self._settings, self._told = api, settings, told
+        self._picture, self._taken_at = Picture(), -_KEPT_SECONDS
+        self._lock = threading.Lock()
+
+    def look(self) -> Picture:
+        """Return what was seen last. Raises BackendError where the API does not answer."""
+        with self._lock:
+            if time.monotonic() - self._taken_at >= _KEPT_SECONDS:
+                self._picture, self._taken_at = self._take(), time.monotonic()
+            return self._picture
+
+    def capacity(self) -> Slots:
+        """Return what kernels may have of the pool."""
+        picture = self.look()
+        if picture.nodes is not None:
+            whole = _sum(_room_of(node) for node in picture.nodes)
+        elif picture.quota is not None:
+            return picture.quota
+        else:
+            return self._told or Slots()
+        if picture.quota is None:
+            return whole
+        return Slots({slot: min(amount, picture.quota.get(slot, amount)) for slot, amount in whole.items()})
+
+    def largest(self) -> Slots:
+        """Return the most that one node has of each; empty: not known."""
+        nodes = self.look().nodes or []
+        rooms = [_room_of(node) for node in nodes]
+        return Slots({slot: max(room.get(slot, 0) for room in rooms) for slot in _RESOURCES}) if rooms else Slots()
+
+    def gpus(self) -> int:
+        """Return how many GPUs the nodes of the pool have."""
+        nodes = self.look().nodes or []
+        return sum(thousandths(_allocatable(node).get(self._settings.gpu, 0)) // MILLI for node in nodes)
+
+    def images(self) -> dict[str, tuple[int, str]]:
+        """Return the images that the nodes tell of."""
+        return dict(self.look().images)
+
+    def notes(self) -> list[Note]:
+        """Return what an administrator should know of the pool's room."""
+        picture, notes = self.look(), list[Note]()
+        if picture.nodes is None:
+            source = "the quota of the namespace" if picture.quota else "BACKENDAI_AGENT_SLOTS"
+            notes.append(
+                Note(
+                    code="no-node-rights",
+                    message=f"The agent may not look at nodes: capacity comes from {source}, and only the cluster "
+                    "finds out which sessions are wider than any node.",
+                    fix="Bind the optional ClusterRole of the manifest to the agent's service account.",
+                )
+            )
+        elif not picture.nodes:
+            notes.append(
+                Note(
+                    code="no-nodes",
+                    message="No node of the cluster is ready and belongs to this pool.",
+                    fix="Check BACKENDAI_KUBERNETES_NODES, the taints of the nodes, BACKENDAI_KUBERNETES_TOLERATIONS.",
+                )
+            )
+        else:
+            largest = self.largest()
+            room = f"{largest['cpu'] / MILLI:g} CPUs and {format_size(largest['mem'] // MILLI)}"
+            text = f"{len(picture.nodes)} nodes; the largest has room for a kernel of {room}."
+            notes.append(Note(code="pool-nodes", message=text))
+        for name, why in sorted(picture.away.items())[:8]:
+            notes.append(Note(code="node-away", message=f"Node {name} gets no new sessions: {why}."))
+        return notes
+
+    def _take(self) -> Picture:
+        version = str(self._api.ask("GET", "/version").get("gitVersion") or "?")
+        quota, found = self._quota(), self._nodes()
+        if found is None:
+            return Picture(quota=quota, version=version)
+        away = {node["metadata"]["name"]: why for node in found if (why := self._why_not(node))}
+        nodes = [node for node in found if node["metadata"]["name"] not in away]
+        return Picture(nodes, away, quota, version, named_images(nodes))
+
+    def _nodes(self) -> list[dict[str, Any]] | None:
+        selector = ",".join(f"{name}={value}" for name, value in self._settings.nodes.items())
+        query = {"labelSelector": selector} if selector else None
+        try:
+            found: list[dict[str, Any]] = self._api.ask("GET", "/api/v1/nodes", query=query)["items"]
+        except ApiError as error:
+            if error.status in _FORBIDDEN:
+                return None
+            raise
+        return found
+
+    def _quota(self) -> Slots | None:
+        """Return the tightest quota of the namespace."""
+        try:
+            found = self._api.ask("GET", self._api.path("resourcequotas"))["items"]
+        except ApiError as error:
+            if error.status in _FORBIDDEN:
+                return None
+            raise
+        limits: dict[str, int] = {}
+        for one in found:
+            hard = one["spec"].get("hard") or {}
+            for slot, resource in _RESOURCES.items():
+                for name in (f"requests.{resource}", f"limits.{resource}", resource):
+                    if name in hard:
+                        amount = thousandths(hard[name])
+                        limits[slot] = min(limits.get(slot, amount), amount)
+        return Slots(limits) if limits else None
+
+    def _why_not(self, node: dict[str, Any]) -> str:
+        """Return why nothing new goes to a node; empty: it does."""
+        ready: dict[str, Any] = next(
+            (one for one in node["status"].get("conditions") or [] if one["type"] == "Ready"), {}
+        )
+        if ready.get("status") != "True":
+            return f"it is not ready ({str(ready.get('message') or 'it says nothing').rstrip('.')})"
+        if node["spec"].get("unschedulable"):
+            return "it is cordoned"
+        for taint in node["spec"].get("taints") or []:
+            is_borne = any(_bears(toleration, taint) for toleration in self._settings.tolerations)
+            if taint["effect"] != "PreferNoSchedule" and not is_borne:
+                return f"it has the taint {taint['key']}"
+        return ""
+
+
+def _bears(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    same_value = toleration["operator"] == "Exists" or toleration.get("value") == taint.get("value", "")
+    return toleration["key"] == taint["key"] and same_value and toleration.get("effect") in (None, taint["effect"])
+
+
+def _allocatable(node: dict[str, Any]) -> dict[str, Any]:
+    return node["status"].get("allocatable") or {}
+
+
+def _room_of(node: dict[str, Any]) -> Slots:
+    room = _allocatable(node)
+    return Slots({slot: thousandths(room.get(resource, 0)) for slot, resource in _RESOURCES.items()})
+
+
+def _sum(rooms: Iterable[Slots]) -> Slots:
+    whole: dict[str, int] = {}
+    for room in rooms:
+        for slot, amount in room.items():
+            whole[slot] = whole.get(slot, 0) + amount
+    return Slots(whole)

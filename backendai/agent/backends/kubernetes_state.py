@@ -1,0 +1,147 @@
+"""What an object of the API says about a kernel: whether it runs, how it ended, and what keeps it from starting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from backendai.agent.backends.base import Ended
+from backendai.agent.backends.docker_end import fate
+from backendai.agent.backends.kubernetes_names import GENERATION, KERNEL, LIMIT, MAIN, STOPPED, labels_of, notes_of
+from backendai.core.messages import Message
+from backendai.core.slots import format_size
+from backendai.wire.messages import KernelSighting
+
+Pod = Mapping[str, Any]
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+_NO_BEGIN = ("ContainerCannotRun", "StartError", "RunContainerError")
+_NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a pod does not run yet. ``kind``: image, room, container or begin."""
+
+    kind: str
+    reason: str
+    words: str
+
+
+def uid_of(pod: Pod) -> str:
+    """Return the identity of a pod: another one of the same name has another."""
+    return str(pod["metadata"]["uid"])
+
+
+def is_deleted(pod: Pod) -> bool:
+    """Return whether somebody has deleted it; its process may still run."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def was_ordered(pod: Pod) -> bool:
+    """Return whether its end was ordered by the portal."""
+    return STOPPED in notes_of(pod)
+
+
+def main_state(pod: Pod) -> dict[str, Any]:
+    """Return the state of the main container: ``waiting``, ``running``, ``terminated``, or nothing yet."""
+    for status in pod["status"].get("containerStatuses") or []:
+        if status["name"] == MAIN:
+            return status.get("state") or {}
+    return {}
+
+
+def runs(pod: Pod) -> bool:
+    """Return whether the main process runs, as far as the cluster knows."""
+    return "running" in main_state(pod)
+
+
+def is_over(pod: Pod) -> bool:
+    """Return whether the main process has ended, or never will begin. That a pod has failed is not that yet: its
+    process may still run; and of one on a silent node nothing is known."""
+    state, phase = main_state(pod), pod["status"].get("phase")
+    if "terminated" in state:
+        return True
+    if "running" in state:
+        return False
+    if phase in ("Failed", "Succeeded"):
+        return True
+    if not is_deleted(pod):
+        return False
+    return not pod["spec"].get("nodeName") or pod["metadata"].get("deletionGracePeriodSeconds") == 0
+
+
+def how_it_ended(pod: Pod) -> Ended | None:
+    """Return how the main process ended; None while it runs, has not begun, or nothing is known."""
+    if not is_over(pod):
+        return None
+    last, status = main_state(pod).get("terminated") or {}, pod["status"]
+    code = last.get("exitCode")
+    if was_ordered(pod):
+        return Ended(code, "", Message("The kernel was stopped."))
+    if last.get("reason") == "OOMKilled":
+        limit = format_size(int(notes_of(pod).get(LIMIT) or 0))
+        return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
+    if status.get("reason"):
+        why = {"reason": status["reason"], "words": str(status.get("message") or "").strip() or "–"}
+        return Ended(code, "pod-evicted", Message("The cluster ended the container ({reason}): {words}", **why))
+    if is_deleted(pod):
+        text = Message("Somebody or something outside the platform deleted the container of this kernel.")
+        return Ended(code, "pod-deleted", text)
+    if code is None:
+        return Ended(None, "pod-evicted", Message("The cluster ended the container and does not say why."))
+    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
+
+
+def obstacle_of(pod: Pod) -> Obstacle | None:
+    """Return what keeps a pod from running, as far as its status says so."""
+    state = main_state(pod)
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    reason, words = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    if reason in _NO_IMAGE:
+        return Obstacle("image", reason, words)
+    if reason in _NO_CONTAINER:
+        return Obstacle("container", reason, words)
+    if ended.get("reason") in _NO_BEGIN:
+        return Obstacle("begin", ended["reason"], str(ended.get("message") or ""))
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return Obstacle("room", str(condition.get("reason")), str(condition.get("message") or ""))
+    return None
+
+
+def is_kernel(pod: Pod) -> bool:
+    """Return whether a pod with our labels is one of our kernels: labels can be copied."""
+    return pod["metadata"]["name"] == f"krn-{labels_of(pod).get(KERNEL)}" and GENERATION in labels_of(pod)
+
+
+def kernel_of(pod: Pod) -> UUID:
+    """Return the kernel that a pod is."""
+    return UUID(labels_of(pod)[KERNEL])
+
+
+def generation_of(pod: Pod) -> int:
+    """Return the placement that the pod was made for."""
+    return int(labels_of(pod)[GENERATION])
+
+
+def sighting(pod: Pod) -> KernelSighting:
+    """Return what the portal is told of a pod: one that has not begun yet neither runs nor has an exit code."""
+    code = (main_state(pod).get("terminated") or {}).get("exitCode")
+    if code is None and is_over(pod):
+        code = -1  # it has ended, and nobody knows how
+    return KernelSighting(
+        kernel_id=kernel_of(pod),
+        generation=generation_of(pod),
+        running=runs(pod),
+        container_id=uid_of(pod),
+        exit_code=code,
+    )
+
+
+def newest_words(events: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the reason and the words of the newest warning among these events; empty: there is none."""
+    warnings = [event for event in events if event.get("type") == "Warning" and event.get("message")]
+    newest = max(warnings, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""), default=None)
+    return ("", "") if newest is None else (str(newest.get("reason")), str(newest["message"]).strip()[:500])

@@ -1,0 +1,121 @@
+"""Terminals in pods: a command with a terminal for each attached client, and no client left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError, KernelGone, Terminal
+from backendai.agent.backends.docker_create import WORKDIR
+from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.kubernetes_api import Api
+from backendai.agent.backends.kubernetes_names import pod_name
+from backendai.agent.backends.kubernetes_streams import Command, output_of, run_command
+from backendai.agent.backends.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
+
+# A command in a pod gets no variables of its own.
+_WITH_MARK = f'export {MARK}="$0" TERM=xterm-256color; exec "$@"'
+
+
+class Terminals:
+    """Opens terminals in the pods of one agent and knows which are open. ``find`` raises KernelGone for a kernel that
+    is not here."""
+
+    def __init__(self, api: Api, find: Callable[[UUID], object]) -> None:
+        self._api, self._find = api, find
+        self._open: dict[str, UUID] = {}
+        self._terminals: dict[str, tuple[asyncio.AbstractEventLoop, PodTerminal]] = {}
+        self._clean: set[UUID] = set()
+
+    async def open(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        """Return a terminal attached to the shell session ``name`` of a running kernel."""
+        await asyncio.to_thread(self._find, kernel_id)
+        mark = secrets.token_hex(8)
+        waiting = ["sh", "-c", WAIT, "wait", WORKDIR]
+        shell = ["sh", "-c", OPEN, "terminal", tmux_name(name), WORKDIR, SETTINGS]
+        command = ["sh", "-c", _WITH_MARK, mark, *waiting, *shell]
+        running = await run_command(self._api, pod_name(kernel_id), command, stdin=True, tty=True)
+        self._open[mark] = kernel_id
+
+        async def hang_up() -> None:
+            await asyncio.to_thread(self._hang_up, mark)
+
+        terminal = PodTerminal(running, hang_up)
+        self._terminals[mark] = asyncio.get_running_loop(), terminal
+        await terminal.resize(rows, cols)
+        return terminal
+
+    def started(self, kernel_id: UUID) -> None:
+        """Note that a kernel was started by this agent: it has no clients of an earlier one."""
+        self._clean.add(kernel_id)
+
+    def over(self, kernel_id: UUID) -> None:
+        """End the terminals of a kernel that has ended: their streams need not notice. Any thread may call."""
+        for mark, kernel in list(self._open.items()):
+            if kernel == kernel_id and (found := self._terminals.get(mark)) is not None:
+                loop, terminal = found
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    asyncio.run_coroutine_threadsafe(terminal.end(), loop)
+
+    def sweep(self, running: set[UUID]) -> None:
+        """Hang up the clients that an earlier, killed agent left in these kernels."""
+        self._clean &= running
+        for kernel_id in running - self._clean:
+            ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
+            if self._run(kernel_id, CLOSE_ALL_BUT, ours):
+                self._clean.add(kernel_id)
+
+    def _hang_up(self, mark: str) -> None:
+        self._terminals.pop(mark, None)
+        kernel_id = self._open.pop(mark, None)
+        if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
+            self._clean.discard(kernel_id)  # the next sweep tries again
+
+    def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
+        """Run a script in the kernel; return whether it was run, or need not be."""
+        try:
+            output_of(self._api, pod_name(kernel_id), ["sh", "-c", script, "hang-up", *arguments])
+        except KernelGone:
+            return True
+        except BackendError:
+            return False
+        return True
+
+
+class PodTerminal(Terminal):
+    """The stream of one command."""
+
+    def __init__(self, running: Command, hang_up: Callable[[], Awaitable[None]]) -> None:
+        self._running, self._hang_up = running, hang_up
+        self._early: tuple[int, int] | None = None  # a size that comes before the shell is lost
+        self._has_begun = self._closed = False
+
+    async def read(self) -> bytes:
+        data = await self._running.read()
+        if data and not self._has_begun:
+            self._has_begun = True
+            if self._early is not None:
+                await self._running.resize(*self._early)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._running.write(data)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        if not self._has_begun:
+            self._early = (rows, cols)
+        await self._running.resize(rows, cols)
+
+    async def end(self) -> None:
+        """Let ``read`` say that the shell has ended."""
+        await self._running.close()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._running.close()
+        await self._hang_up()

@@ -1,0 +1,127 @@
+"""The kit: Python, rsync, scp and a server of files of this machine, each with its libraries, for images without them.
+
+Containers mount its folder read-only. Programs in it are started by their own loader, so they need nothing of the image
+but a shell. It is made when a kernel first needs it, and again when what it was made from changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from backendai.agent.backends.trees import remove_tree
+
+logger = logging.getLogger(__name__)
+
+INSIDE = "/run/backendai-kit"
+_CURRENT, _FORMAT = "current", 1
+_SECONDS = 60.0
+_TOOLS = ("rsync", "scp")
+_FILE_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
+_LINKED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+# What nothing in the guest imports, and what would bring large libraries.
+_LEFT_OUT = (
+    "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
+    "lib2to3", "pydoc_data", "distutils", "venv", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "_xx*", "xx*",
+    "_sqlite3*", "_curses*", "_dbm*", "_gdbm*", "readline*", "nis*", "_ssl*", "_hashlib*", "_lzma*", "_bz2*",
+)  # fmt: skip
+
+
+class Kit:
+    """The kit of one agent, under ``folder``; kernels mount ``folder`` itself, so that a newer kit reaches them too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._making, self._has_failed = threading.Lock(), False
+
+    def prepare(self) -> Path:
+        """Return the folder that containers mount, made if needed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        return self.folder
+
+    def ensure(self) -> bool:
+        """Return whether the kit is there, made if need be: a second or two. One that cannot be made is logged once."""
+        with self._making:
+            if self._has_failed:
+                return False
+            try:
+                self._make()
+            except (OSError, subprocess.SubprocessError) as error:
+                logger.warning("the kit for images without Python cannot be made: %s", error)
+                self._has_failed = True
+            return not self._has_failed
+
+    def _make(self) -> None:
+        programs = _programs()
+        version = _version_of(programs.values())
+        current = self.prepare() / _CURRENT
+        if current.is_symlink() and str(current.readlink()) == version:
+            return
+        draft = self.folder / f".{version}"
+        for left in self.folder.iterdir():  # of a start that was cut short, or of an earlier version
+            if left != current and (not current.is_symlink() or left.name != str(current.readlink())):
+                remove_tree(left)
+        _fill(draft, programs)
+        draft.rename(self.folder / version)
+        link = self.folder / ".link"
+        link.symlink_to(version)
+        link.replace(current)
+
+
+def _programs() -> dict[str, Path]:
+    """Return the programs by their names in the kit: Python, and those of the others that this machine has."""
+    server = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None)
+    found = {name: shutil.which(name) for name in _TOOLS} | {"sftp-server": server}
+    python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    others = {name: Path(path).resolve() for name, path in found.items() if path}
+    return {"python3": (python if python.exists() else Path(sys.executable)).resolve(), **others}
+
+
+def _version_of(programs: Iterable[Path]) -> str:
+    stats = [(str(path), path.stat().st_size, int(path.stat().st_mtime)) for path in programs]
+    return hashlib.sha256(repr((_FORMAT, sys.version, stats)).encode()).hexdigest()[:16]
+
+
+def _fill(draft: Path, programs: dict[str, Path]) -> None:
+    library = Path(os.__file__).parent
+    target = draft / sys.platlibdir / library.name  # where Python looks, seen from its program
+    shutil.copytree(library, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    for name in ("libraries", "programs", "bin"):
+        (draft / name).mkdir()
+    extensions = [str(path) for path in (target / "lib-dynload").glob("*.so")]
+    loader = ""
+    for linked in _linked([*map(str, programs.values()), *extensions]):
+        name = Path(linked).name
+        loader = name if name.startswith("ld-") else loader
+        shutil.copy2(linked, draft / "libraries" / name)
+    if not loader:
+        raise OSError("the loader of programs is not found")
+    for name, path in programs.items():
+        shutil.copy2(path, draft / "programs" / name)
+        (draft / "programs" / name).chmod(0o755)
+        _write_starter(draft / ("bin" if name in _TOOLS else ".") / name, name, loader)
+    draft.chmod(0o755)
+
+
+def _write_starter(path: Path, name: str, loader: str) -> None:
+    here = f"{INSIDE}/{_CURRENT}"
+    start = f'exec {here}/libraries/{loader} --library-path {here}/libraries {here}/programs/{name} "$@"'
+    path.write_text(f"#!/bin/sh\n{start}\n")
+    path.chmod(0o755)
+
+
+def _linked(files: list[str]) -> list[str]:
+    """Return the libraries and the loader that these files need."""
+    told = subprocess.run(["ldd", *files], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if not told.stdout:
+        raise OSError(f"ldd says nothing: {told.stderr.strip()[:200]}")
+    return sorted(set(_LINKED.findall(told.stdout)))

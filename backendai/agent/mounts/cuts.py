@@ -1,0 +1,47 @@
+"""Cutting a running kernel off from a folder, in a child process with a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.mounts.cutting import NOT_ALLOWED, NOT_APART, NOT_MOUNTED
+from backendai.core.messages import Message
+
+_SECONDS = 10.0
+_PACKAGE = str(Path(__file__).resolve().parents[3])
+_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.cutting import main; main()"
+_WORDS = {
+    NOT_APART: Message("The programs of this session are not shut in, so the folder cannot be unmounted for them."),
+    NOT_ALLOWED: Message("This agent does not have the right to unmount folders of sessions that run."),
+    NOT_MOUNTED: Message("No program of this session sees the folder."),
+}
+
+
+def cut_off(pids: Sequence[int], folder_id: UUID) -> int:
+    """Take a folder out of the kernel of these processes; returns how many programs were killed, as they used it.
+    Raises BackendError."""
+    order = json.dumps({"pids": list(pids), "folder": str(folder_id)})
+    command = [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE]
+    told = {"PATH": os.defpath, "LANG": "C.UTF-8"}
+    try:
+        done = subprocess.run(
+            command, input=order, capture_output=True, text=True, timeout=_SECONDS, env=told, cwd="/", check=False
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise BackendError(
+            Message("The folder could not be unmounted within {seconds} s.", seconds=_SECONDS)
+        ) from error
+    except ValueError as error:
+        raise BackendError(f"The folder could not be unmounted: {done.stderr.strip()[-300:]}") from error
+    if code := answer.get("code"):
+        raise BackendError(_WORDS[code], code=f"folder-{code}")
+    return int(answer["ended"])

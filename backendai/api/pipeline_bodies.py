@@ -1,0 +1,185 @@
+"""What runs of arrays and pipelines look like in requests and answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rest_framework import serializers
+
+from backendai.api.parsing import StrictSerializer
+from backendai.pipelines.documents import LARGEST
+from backendai.pipelines.elements import MOST_TASKS
+from backendai.pipelines.models import Run, State, Status, Step, Task
+from backendai.pipelines.services.creating import RunWish
+from backendai.pipelines.showing import with_zeros
+
+
+class RunRequest(StrictSerializer):
+    """A run: its document as text (YAML or JSON) or as data."""
+
+    text = serializers.CharField(required=False, trim_whitespace=False, max_length=LARGEST)
+    document = serializers.DictField(required=False, child=serializers.JSONField(allow_null=True))
+    parameters = serializers.DictField(child=serializers.JSONField(), default=dict)
+    name = serializers.CharField(default="", allow_blank=True, max_length=40)
+
+    def validate(self, attrs: Any) -> Any:
+        """Refuse a request with both or neither."""
+        if ("text" in attrs) == ("document" in attrs):
+            raise serializers.ValidationError({"document": "Write either text or document."})
+        return attrs
+
+    def wish(self) -> RunWish:
+        """Return the run that is asked for."""
+        return RunWish(**self.validated_data)
+
+
+class RetryRequest(StrictSerializer):
+    """Which elements wait again: all that failed, those of a step, or single ones of it."""
+
+    step = serializers.CharField(default="", allow_blank=True, max_length=32)
+    indexes = serializers.ListField(child=serializers.IntegerField(min_value=0), max_length=MOST_TASKS, required=False)
+
+
+class AtOnceRequest(StrictSerializer):
+    """How many sessions the run has at once."""
+
+    at_once = serializers.IntegerField(min_value=0, max_value=MOST_TASKS, help_text="0: no limit.")
+
+
+class CountsBody(serializers.Serializer[Any]):
+    """Elements by state."""
+
+    waiting = serializers.IntegerField()
+    released = serializers.IntegerField(help_text="They have a session that has not ended.")
+    succeeded = serializers.IntegerField()
+    failed = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    cancelled = serializers.IntegerField()
+
+
+class RunBriefBody(serializers.Serializer[Any]):
+    """One run in a list."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.CharField(help_text="array or pipeline")
+    status = serializers.CharField(help_text=", ".join(Status.values))
+    message = serializers.CharField()
+    owner = serializers.EmailField()
+    project = serializers.CharField()
+    size = serializers.IntegerField(help_text="Elements of all steps.")
+    counts = CountsBody()
+    at_once = serializers.IntegerField()
+    on_failure = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class RunStepBody(serializers.Serializer[Any]):
+    """One step of a run."""
+
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+    counts = CountsBody()
+    after = serializers.DictField(child=serializers.CharField())
+    at_once = serializers.IntegerField()
+    probe = serializers.IntegerField()
+    give_up_after = serializers.IntegerField()
+    message = serializers.CharField(help_text="Why none of its elements can be launched now.")
+
+
+class BatchRunBody(RunBriefBody):
+    """One run with its steps."""
+
+    parameters = serializers.DictField(child=serializers.JSONField())
+    text = serializers.CharField(help_text="The document, without values of secrets.")
+    steps = RunStepBody(many=True)
+
+
+class TaskBody(serializers.Serializer[Any]):
+    """One element of a step."""
+
+    step = serializers.CharField()
+    index = serializers.IntegerField()
+    values = serializers.DictField(child=serializers.CharField(), help_text="The variables that are its own.")
+    state = serializers.CharField(help_text=", ".join(State.values))
+    attempt = serializers.IntegerField()
+    code = serializers.CharField(help_text="Why it is in its state.")
+    cause = serializers.CharField(help_text="The step that brought it there.")
+    session = serializers.UUIDField(allow_null=True, help_text="Of its newest attempt.")
+    retry_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class FailureBody(TaskBody):
+    """An element that failed, with the end of its log."""
+
+    reason = serializers.CharField()
+    log = serializers.CharField(help_text="The last lines of its newest attempt, as far as they are kept.")
+
+
+class WaitBody(serializers.Serializer[Any]):
+    """One reason why an element waits."""
+
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class RunWaitBody(serializers.Serializer[Any]):
+    """Why an element waits, the nearest reason first."""
+
+    step = serializers.CharField()
+    index = serializers.IntegerField()
+    state = serializers.CharField(help_text=", ".join(State.values))
+    reasons = WaitBody(many=True)
+
+
+class RunPreviewStepBody(serializers.Serializer[Any]):
+    """One step that a run would have."""
+
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+    after = serializers.DictField(child=serializers.CharField())
+    first_values = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
+
+
+class RunPreviewBody(serializers.Serializer[Any]):
+    """What a run would be."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+    steps = RunPreviewStepBody(many=True)
+
+
+def brief(run: Run, counts: Counter[State]) -> dict[str, Any]:
+    """Return a run as a list shows it."""
+    same = ("id", "name", "kind", "status", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
+    found = {name: getattr(run, name) for name in same}
+    return found | {"owner": run.owner.email, "project": run.project.name, "counts": with_zeros(counts)}
+
+
+def step_body(step: Step, counts: Counter[State]) -> dict[str, Any]:
+    """Return a step; its edges are fetched with it."""
+    same = ("name", "size", "at_once", "probe", "give_up_after", "message")
+    found = {name: getattr(step, name) for name in same}
+    after = {edge.on.name: edge.when for edge in step.edges.all()}
+    return found | {"counts": with_zeros(counts), "after": after}
+
+
+def task_bodies(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """Return elements; their steps are fetched with them."""
+    same = ("index", "state", "attempt", "code", "cause", "retry_at", "ended_at")
+    return [
+        {name: getattr(task, name) for name in same}
+        | {"step": task.step.name, "session": task.session_id, "values": values_of(task)}
+        for task in tasks
+    ]
+
+
+def values_of(task: Task) -> dict[str, str]:
+    """Return the variables that are an element's own."""
+    found: dict[str, str] = task.step.values[task.place] if task.step.values else {}
+    return found

@@ -1,0 +1,95 @@
+"""What is done with runs: cancel, pause, resume, try again, limit."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.pipeline_bodies import AtOnceRequest, BatchRunBody, RetryRequest
+from backendai.api.views.pipelines import run_body, runs_of
+from backendai.pipelines.models import Run
+from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
+
+
+class _Action(GenericAPIView[Run]):
+    serializer_class = BatchRunBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    def _run(self, run_id: UUID) -> Run:
+        run: Run = get_object_or_404(runs_of(self.request), pk=run_id)
+        return run
+
+    def _answer(self, run: Run) -> Response:
+        return Response(run_body(get_object_or_404(runs_of(self.request), pk=run.pk)))
+
+
+class BatchRunCancel(_Action):
+    """Cancelling a run."""
+
+    @extend_schema(request=None, responses=BatchRunBody)
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Cancel it: what waits never runs, what runs ends. 409 when it is over."""
+        run = self._run(run_id)
+        cancel_run(run, asker(request), now=timezone.now())
+        return self._answer(run)
+
+
+class BatchRunPause(_Action):
+    """Pausing a run."""
+
+    @extend_schema(request=None, responses=BatchRunBody)
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Launch nothing more of it until it is resumed; what runs goes on."""
+        run = self._run(run_id)
+        pause_run(run, asker(request))
+        return self._answer(run)
+
+
+class BatchRunResume(_Action):
+    """Going on after a pause."""
+
+    @extend_schema(request=None, responses=BatchRunBody)
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Go on. 409 when it is not paused."""
+        run = self._run(run_id)
+        resume_run(run, asker(request))
+        return self._answer(run)
+
+
+class BatchRunRetry(_Action):
+    """Trying failed elements again."""
+
+    @extend_schema(request=RetryRequest, responses=BatchRunBody)
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Let failed and cancelled elements wait again, and what was skipped because of them."""
+        run = self._run(run_id)
+        body = RetryRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        retry_failed(run, asker(request), step=asked["step"], indexes=asked.get("indexes"), now=timezone.now())
+        return self._answer(run)
+
+
+class BatchRunAtOnce(_Action):
+    """How many sessions a run has at once."""
+
+    @extend_schema(request=AtOnceRequest, responses=BatchRunBody)
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Change it; what runs goes on."""
+        run = self._run(run_id)
+        body = AtOnceRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_at_once(run, asker(request), body.validated_data["at_once"])
+        return self._answer(run)

@@ -1,0 +1,209 @@
+"""Runs of arrays and pipelines: create, look, and why what waits waits."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.idempotency import idempotency_key
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.pipeline_bodies import (
+    BatchRunBody,
+    FailureBody,
+    RunBriefBody,
+    RunPreviewBody,
+    RunRequest,
+    RunWaitBody,
+    TaskBody,
+    brief,
+    step_body,
+    task_bodies,
+)
+from backendai.pipelines.explaining import why_waits
+from backendai.pipelines.models import Run, State, Task
+from backendai.pipelines.services.creating import check_run, create_run
+from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
+
+_STEP = OpenApiParameter("step", str, description="Its name; left out: every step.")
+
+
+class ByPlace(NewestFirst):
+    """The same pages, in the order of the document."""
+
+    ordering = ("step__place", "place")
+    page_size = 100
+    max_page_size = 1000
+
+
+class TaskQuery(serializers.Serializer[Any]):
+    """Which elements are asked for."""
+
+    step = serializers.CharField(required=False)
+    state = serializers.ChoiceField(choices=State.values, required=False)
+
+
+class ExplainQuery(serializers.Serializer[Any]):
+    """Which element is asked about."""
+
+    step = serializers.CharField(required=False)
+    index = serializers.IntegerField(min_value=0, default=0)
+
+
+class BatchRunList(ListAPIView[Run]):
+    """The runs that one may see, and launching another."""
+
+    queryset = Run.objects.none()
+    serializer_class = RunBriefBody
+    pagination_class = NewestFirst
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    launches = True
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Return the visible runs."""
+        return runs_of(self.request)
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return a page of them with their numbers."""
+        page = self.paginate_queryset(self.get_queryset()) or []
+        counts = counts_of(page)
+        return self.get_paginated_response(RunBriefBody([brief(run, counts[run.pk]) for run in page], many=True).data)
+
+    @extend_schema(
+        request=RunRequest,
+        responses={201: BatchRunBody, 200: BatchRunBody},
+        parameters=[
+            OpenApiParameter(
+                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it launches nothing new."
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Launch a run; 200 with the earlier one when the idempotency key was used before."""
+        body = RunRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        key = idempotency_key(request)
+        run, is_new = create_run(asker(request), body.wish(), idempotency_key=key, now=timezone.now())
+        return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+
+
+class BatchRunPreview(GenericAPIView[Run]):
+    """What a run would be."""
+
+    serializer_class = RunPreviewBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=RunRequest, responses=RunPreviewBody)
+    def post(self, request: Request) -> Response:
+        """Check a run whole and write nothing; its errors are those of the run itself."""
+        body = RunRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        found = check_run(asker(request), body.wish())
+        document = found.document
+        steps = [
+            {"name": step.name, "size": step.fan.size, "after": step.after, "first_values": step.fan.values[:10]}
+            for step in document.steps
+        ]
+        told = {"kind": document.kind, "name": found.name, "size": document.size, "steps": steps}
+        return Response(RunPreviewBody(told).data)
+
+
+class BatchRunDetail(GenericAPIView[Run]):
+    """One run."""
+
+    serializer_class = BatchRunBody
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """Return it with its steps and their numbers."""
+        return Response(run_body(get_object_or_404(runs_of(request), pk=run_id)))
+
+
+class BatchRunTasks(ListAPIView[Task]):
+    """The elements of a run."""
+
+    queryset = Task.objects.none()
+    serializer_class = TaskBody
+    pagination_class = ByPlace
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[_STEP, OpenApiParameter("state", str, enum=State.values)])
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """Return a page of them in the order of the document."""
+        run = get_object_or_404(runs_of(request), pk=run_id)
+        query = TaskQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        rows = Task.objects.filter(step__run=run).select_related("step")
+        if "step" in asked:
+            rows = rows.filter(step__name=asked["step"])
+        if "state" in asked:
+            rows = rows.filter(state=asked["state"])
+        page = self.paginate_queryset(rows.order_by()) or []
+        return self.get_paginated_response(TaskBody(task_bodies(page), many=True).data)
+
+
+class BatchRunFailures(GenericAPIView[Run]):
+    """What failed in a run."""
+
+    serializer_class = FailureBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=FailureBody(many=True))
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """Return the first 50 elements that failed, each with its reason and the end of its log."""
+        run = get_object_or_404(runs_of(request), pk=run_id)
+        found = failures_of(run)
+        bodies = task_bodies([one.task for one in found])
+        told = [body | {"reason": one.reason, "log": one.log} for body, one in zip(bodies, found, strict=True)]
+        return Response(FailureBody(told, many=True).data)
+
+
+class BatchRunExplanation(GenericAPIView[Run]):
+    """Why an element waits."""
+
+    serializer_class = RunWaitBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[_STEP, OpenApiParameter("index", int)], responses=RunWaitBody)
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """Return the reasons: the run, its step, an edge, a limit, the scheduler."""
+        run = get_object_or_404(runs_of(request), pk=run_id)
+        query = ExplainQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        rows = Task.objects.filter(step__run=run, index=asked["index"]).select_related("step", "session")
+        rows = rows.filter(step__name=asked["step"]) if "step" in asked else rows.order_by("step__place")
+        task = rows.first() or get_object_or_404(rows)
+        reasons = [{"code": one.code, "message": one.message} for one in why_waits(run, task, timezone.now())]
+        told = {"step": task.step.name, "index": task.index, "state": task.state, "reasons": reasons}
+        return Response(RunWaitBody(told).data)
+
+
+def runs_of(request: Request) -> QuerySet[Run]:
+    """Return the visible runs with all that an answer shows."""
+    visible: QuerySet[Run] = Run.objects.visible_to(asker(request))
+    return visible.select_related("owner", "project")
+
+
+def run_body(run: Run) -> dict[str, Any]:
+    """Return a run with its steps; four queries."""
+    counts = step_counts(run)
+    steps = [step_body(step, counts[step.pk]) for step in steps_of(run)]
+    total = counts_of([run])[run.pk]
+    told = brief(run, total) | {"steps": steps, "text": run.text, "parameters": run.parameters}
+    return dict(BatchRunBody(told).data)

@@ -1,0 +1,62 @@
+"""An app's own name and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.acting import both_names
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.app_models import LONGEST_APP_TITLE, AppSetting
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import App, apps_of, main_kernel, settings_of
+from backendai.core.app_arguments import allowed_arguments, check_values, words_of
+from backendai.core.errors import Conflict, NotFound, UserError
+
+CHANGED = "app.change"
+
+
+def change_app(user: User, session: ComputeSession, name: str, *, title: str, arguments: Mapping[str, str]) -> App:
+    """Give an app of a session that the user may see a name (empty: its usual one) and arguments; returns it as it is
+    then. They hold from its next start. Raises NotFound, Conflict (the session has ended), UserError."""
+    found = find_app(session, name)
+    if session.is_terminal:
+        raise Conflict("The session has ended.", code="session-ended")
+    title = " ".join(title.split())
+    if len(title) > LONGEST_APP_TITLE or not title.isprintable():
+        raise UserError(
+            "The name of an app has at most {limit} characters ({number} given).",
+            limit=LONGEST_APP_TITLE,
+            number=len(title),
+            field="title",
+            code="invalid-name",
+        )
+    changed = check_values(arguments, allowed_arguments(session.image.effective_labels, name))
+    values = {"title": "" if title == found.usual_title else title, "arguments": changed}
+    with transaction.atomic():
+        AppSetting.objects.update_or_create(session=session, service=name, defaults=values)
+        about = {"service": name, "title": values["title"], "arguments": sorted(changed)}
+        audit(user.pk, CHANGED, "session", [session.pk], **about, **both_names(user, session.owner))
+    return find_app(session, name)
+
+
+def find_app(session: ComputeSession, name: str) -> App:
+    """Return an app of a session by its name, as people have set it. Raises NotFound."""
+    for app in apps_of(session, main_kernel(session), settings_of(session)):
+        if app.name == name:
+            return app
+    raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
+
+
+def words_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
+    """Return the words that the command of a service gets: the arguments that its image allows, as they are set."""
+    session = ComputeSession.objects.select_related("image").filter(pk__in=[session_id]).first()
+    allowed = allowed_arguments(session.image.effective_labels, service) if session else {}
+    if session is None or not allowed:
+        return ()
+    own = session.app_settings.filter(service=service).first()
+    set_now = {name: value for name, value in own.arguments.items() if name in allowed} if own else {}
+    return words_of(allowed | set_now)

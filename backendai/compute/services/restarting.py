@@ -1,0 +1,121 @@
+"""What the end of one kernel means for its session by the policy of its role, and starting it again in its seat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
+from backendai.compute.services.by_row import by_row
+from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.ledger import Claim, allocate
+from backendai.compute.services.moves import move_kernels, touch
+from backendai.compute.status import OnFailure, Outcome, Phase, Status
+from backendai.core.messages import Message
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import node_queue
+
+MOST_RESTARTS = 3  # in a row
+_PROVEN = timedelta(minutes=10)  # a kernel that ran so long begins to count anew
+_LONGEST_WAIT = timedelta(seconds=60)
+
+
+class Consequence(Enum):
+    """What the end of a kernel means for its session."""
+
+    END = "end"
+    GO_ON = "go on"
+    RESTART = "restart"
+
+
+def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
+    """Return what the end of this kernel means. It starts again only where it was: not on an agent that is lost or
+    takes nothing new."""
+    is_done = session.kind.runs_program and kernel.status_reason == FINISHED
+    if is_done:
+        return Consequence.GO_ON if kernel.rank > 0 else Consequence.END
+    if kernel.on_failure == OnFailure.TOLERATE and kernel.rank > 0 and kernel.started_at:
+        return Consequence.GO_ON
+    if kernel.on_failure == OnFailure.RESTART and _may_restart(kernel):
+        return Consequence.RESTART
+    return Consequence.END
+
+
+def restart(some: Sequence[Kernel], *, now: datetime) -> None:
+    """Put kernels that have just ended back onto their agents, with their slots, under a higher generation: the first
+    time at once, then after longer and longer waits. In the transaction of their end: nobody takes the seats."""
+    counts = {kernel.pk: _restarts_of(kernel) + 1 for kernel in some}
+    by_wait: dict[timedelta, list[Kernel]] = {}
+    for kernel in some:
+        by_wait.setdefault(wait_before(counts[kernel.pk]), []).append(kernel)
+    for wait, alike in by_wait.items():
+        _restart(alike, counts, now + wait if wait else None, now)
+
+
+def wait_before(restarts: int) -> timedelta:
+    """Return how long a kernel waits before this restart of it, counted from 1."""
+    return min(timedelta(seconds=2**restarts), _LONGEST_WAIT) if restarts > 1 else timedelta()
+
+
+def _restart(some: Sequence[Kernel], counts: Mapping[UUID, int], after: datetime | None, now: datetime) -> None:
+    own = {kernel.pk: counts[kernel.pk] for kernel in some}
+    fresh: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": None, "container_id": "", "steps": []}
+    moved = move_kernels(
+        list(own),
+        Status.SCHEDULED,
+        now=now,
+        generation=F("generation") + 1,
+        restarts=by_row(Kernel, own, "integer"),
+        starts_after=after,
+        **fresh,
+    )
+    taken = [kernel for kernel in some if kernel.pk in moved and kernel.agent_id]
+    allocate(Claim(kernel.pk, kernel.agent_id, tuple(kernel.amounts.items())) for kernel in taken if kernel.agent_id)
+    _tell(taken, counts, now)
+    for kernel in taken:
+        if after is None and kernel.agent:
+            queue = node_queue(kernel.agent.name)
+            hint_on_commit("node.start_kernel", str(kernel.pk), kernel.generation + 1, queue=queue)
+
+
+def _may_restart(kernel: Kernel) -> bool:
+    agent = kernel.agent
+    return (
+        reason_of(kernel.status_reason).kind == ReasonKind.PROGRAM
+        and kernel.started_at is not None
+        and _restarts_of(kernel) < MOST_RESTARTS
+        and agent is not None
+        and agent.status == Agent.Status.ALIVE
+        and not agent.is_drained
+    )
+
+
+def _restarts_of(kernel: Kernel) -> int:
+    """Return how often it was started again since it last ran for long."""
+    ran = kernel.ended_at - kernel.started_at if kernel.ended_at and kernel.started_at else timedelta()
+    return 0 if ran >= _PROVEN else kernel.restarts
+
+
+def _tell(some: Sequence[Kernel], counts: Mapping[UUID, int], now: datetime) -> None:
+    """Write a row of the history for each, and tell browsers."""
+    by_status: dict[str, list[Entry]] = {}
+    for kernel in some:
+        text = Message(
+            "{hostname}: {reason} It starts again on its agent (restart {count} of {most}).",
+            hostname=kernel.hostname,
+            reason=kernel.reason_text,
+            count=counts[kernel.pk],
+            most=MOST_RESTARTS,
+        )
+        entry = Entry(kernel.session_id, kernel.session.status, Outcome.NEED_RETRY, kernel.status_reason, text)
+        by_status.setdefault(kernel.session.status, []).append(entry)
+    for status, entries in by_status.items():
+        write_history(entries, Phase.RUN, status, now=now)
+    touch({kernel.session_id for kernel in some})

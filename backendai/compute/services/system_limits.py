@@ -1,0 +1,53 @@
+"""What a system session may take, and how many of them somebody may have at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backendai.accounts.models import Domain, User
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.check_amounts import minimum_of
+from backendai.compute.services.check_roles import CheckedRole
+from backendai.compute.services.limits import lock_holders
+from backendai.compute.status import Status
+from backendai.core.errors import Conflict, UserError
+from backendai.core.session_kinds import KINDS
+from backendai.core.slots import MILLI, Slots, amount_in_words
+
+(KIND,) = [name for name, kind in KINDS.items() if not kind.counts]
+AMOUNTS = Slots({"cpu": MILLI // 10, "mem": 128 * 2**20 * MILLI})
+_USUAL_LIMIT = 1
+
+
+def check_small(roles: Sequence[CheckedRole]) -> None:
+    """Refuse a session that counts nowhere and asks for more than files need. Raises UserError."""
+    for role in roles:
+        for name, amount in role.slots.items():
+            most = max(AMOUNTS[name], minimum_of(role.image)[name])
+            if amount > most:
+                raise UserError(
+                    "A system session has at most {most}.",
+                    most=amount_in_words(name, most),
+                    field=f"resources.{name}",
+                    code="above-maximum",
+                )
+
+
+def check_system_sessions(owner: User) -> None:
+    """Refuse (Conflict) more system sessions than the owner may have. Called at the end of the transaction that writes
+    one, which counts itself; until its end no other one of the owner is counted."""
+    lock_holders([f"system:{owner.pk}"])
+    policies = [
+        *User.objects.filter(pk=owner.pk).values_list("policy__max_system_sessions", flat=True),
+        *Domain.objects.filter(users=owner).values_list("policy__max_system_sessions", flat=True),
+    ]
+    limit = min((most for most in policies if most is not None), default=_USUAL_LIMIT)
+    there = ComputeSession.objects.live().filter(owner=owner, session_type=KIND).exclude(status=Status.TERMINATING)
+    number = there.count()
+    if number > limit:
+        raise Conflict(
+            "You have {number} of at most {limit} system sessions: terminate one, or wait until it ends by itself.",
+            number=number - 1,
+            limit=limit,
+            code="too-many-system-sessions",
+        )

@@ -1,0 +1,135 @@
+"""System sessions: small ones that hold folders open for clients of files. They count against no policy but one number,
+and end by themselves when nobody is connected."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any
+
+from django.db.models import Q
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.check_amounts import minimum_of
+from backendai.compute.services.create import create_session
+from backendai.compute.services.ending import end_each, terminate_session
+from backendai.compute.services.mounts import MOST_MOUNTS
+from backendai.compute.services.moves import Why
+from backendai.compute.services.openings import key_pair_of, projects_open
+from backendai.compute.services.system_limits import AMOUNTS, KIND
+from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.status import Outcome, Phase, Status
+from backendai.core.errors import UserError
+from backendai.core.messages import Message
+from backendai.core.slots import Slots
+from backendai.storage.models import Folder
+
+UNUSED_FOR = timedelta(minutes=15)
+_AT_REST = timedelta(minutes=2)
+_HIGHEST = 100  # it takes next to nothing, and somebody waits at the other end
+_ROLE = "ai.backend.role"
+
+
+def open_folders(owner: User, now: datetime) -> ComputeSession:
+    """Return the owner's system session, or a new one that mounts all folders there are. One that lacks a folder of
+    today and to which nobody is connected makes room for it. Raises UserError, Conflict at the limit."""
+    session = session_of(owner)
+    if session is None or (_is_at_rest(session, now) and _lacks_a_folder(session, owner)):
+        if session is not None:
+            terminate_session(session, owner)
+        session = create_session(owner, _spec(owner))
+    return session
+
+
+def session_of(owner: User) -> ComputeSession | None:
+    """Return the newest system session of the owner that can be used, or soon will."""
+    mine = ComputeSession.objects.live().filter(owner=owner, session_type=KIND).exclude(status=Status.TERMINATING)
+    found: ComputeSession | None = mine.select_related("traffic").order_by("-created_at").first()
+    return found
+
+
+def end_unused(now: datetime) -> int:
+    """End system sessions to which nobody has been connected for a while, also such that never started; returns how
+    many. One statement when there are none."""
+    since = now - UNUSED_FOR
+    at_rest = Q(traffic=None) | Q(traffic__last_at__lte=since)
+    begun = Q(started_at__lte=since) | Q(started_at=None, created_at__lte=since)
+    unused = ComputeSession.objects.live().filter(at_rest, begun, session_type=KIND)
+    minutes = round(UNUSED_FOR.total_seconds() / 60)
+    text = Message("Nobody was connected for {minutes} minutes.", minutes=minutes)
+    why = Why(Phase.RUN, "not-connected", text, {"minutes": minutes}, outcome=Outcome.EXPIRED)
+    whys = {pk: why for pk in unused.exclude(status=Status.TERMINATING).values_list("pk", flat=True)[:1000]}
+    ended = end_each(whys, only_from=[Status.PENDING, Status.RUNNING], now=now)
+    return len(ended.terminating) + len(ended.cancelled)
+
+
+def _is_at_rest(session: ComputeSession, now: datetime) -> bool:
+    """Return whether it runs and nobody is connected: a gate notes who is once a minute, and writes it soon after."""
+    traffic = getattr(session, "traffic", None)
+    return session.is_running and max(filter(None, (session.started_at, traffic and traffic.last_at))) < now - _AT_REST
+
+
+def _lacks_a_folder(session: ComputeSession, owner: User) -> bool:
+    mounted = session.mounts.values("folder_id")
+    return bool(_folders(owner).exclude(pk__in=mounted).exists()) and session.mounts.count() < MOST_MOUNTS
+
+
+def _spec(owner: User) -> SessionSpec:
+    mounts = _mounts(owner)
+    if not mounts:
+        raise UserError("You have no folder to open: create one first.", field="folders", code="no-folders")
+    project = min(projects_open(owner, owner), key=lambda one: one.created_at, default=None)
+    if project is None:
+        raise UserError("You are in no active project.", field="project", code="no-project")
+    groups = ResourceGroup.objects.usable_for(project, key_pair_of(owner)).order_by("-is_default", "created_at", "pk")
+    group = next((one for one in groups if KIND in one.allowed_session_types), None)
+    if group is None:
+        text = "No resource group that is open to you takes system sessions: an administrator can allow them there."
+        raise UserError(text, field="resource_group", code="session-type-not-allowed")
+    image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id))
+    return SessionSpec(
+        image=image.reference,
+        name=f"folders-{secrets.token_hex(3)}",
+        session_type=KIND,
+        resources=Slots({name: max(AMOUNTS[name], minimum_of(image)[name]) for name in AMOUNTS}).to_json(),
+        project=project.pk,
+        resource_group=group.name,
+        priority=None,
+        mounts=mounts,
+    )
+
+
+def _folders(owner: User) -> Any:
+    return Folder.objects.offered_to(owner).exclude(name__startswith=".")
+
+
+def _mounts(owner: User) -> list[MountWish]:
+    """Return the wishes, each by its name in the home; of several with one name, one's own has it and the others have a
+    number behind it."""
+    found: dict[str, MountWish] = {}
+    for folder in sorted(_folders(owner).order_by("name", "pk"), key=lambda one: one.user_id != owner.pk):
+        target, number = folder.name, 2
+        while target in found:
+            target, number = f"{folder.name}-{number}", number + 1
+        found[target] = MountWish(str(folder.pk), target=target)
+    return list(found.values())[:MOST_MOUNTS]
+
+
+def _image(images: Iterable[Any]) -> Any:
+    """Return the image for files: one that says so, else one that nodes have already, else the smallest. Raises
+    UserError."""
+
+    def rank(image: Any) -> tuple[Any, ...]:
+        is_meant = str(image.labels.get(_ROLE, "")).upper() == "SYSTEM"
+        small = all(minimum_of(image)[name] <= AMOUNTS[name] for name in AMOUNTS)
+        return not is_meant, image.is_customized, not small, not image.is_on_nodes_only, image.size_bytes or inf
+
+    found = min(images, key=rank, default=None)
+    if found is None:
+        raise UserError("There is no image to open folders with: an administrator has to add one.", code="no-image")
+    return found

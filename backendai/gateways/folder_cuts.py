@@ -1,0 +1,60 @@
+"""Taking a folder out of a session that runs: its agents unmount it, and the session goes on without it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.compute.models import Kernel
+from backendai.compute.mount_models import SessionMount
+from backendai.compute.services.folder_cuts import mount_to_cut, note_unmounted
+from backendai.compute.status import LIVE
+from backendai.core.errors import Conflict
+from backendai.core.messages import Message
+from backendai.gateways.asking import NodeUnreachable, ask
+from backendai.gateways.tickets import address_of
+from backendai.storage.models import Folder
+
+logger = logging.getLogger(__name__)
+_LARGEST_ANSWER = 4096
+_CONNECT_SECONDS, _READ_SECONDS = 2.0, 15.0
+_UNKNOWN_ROUTE = (404, 405)
+
+
+def unmount(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> tuple[SessionMount, int]:
+    """Return the mount that is gone, and how many programs were killed, as they used it. Waits for the agents. Raises
+    as ``mount_to_cut``, and a Conflict where an agent cannot do it: then the session still mounts the folder."""
+    mount = mount_to_cut(actor, folder, session_id)
+    kernels = list(Kernel.objects.filter(session=session_id, status__in=LIVE).select_related("agent").order_by("rank"))
+    ended = sum(_unmount_from(kernel, folder) for kernel in kernels if kernel.agent is not None)
+    note_unmounted(actor, mount, now=now)
+    return mount, ended
+
+
+def _unmount_from(kernel: Kernel, folder: Folder) -> int:
+    try:
+        told = ask(
+            address_of(kernel, "cut"),
+            method="POST",
+            query={"folder": str(folder.pk)},
+            largest=_LARGEST_ANSWER,
+            connect=_CONNECT_SECONDS,
+            read=_READ_SECONDS,
+        )
+    except NodeUnreachable as error:
+        logger.warning("kernel %s is not cut off from folder %s: %s", kernel.pk, folder.pk, error)
+        raise _refused(Message("Its agent does not answer.")) from error
+    if told.status == 200:
+        return int(json.loads(told.content)["ended"])
+    if told.status in _UNKNOWN_ROUTE:
+        raise _refused(Message("Its agent runs an earlier version of the platform."))
+    raise _refused(Message.of(told.content.decode(errors="replace")[:300]))
+
+
+def _refused(why: Message) -> Conflict:
+    return Conflict(
+        "The folder cannot be unmounted: {why} Terminate the session instead.", why=why, code="not-unmounted"
+    )

@@ -1,0 +1,38 @@
+"""All one's folders by SFTP: how, and the session that opens them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from backendai.compute.services.system_sessions import open_folders, session_of
+from backendai.core.errors import UserError
+from backendai.core.names import FOLDERS
+from backendai.gateways.ssh_access import file_lines_for, site_for
+from backendai.texts.messages import in_words
+from backendai.web.requests import PageRequest
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def sftp(request: PageRequest) -> HttpResponse:
+    """Show ready commands; POST starts the session that they reach."""
+    site = site_for(request.get_host())
+    if request.method == "POST" and site is not None:
+        try:
+            open_folders(request.user, timezone.now())
+        except UserError as error:
+            messages.error(request, in_words(error.message))
+        return redirect("web:folders_sftp")
+    context: dict[str, Any] = {"site": site, "session": session_of(request.user)}
+    if site is not None:
+        context |= {"lines": file_lines_for(site, FOLDERS), "has_keys": request.user.ssh_keys.exists()}
+    return render(request, "web/folders/sftp.html", context)

@@ -1,0 +1,137 @@
+"""Starting a run from a document, and what else people do with runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from backendai.accounts.rates import check_launch_rate
+from backendai.core.errors import BackendAIError, UserError
+from backendai.pipelines.documents import LARGEST
+from backendai.pipelines.models import Run
+from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
+from backendai.pipelines.services.creating import RunWish, check_run, create_run
+from backendai.texts.messages import in_words
+from backendai.texts.translation import gettext_lazy
+from backendai.web.pipelines.pages import SECTION, find_run, run_page
+from backendai.web.requests import PageRequest
+
+_BEGINNING = """\
+kind: pipeline
+defaults: {image: python, resources: {cpu: 1, mem: 512m}}
+steps:
+  prepare:
+    startup_command: python prepare.py
+  train:
+    after: [prepare]
+    matrix: {lr: [0.1, 0.01], seed: [1, 2, 3]}
+    at_once: 4
+    startup_command: python train.py --lr "$PARAM_LR" --seed "$PARAM_SEED"
+  report:
+    after: {train: any}
+    startup_command: python report.py
+"""
+
+
+class RunForm(forms.Form):
+    """A run as a document."""
+
+    name = forms.CharField(
+        max_length=40,
+        required=False,
+        label=gettext_lazy("Name"),
+        help_text=gettext_lazy("4 to 40 characters. Leave empty to generate a name."),
+    )
+    text = forms.CharField(
+        max_length=LARGEST,
+        label=gettext_lazy("Document"),
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 22, "class": "mono", "spellcheck": "false", "autocapitalize": "off"}),
+        help_text=gettext_lazy("YAML or JSON: steps, each with the keys of a launch request."),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def create(request: PageRequest) -> HttpResponse:
+    """Ask for the document of a run; on POST launch it, or only check it (``go=check``)."""
+    form, found = RunForm(request.POST or None, initial={"text": _text(request)}), None
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        wish = RunWish(text=said["text"].replace("\r\n", "\n"), name=said["name"].strip())
+        try:
+            if request.POST.get("go") == "check":
+                found = check_run(request.user, wish)
+            else:
+                check_launch_rate(request.user, 1, now=timezone.now())
+                return redirect("web:run", create_run(request.user, wish, now=timezone.now())[0].pk)
+        except UserError as error:
+            own = error.field == "name" and "line" not in error.details
+            form.add_error("name" if own else "text", in_words(error.message))
+    context = {"form": form, "found": found} | SECTION
+    return render(request, "web/pipelines/new.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@login_required
+def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Cancel the run when that was confirmed."""
+    if request.POST.get("confirm") != "cancel":
+        return redirect("web:run", find_run(request, run_id).pk)
+    return _done(request, run_id, lambda run: cancel_run(run, request.user, now=timezone.now()))
+
+
+@require_POST
+@login_required
+def pause(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Launch nothing more of the run."""
+    return _done(request, run_id, lambda run: pause_run(run, request.user))
+
+
+@require_POST
+@login_required
+def resume(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Go on after a pause."""
+    return _done(request, run_id, lambda run: resume_run(run, request.user))
+
+
+@require_POST
+@login_required
+def retry(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Let what failed wait again: all of it, or an element of a step."""
+    step, index = request.POST.get("step", "")[:32], request.POST.get("index", "")
+    indexes = [int(index)] if index.isascii() and index.isdigit() and len(index) < 8 else None
+    return _done(
+        request,
+        run_id,
+        lambda run: retry_failed(run, request.user, step=step, indexes=indexes, now=timezone.now()),
+    )
+
+
+def _done(request: PageRequest, run_id: UUID, action: Callable[[Run], Any]) -> HttpResponse:
+    found = find_run(request, run_id)
+    try:
+        action(found)
+    except BackendAIError as error:
+        found.refresh_from_db()
+        return run_page(request, found, status=409, refusal=in_words(error.message))
+    return redirect("web:run", found.pk)
+
+
+def _text(request: PageRequest) -> str:
+    """Return the document of the run to begin with, if it is one's own; else an example."""
+    try:
+        like = Run.objects.filter(owner=request.user, pk=UUID(request.GET.get("like", ""))).first()
+    except ValueError:
+        like = None
+    return like.text if like else _BEGINNING

@@ -1,0 +1,61 @@
+"""Kernels of one session that reach each other: their specs, and a program that does what ``mpirun`` does."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from backendai.agent.backends.base import Backend
+from backendai.compute.services.cluster_access import keys_of, ssh_port_of
+from backendai.wire.cluster_access import Peer
+from backendai.wire.messages import KernelSpec
+from tests.agent.contract_tools import NewSpec, ended_of
+
+HOSTILE = 'it\'s "odd" $(reboot) `x`;\nand\ttwo lines\\'
+# Starts one process on every host of the host file, and collects what they say: nothing else is given to it.
+MPIRUN = r"""
+set -e
+for host in $(cut -d' ' -f1 "$OMPI_MCA_orte_default_hostfile"); do
+  until ssh -n "$host" true 2>/dev/null; do sleep 0.1; done
+  ssh -n "$host" 'echo "rank $NODE_RANK of $NNODES on $BACKENDAI_CLUSTER_HOST"; printf %s "$ODD" | md5sum'
+done
+""".strip()
+
+
+def cluster_specs(new_spec: NewSpec, hostnames: list[str], *, native: bool = False, **over: object) -> list[KernelSpec]:
+    """Return the specs of a batch session: its main kernel runs ``MPIRUN``, the others stay until it has ended."""
+    session_id = uuid4()
+    ids = [uuid4() for _ in hostnames]
+    peers = [
+        Peer(hostname=name, rank=rank, slots=rank + 1, ssh_port=ssh_port_of(ids[rank], native=native))
+        for rank, name in enumerate(hostnames)
+    ]
+    return [
+        new_spec(
+            kernel_id=ids[rank],
+            session_id=session_id,
+            session_type="batch" if rank == 0 else "interactive",
+            command=MPIRUN,
+            hostname=name,
+            cluster_size=len(hostnames),
+            peers=peers,
+            keys=keys_of(session_id),
+            environ={
+                "ODD": HOSTILE,
+                "NODE_RANK": str(rank),
+                "NNODES": str(len(hostnames)),
+                "BACKENDAI_CLUSTER_HOST": name,
+            },
+            **over,
+        )
+        for rank, name in enumerate(hostnames)
+    ]
+
+
+def run(backend: Backend, specs: list[KernelSpec]) -> str:
+    """Return what the main kernel printed, once its program has ended well."""
+    for spec in specs:
+        backend.start(spec)
+    ended = ended_of(backend, specs[0].kernel_id)
+    log = backend.read_log(specs[0].kernel_id, limit=10_000)[0].decode()
+    assert ended.exit_code == 0, log
+    return log

@@ -1,0 +1,37 @@
+"""The table of the user guide about what sessions can do where is what the backends declare."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from backendai.agent.backends.abilities import capabilities_with
+from backendai.agent.backends.base import Backend
+from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.kubernetes import KubernetesBackend
+from backendai.agent.backends.process import ProcessBackend
+from backendai.wire.capabilities import Capability
+
+GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
+ROWS = {
+    "Terminal": Capability.TERMINAL,
+    "Apps (JupyterLab and others)": Capability.APPS,
+    "Console, files of the home, SSH": Capability.EXECUTION,
+    "Folders": Capability.FOLDERS,
+    "Saving as an image": Capability.COMMIT,
+    "Resource usage": Capability.READINGS,
+    "A network of its own": Capability.OWN_NETWORK,
+    "A limit on what it writes": Capability.SIZE_LIMITS,
+    "One session over several agents": Capability.CLUSTER_NETWORK,
+}
+COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, ProcessBackend]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_user_guide_says_what_the_backends_declare(row: str) -> None:
+    found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", GUIDE.read_text(), re.MULTILINE)
+    assert found is not None, f"the table has no row {row}"
+    declared = ["yes" if ROWS[row] in capabilities_with(backend) else "no" for backend in COLUMNS]
+    assert [cell.strip() for cell in found[1].split("|")] == declared

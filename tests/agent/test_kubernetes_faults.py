@@ -1,0 +1,397 @@
+"""The Kubernetes backend against an API that is busy, forgets, breaks off or refuses."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from backendai.agent.backends import kubernetes_feed, kubernetes_pods, kubernetes_start
+from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StaleGeneration, StartFailed
+from backendai.agent.backends.kubernetes import KubernetesBackend
+from backendai.agent.backends.kubernetes_access import Access, find_access
+from backendai.agent.backends.kubernetes_logs import _EXCUSE
+from backendai.agent.backends.kubernetes_quantities import thousandths
+from backendai.agent.kubernetes_settings import PoolSettings, read_pool
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
+from tests.agent.contract_tools import until
+from tests.agent.kubernetes_fake import Cluster, serving
+from tests.agent.specs import make_spec
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def backend(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
+    monkeypatch.setattr(kubernetes_feed, "_LOOK_SECONDS", 0.2)
+    with serving(cluster) as address:
+        access = Access(address, "lab", None, lambda: "")
+        backend = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1")
+        yield backend
+        backend.close()
+
+
+def name_of(spec: Any) -> str:
+    return f"krn-{spec.kernel_id}"
+
+
+def test_a_busy_server_is_asked_again_after_the_pause_that_it_names(
+    cluster: Cluster, backend: KubernetesBackend
+) -> None:
+    cluster.faults = [(429, {"Retry-After": "0"}, {}), (503, {}, {})]
+    assert backend.kernels() == []
+    assert len(cluster.asked) == 3
+
+
+def test_a_server_that_stays_busy_is_no_verdict(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.faults = [(429, {"Retry-After": "0"}, {"message": "too many"})] * 8
+    with pytest.raises(BackendError) as error:
+        backend.start(make_spec())
+    assert error.value.code == "engine-unreachable"
+    assert not isinstance(error.value, StartFailed)
+
+
+def test_no_server_is_no_verdict(backend: KubernetesBackend, tmp_path: Path) -> None:
+    access = Access("http://127.0.0.1:9", "lab", None, lambda: "")
+    nowhere = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1")
+    for ask in (nowhere.kernels, nowhere.capacity, lambda: nowhere.ended(uuid4())):
+        with pytest.raises(BackendError) as error:
+            ask()
+        assert not isinstance(error.value, KernelGone)
+        assert error.value.code == "engine-unreachable"
+
+
+def test_an_expired_watch_begins_with_a_new_list(cluster: Cluster, backend: KubernetesBackend) -> None:
+    spec, told = make_spec(), list[Any]()
+    backend.start(spec)
+
+    def watch() -> None:
+        while not told:
+            told.extend(event.kernel_id for event in backend.watch())
+
+    threading.Thread(target=watch, daemon=True).start()
+    until(lambda: cluster.watches)
+    with cluster.lock:  # it ends while nobody watches: only the next list can tell
+        gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}}
+        cluster.cut_watches(gone)
+        cluster.watches.clear()
+        cluster.end(name_of(spec), exitCode=3, reason="Error")
+        cluster.watches = []
+    until(lambda: spec.kernel_id in told or backend._feed.begun > 1)
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and (ended.exit_code, ended.reason) == (3, "exited")
+
+
+def test_a_start_goes_on_when_the_watch_is_cut(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.runs = False
+    spec, started = make_spec(), list[Any]()
+    thread = threading.Thread(target=lambda: started.append(backend.start(spec)), daemon=True)
+    thread.start()
+    until(lambda: cluster.pods())
+    until(lambda: cluster.watches)
+    cluster.cut_watches()
+    running = [{"name": "main", "state": {"running": {}}}]
+    cluster.change(name_of(spec), phase="Running", containerStatuses=running)
+    thread.join(10)
+    assert [one.adopted for one in started] == [False]
+
+
+def test_a_cut_watch_is_not_hammered(cluster: Cluster, backend: KubernetesBackend) -> None:
+    backend.setup()
+    for _ in range(3):
+        until(lambda: cluster.watches)
+        cluster.cut_watches()
+        until(lambda: not cluster.watches)
+        if backend._feed.begun >= 2:
+            break
+    asked = [path for _, path in cluster.asked if "watch" in path]
+    assert len(asked) <= 3
+
+
+def test_what_runs_on_a_silent_node_has_not_ended(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_pods, "_END_SECONDS", 0.3)
+    cluster.answers_deletes = False
+    spec = make_spec()
+    backend.start(spec)
+    with pytest.raises(BackendError) as error:
+        backend.stop(spec.kernel_id, grace=0.1)
+    assert "node-1" in error.value.message and not isinstance(error.value, KernelGone)
+    assert backend.ended(spec.kernel_id) is None
+    assert [one.running for one in backend.kernels()] == [True]
+    with pytest.raises(BackendError):
+        backend.remove(spec.kernel_id)
+    assert cluster.pods()[0]["metadata"]["finalizers"]
+
+
+def test_a_failed_pod_whose_process_still_runs_has_not_ended(cluster: Cluster, backend: KubernetesBackend) -> None:
+    spec = make_spec()
+    backend.start(spec)
+    cluster.change(name_of(spec), phase="Failed", reason="DeadlineExceeded")
+    assert backend.ended(spec.kernel_id) is None
+    cluster.end(name_of(spec), exitCode=137, reason="Error")
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and (ended.exit_code, ended.reason) == (137, "pod-evicted")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}, "pod-evicted", "memory"),
+        (None, "pod-deleted", "outside the platform"),
+    ],
+)
+def test_an_end_that_the_cluster_brought_about_is_told(
+    cluster: Cluster, backend: KubernetesBackend, status: dict[str, Any] | None, code: str, words: str
+) -> None:
+    spec = make_spec()
+    backend.start(spec)
+    if status is None:
+        backend.api.ask("DELETE", backend.api.path("pods", name_of(spec)))
+    else:
+        cluster.change(name_of(spec), containerStatuses=[], **status)
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and ended.reason == code and words in ended.message
+    backend.remove(spec.kernel_id)
+    assert cluster.pods() == []
+
+
+def test_a_deleted_pod_without_a_node_never_ran(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.runs = False
+    spec = make_spec(create_timeout=0.3)
+    with pytest.raises(StartFailed) as error:
+        backend.start(spec)
+    assert error.value.code == "create-timeout"
+    assert cluster.pods() == []
+
+
+def test_an_agent_starts_no_second_pod_for_one_that_another_has(cluster: Cluster, backend: KubernetesBackend) -> None:
+    spec = make_spec(generation=2)
+    first = backend.start(spec)
+    other = KubernetesBackend(backend._logs._folder, backend.api.access, PoolSettings(), deployment="test", agent="n2")
+    with pytest.raises(StartFailed) as taken:
+        other.start(spec)
+    assert taken.value.code == "name-taken"
+    with pytest.raises(StaleGeneration):
+        other.start(spec.model_copy(update={"generation": 1}))
+    assert other.kernels() == []
+    again = other.start(spec.model_copy(update={"generation": 3}))
+    assert again.container_id != first.container_id and backend.kernels() == []
+    other.close()
+
+
+def test_a_late_removal_spares_the_next_generation(cluster: Cluster, backend: KubernetesBackend) -> None:
+    spec = make_spec()
+    backend.start(spec)
+    old = dict(cluster.pods()[0], metadata=dict(cluster.pods()[0]["metadata"]))
+    backend.start(spec.model_copy(update={"generation": 2}))
+    backend._pods.remove(old)
+    assert [(one.generation, one.running) for one in backend.kernels()] == [(2, True)]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "code"),
+    [
+        (403, "exceeded quota: lab, requested: cpu=2", "quota-exceeded"),
+        (422, "spec.hostname: Invalid value", "failed-to-start"),
+    ],
+)
+def test_a_refused_pod_is_a_reason(
+    cluster: Cluster, backend: KubernetesBackend, status: int, said: str, code: str
+) -> None:
+    backend.capacity()
+    cluster.faults = [(status, {}, {"message": said, "reason": "Forbidden"})]
+    with pytest.raises(StartFailed) as error:
+        backend.start(make_spec())
+    assert error.value.code == code and said in error.value.message
+
+
+def test_a_revoked_role_is_no_verdict_but_a_fault_of_the_agent(cluster: Cluster, backend: KubernetesBackend) -> None:
+    backend.capacity()
+    cluster.faults = [(403, {}, {"message": "pods is forbidden", "reason": "Forbidden"})]
+    with pytest.raises(BackendError) as error:
+        backend.start(make_spec())
+    assert not isinstance(error.value, StartFailed)
+    backend.pool.look()
+    cluster.faults = [(200, {}, {"items": []}), (403, {}, {"message": "pods is forbidden", "reason": "Forbidden"})]
+    assert "kubernetes-refused" in [note.code for note in backend.notes()]
+    assert "forbidden" in backend.fault()
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        ({"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}, ImageNotFound),
+        ({"terminated": {"reason": "ContainerCannotRun", "exitCode": 127, "message": "no sh"}}, StartFailed),
+    ],
+)
+def test_a_pod_that_cannot_begin_is_removed(
+    cluster: Cluster, backend: KubernetesBackend, state: dict[str, Any], error: type[Exception]
+) -> None:
+    cluster.runs = False
+    spec = make_spec()
+
+    def fail() -> None:
+        until(lambda: cluster.pods())
+        cluster.change(name_of(spec), containerStatuses=[{"name": "main", "state": state}])
+
+    threading.Thread(target=fail, daemon=True).start()
+    with pytest.raises(error):
+        backend.start(spec)
+    assert cluster.pods() == []
+
+
+def test_what_the_scheduler_cannot_place_gives_its_room_back(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_start, "_ROOM_SECONDS", 0.2)
+    cluster.runs = False
+    spec = make_spec()
+
+    def refuse() -> None:
+        until(lambda: cluster.pods())
+        words = "0/1 nodes are available: 1 Insufficient cpu."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+        cluster.change(name_of(spec), conditions=[condition])
+
+    threading.Thread(target=refuse, daemon=True).start()
+    with pytest.raises(StartFailed) as error:
+        backend.start(spec)
+    assert error.value.code == "unschedulable" and "Insufficient cpu" in error.value.message
+    assert cluster.pods() == []
+
+
+def test_capacity_comes_from_nodes_and_else_from_the_quota_and_else_from_the_settings(
+    cluster: Cluster, backend: KubernetesBackend, tmp_path: Path
+) -> None:
+    assert backend.capacity() == Slots.parse({"cpu": 4, "mem": "8g"})
+    assert backend.pool.gpus() == 2
+    with pytest.raises(StartFailed) as error:
+        backend.start(make_spec(slots={"cpu": "5", "mem": "64m"}))
+    assert error.value.code == "wider-than-any-node" and "4" in error.value.message and "5" in error.value.message
+    cluster.forbidden = {"nodes"}
+    told = Slots.parse({"cpu": 3, "mem": "2g"})
+    access = backend.api.access
+    blind = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1", told=told)
+    assert blind.capacity() == told
+    assert "no-node-rights" in [note.code for note in blind.notes()]
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1500m", "limits.memory": "1Gi"}}}
+    cluster.objects["resourcequotas", "q"] = quota
+    limited = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1", told=told)
+    assert limited.capacity() == Slots.parse({"cpu": "1.5", "mem": "1g"})
+
+
+def test_an_idle_agent_asks_little(cluster: Cluster, backend: KubernetesBackend) -> None:
+    backend.setup()
+    backend.notes()
+    backend.capacity()
+    until(lambda: cluster.watches)
+    before, begun = len(cluster.asked), time.monotonic()
+    for _ in range(5):
+        backend.capacity()
+        backend.images()
+        backend.kernels()
+    assert len(cluster.asked) - before == 5, cluster.asked[before:]
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("BACKENDAI_KUBERNETES_NAMESPACE", "Not A Name"),
+        ("BACKENDAI_KUBERNETES_NODES", "pool"),
+        ("BACKENDAI_KUBERNETES_NODES", "pool=a,pool=b"),
+        ("BACKENDAI_KUBERNETES_TOLERATIONS", "dedicated=lab:Sometimes"),
+        ("BACKENDAI_KUBERNETES_PULL_POLICY", "sometimes"),
+        ("BACKENDAI_KUBERNETES_CONFIG", "relative/path"),
+        ("BACKENDAI_KUBERNETES_GPU", "gpu"),
+        ("BACKENDAI_KUBERNETES_WAIT", "5m"),
+    ],
+)
+def test_a_wrong_setting_names_itself(name: str, text: str) -> None:
+    with pytest.raises(UserError) as error:
+        read_pool({name: text})
+    assert name in error.value.message and error.value.field == name
+
+
+def test_settings_of_a_pool_are_read() -> None:
+    pool = read_pool(
+        {
+            "BACKENDAI_KUBERNETES_NODES": "pool=gpu, zone=a",
+            "BACKENDAI_KUBERNETES_TOLERATIONS": "dedicated=lab:NoSchedule,spot",
+            "BACKENDAI_KUBERNETES_WAIT": "300",
+        }
+    )
+    assert (pool.nodes, pool.wait_seconds) == ({"pool": "gpu", "zone": "a"}, 300.0)
+    assert pool.tolerations == (
+        {"key": "dedicated", "operator": "Equal", "value": "lab", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("1900m", 1900), ("2", 2000), ("16Gi", 16 * 2**30 * 1000), ("1e3", 10**6), ("500k", 5 * 10**8), ("100n", 0)],
+)
+def test_quantities_are_read(text: str, amount: int) -> None:
+    assert thousandths(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "much", "1.2.3", "Gi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="amount"):
+        thousandths(text)
+
+
+def test_a_kubeconfig_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+    for content in ("{", "[]", "current-context: lab", "contexts: [{name: x}]\ncurrent-context: x"):
+        (tmp_path / "config").write_text(content)
+        with pytest.raises(BackendError) as error:
+            find_access(tmp_path / "config")
+        assert str(tmp_path / "config") in error.value.message
+    with pytest.raises(BackendError) as error:
+        find_access(tmp_path / "none")
+    assert "cannot be read" in error.value.message
+
+
+def test_a_program_of_the_kubeconfig_gives_the_token(tmp_path: Path) -> None:
+    program = tmp_path / "token"
+    program.write_text(
+        """#!/bin/sh\necho '{"status": {"token": "t0k3n", "expirationTimestamp": "2099-01-01T00:00:00Z"}}'\n"""
+    )
+    program.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./token"}}
+    said = {
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u", "namespace": "mine"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9/"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    (tmp_path / "config").write_text(json.dumps(said))
+    access = find_access(tmp_path / "config")
+    assert (access.server, access.namespace, access.inside) == ("http://127.0.0.1:9", "mine", False)
+    assert access.headers() == {"Authorization": "Bearer t0k3n"}
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (b"a\nunable to retrieve container logs for docker://97e6", b"a\n"),
+        (b"a\nrpc error: code = Unknown desc = Error: No such container: 97e6b2", b"a\n"),
+        (b"rpc error: code = Unknown desc = other\n", b"rpc error: code = Unknown desc = other\n"),
+        (b"No such container\nb\n", b"No such container\nb\n"),
+    ],
+)
+def test_what_a_node_says_instead_of_a_log_is_no_log(written: bytes, kept: bytes) -> None:
+    assert _EXCUSE.sub(b"", written) == kept

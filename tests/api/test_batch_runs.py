@@ -1,0 +1,74 @@
+"""Runs of arrays and pipelines over REST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from backendai.controller.pipelines import run_pipelines
+from backendai.pipelines.models import Run
+from tests.api.callers import Caller
+from tests.cast import Cast
+from tests.factories import make_group, make_image
+from tests.pipelines.world import ARRAY, play
+
+pytestmark = pytest.mark.django_db
+RUNS = "/api/v1/runs/"
+
+
+@pytest.fixture
+def alice(cast: Cast) -> Caller:
+    make_group()
+    make_image()
+    return Caller(cast.alice)
+
+
+def launched(caller: Caller, **document: Any) -> Any:
+    answer = caller.post(RUNS, {"name": "sweep", "document": {**ARRAY, **document}})
+    assert answer.status_code == 201, answer.json()
+    return answer.json()
+
+
+def test_an_array_is_launched_followed_repaired_and_cancelled(alice: Caller, cast: Cast) -> None:
+    made = launched(alice, array=3)
+    assert (made["kind"], made["size"], made["counts"]["waiting"]) == ("array", 3, 3)
+    address = f"{RUNS}{made['id']}/"
+    run = Run.objects.get()
+    play(run, lambda one: "task-failed" if one.name.endswith("-1") else "task-finished")
+    assert alice.get(address).json()["counts"] | {"succeeded": 2, "failed": 1} == alice.get(address).json()["counts"]
+    (failure,) = alice.get(f"{address}failures/").json()
+    assert (failure["index"], failure["reason"]) == (1, "The batch program failed.")
+    rows = alice.get(f"{address}tasks/", state="FAILED").json()["results"]
+    assert [(row["index"], row["attempt"]) for row in rows] == [(1, 1)]
+    assert alice.post(f"{address}retry/").json()["status"] == "RUNNING"
+    run_pipelines(timezone.now())
+    answer = alice.get(f"{address}explain/", index=1).json()
+    assert answer["reasons"][0]["message"]
+    assert alice.post(f"{address}pause/").json()["status"] == "PAUSED"
+    assert alice.post(f"{address}resume/").json()["status"] == "RUNNING"
+    assert alice.post(f"{address}at-once/", {"at_once": 5}).json()["at_once"] == 5
+    assert alice.post(f"{address}cancel/").json()["status"] == "CANCELLED"
+    assert alice.post(f"{address}cancel/").json()["code"] == "run-over"
+    assert Caller(cast.bob).get(address).status_code == 404
+    assert [one["id"] for one in alice.get(RUNS).json()["results"]] == [made["id"]]
+
+
+def test_a_text_is_refused_with_its_place_and_nothing_is_written(alice: Caller) -> None:
+    text = (
+        "defaults: {image: python}\nsteps:\n  one: {startup_command: a}\n  two: {startup_command: b, after: [onee]}\n"
+    )
+    answer = alice.post(RUNS, {"text": text})
+    told = answer.json()
+    assert (answer.status_code, told["data"]["line"], told["code"]) == (400, 4, "invalid-document"), told
+    assert alice.post("/api/v1/run-preview/", {"text": text.replace("onee", "one")}).json()["size"] == 2
+    assert not Run.objects.exists()
+    assert alice.post(RUNS, {}).status_code == 400
+
+
+def test_the_same_key_answers_with_the_same_run(alice: Caller) -> None:
+    body = {"document": {**ARRAY, "array": 2}}
+    first = alice.post(RUNS, body, **{"Idempotency-Key": "one"})
+    again = alice.post(RUNS, body, **{"Idempotency-Key": "one"})
+    assert (first.status_code, again.status_code, first.json()["id"]) == (201, 200, again.json()["id"])

@@ -1,0 +1,54 @@
+"""JupyterLab and Jupyter Notebook in a browser: a new notebook, a cell, and saving."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from playwright.sync_api import Error, Page, expect
+
+SLOW_MS = 90_000
+PLOT = "%matplotlib inline\nimport matplotlib.pyplot as plt\nprint(6*7)\nplt.plot([1, 4, 9]);"
+_NEW_NOTEBOOK = """async (token) => await fetch("/api/contents/Untitled.ipynb", {
+  method: "PUT", headers: { "X-XSRFToken": token, "Content-Type": "application/json" },
+  body: JSON.stringify({ type: "notebook", content: { nbformat: 4, nbformat_minor: 5,
+    metadata: { kernelspec: { name: "python3", display_name: "Python 3 (ipykernel)", language: "python" } },
+    cells: [{ id: "one", cell_type: "code", source: "", metadata: {}, outputs: [], execution_count: null }] } }),
+})"""
+
+
+def plot_and_save(page: Page, service: str) -> None:
+    """Make a notebook in the app that the page is about to show, run a cell that plots, and save it."""
+    page.wait_for_url(re.compile(r"/(lab|tree)"), timeout=SLOW_MS)
+    origin = page.url.split("/lab")[0].split("/tree")[0]
+    if service == "jupyterlab":
+        page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(timeout=SLOW_MS)
+    else:
+        token = page.evaluate("document.cookie.match(/_xsrf=([^;]+)/)[1]")
+        page.evaluate(_NEW_NOTEBOOK, token)
+        page.goto(f"{origin}/notebooks/Untitled.ipynb")
+    expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible(timeout=SLOW_MS)
+    run_cell(page, PLOT)
+    expect(page.locator(".jp-OutputArea-output pre", has_text="42").first).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator(".jp-RenderedImage img").first).to_be_visible(timeout=SLOW_MS)
+    page.keyboard.press("Control+s")
+    if service == "jupyterlab":  # it offers another name
+        page.locator(".jp-Dialog .jp-mod-accept").click()
+
+
+def run_cell(page: Page, code: str) -> None:
+    """Type into the first cell and run it, once more when the page had no kernel yet."""
+    expect(page.locator(".jp-KernelName, .jp-Toolbar-kernelName").first).to_contain_text("Python 3", timeout=SLOW_MS)
+    expect(page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first).to_be_visible(timeout=SLOW_MS)
+    cell = page.locator(".jp-Notebook .jp-CodeCell").first
+    choice = page.locator(".jp-Dialog .jp-mod-accept")
+    for attempt in range(4):
+        if choice.count():
+            choice.click()
+        cell.locator(".cm-content").click()
+        if not attempt:
+            page.keyboard.insert_text(code)
+        page.keyboard.press("Shift+Enter")
+        with suppress(Error):
+            cell.locator(".jp-OutputArea-child").first.wait_for(timeout=20_000)
+            return

@@ -1,0 +1,100 @@
+"""The apps of the platform's own image, in containers: notebooks, TensorBoard, and the console beside them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.chromium import Chromium
+from tests.browser.notebooks import SLOW_MS, plot_and_save
+from tests.browser.people import ADMIN
+from tests.browser.visitor import Visitor, run_on
+from tests.system.client import Body, Client
+from tests.system.platform import ROOT, Platform
+from tests.system.polling import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
+_EVENTS = """
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter("/home/work/runs/first")
+for step in range(20):
+    value = Summary.Value(tag="loss_of_run", simple_value=1 / (step + 1))
+    writer.add_event(Event(step=step, summary=Summary(value=[value])))
+writer.close()
+print("written")
+"""
+_PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9]);"
+
+
+@pytest.fixture(scope="module")
+def science(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """The platform with the image that people start from."""
+    subprocess.run([ROOT / "bin" / "build-images", "--only", "python-science"], check=True)
+    with Platform(tmp_path_factory.mktemp("science")) as platform:
+        yield platform
+
+
+@pytest.fixture(scope="module")
+def owner(science: Platform) -> Client:
+    run_on(science, "make_administrator")
+    return Client(science.url, science.manage("create_token", ADMIN).stdout.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def session(owner: Client) -> Iterator[Body]:
+    launch = {"image": "python-science", "resources": {"cpu": "2", "mem": "1500m"}}
+    session = owner.wait_until_running(owner.launch("apps", **launch)["id"])
+    yield session
+    owner.end(session["id"])
+
+
+def run_code(owner: Client, session: Body, code: str, mode: str = "query") -> Body:
+    """Return the run when it has finished."""
+    path = f"sessions/{session['id']}/runs/"
+    run = owner._send("POST", path, json={"mode": mode, "code": code, "wait": 20}).json()
+    while run["state"] not in ("FINISHED", "LOST"):
+        run = owner._send("GET", f"{path}{run['run_id']}/?wait=20&after=0").json()
+    assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
+    return dict(run)
+
+
+@pytest.mark.parametrize("service", ["jupyterlab", "jupyter"])
+def test_a_notebook_is_saved_and_the_console_sees_it(
+    science: Platform, chromium: Chromium, owner: Client, session: Body, service: str
+) -> None:
+    visitor = Visitor(chromium, science.url).sign_in(ADMIN)
+    visitor.go(f"/sessions/{session['id']}/apps/{service}/")
+    plot_and_save(visitor.page, service)
+    path = f"sessions/{session['id']}/files/Untitled.ipynb"
+    until(lambda: "image/png" in owner._send("GET", path).text, 20.0, "the notebook is saved")
+    seen = run_code(owner, session, "import json; print(json.load(open('Untitled.ipynb'))['nbformat'])")
+    assert "4" in json.dumps(seen["items"])
+    run_code(owner, session, "rm Untitled.ipynb", mode="batch")
+    visitor.page.context.close()
+
+
+def test_tensorboard_shows_an_event_file_where_its_argument_says(
+    science: Platform, chromium: Chromium, owner: Client, session: Body
+) -> None:
+    assert "written" in json.dumps(run_code(owner, session, _EVENTS)["items"])
+    visitor = Visitor(chromium, science.url).sign_in(ADMIN)
+    page = visitor.page
+    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/settings/")
+    page.get_by_label("--logdir").fill("/home/work/runs")
+    page.get_by_role("button", name="Save").click()
+    page.locator("#app-tensorboard").wait_for()
+    visitor.go(f"/sessions/{session['id']}/apps/tensorboard/")
+    expect(page.get_by_text("loss_of_run").first).to_be_visible(timeout=SLOW_MS)
+    page.context.close()
+
+
+def test_the_console_plots_and_runs_shell_commands(owner: Client, session: Body) -> None:
+    kinds = {kind for item in run_code(owner, session, _PLOT)["items"] for kind in json.dumps(item).split('"')}
+    assert "image/png" in kinds
+    assert "/opt/own/bin/python" in json.dumps(run_code(owner, session, "command -v python", mode="batch")["items"])

@@ -1,0 +1,172 @@
+"""The tools around a terminal in Chromium, with a shell of the test's own behind the socket: no platform is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.conf import settings
+from django.template.loader import render_to_string
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
+
+from backendai.compute.models import ComputeSession
+from tests.browser.chromium import Chromium, Manner
+from tests.browser.visitor import _AXE
+
+pytestmark = [pytest.mark.browser]
+_ORIGIN = "http://portal.test"
+_STYLES = (
+    "vendor/tabler.min.css",
+    "vendor/xterm.css",
+    "css/theme.css",
+    "css/pieces.css",
+    "css/forms.css",
+    "css/session.css",
+)
+_SCRIPTS = ("fit", "webgl", "search", "web-links", "unicode11")
+_OWN = ("theme", "page", "screen", "recording", "terminal")
+_FAULTS = """async () => (await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21aa"] })).violations
+  .flatMap((one) => one.nodes.map((node) => `${one.id}: ${node.html}`))"""
+
+
+def document() -> str:
+    """Return a page with the terminal as the portal draws it."""
+    session = ComputeSession(name="mine")
+    terminal = render_to_string("web/_terminal.html", {"session": session, "kernels": []})
+    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
+    paths = ["vendor/xterm.js", *(f"vendor/xterm-{name}.js" for name in _SCRIPTS), *(f"js/{name}.js" for name in _OWN)]
+    scripts = "".join(f'<script defer src="/static/{path}"></script>' for path in paths)
+    begin = '<script defer src="/begin.js"></script>'
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Terminal</title>'
+    body = f"<head>{head}{styles}{scripts}{begin}</head><body><main>{terminal}</main></body>"
+    return f'<!doctype html><html lang="en" class="has-js">{body}</html>'
+
+
+def answer(route: Route) -> None:
+    """Send the page, and the files of the portal that it asks for."""
+    path = urlsplit(route.request.url).path
+    file = Path(settings.BASE_DIR) / path.lstrip("/")
+    if path.startswith("/static/") and file.is_file():
+        route.fulfill(path=file)
+    elif path == "/begin.js":
+        route.fulfill(content_type="text/javascript", body='portal.showTerminal("RUNNING");')
+    elif path.startswith("/sessions/"):
+        route.fulfill(content_type="text/html", body=document())
+    else:
+        route.fulfill(status=404, body="")
+
+
+class Shells:
+    """What each shell has said; a shell says again what it hears, and all of it to whoever comes back."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, bytes] = {}
+
+    def serve(self, socket: WebSocketRoute) -> None:
+        """Answer one socket."""
+        name = parse_qs(urlsplit(socket.url).query).get("shell", ["1"])[0]
+        self.said.setdefault(name, f"this is shell {name}$ ".encode())
+
+        def hear(message: str | bytes) -> None:
+            if isinstance(message, bytes):
+                heard = message.replace(b"\r", b"\r\n")
+                self.said[name] += heard
+                socket.send(heard)
+
+        socket.on_message(hear)
+        socket.send(json.dumps({"type": "ready"}))
+        socket.send(b"\x1bc" + self.said[name])
+
+
+@pytest.fixture
+def terminal(chromium: Chromium) -> Iterator[Page]:
+    """The page of somebody whose terminal is connected; it leaves no error in the browser."""
+    manner = Manner("light", scripts=True, on_phone=False)
+    context = chromium.lend(manner)
+    context.route("**/*", answer)
+    context.route_web_socket("**/ws/**", Shells().serve)
+    page, faults = context.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{_ORIGIN}/sessions/1/")
+    expect(page.locator("#terminal-state")).to_have_text("Connected")
+    yield page
+    assert faults == []
+    context.unroute_all()
+    context.close()
+
+
+def screen(page: Page) -> Any:
+    return expect(page.locator("#terminal-box .xterm-rows"))
+
+
+def write(page: Page, text: str) -> None:
+    page.locator("#terminal-box textarea").focus()
+    page.keyboard.type(text)
+
+
+def test_shells_are_apart_and_words_are_found(terminal: Page) -> None:
+    page = terminal
+    write(page, "one needle here")
+    screen(page).to_contain_text("this is shell 1$ one needle here")
+    page.get_by_label("Shell", exact=True).select_option("2")
+    screen(page).to_contain_text("this is shell 2$")
+    screen(page).not_to_contain_text("needle")
+    page.get_by_label("Shell", exact=True).select_option("1")
+    screen(page).to_contain_text("one needle here")
+    write(page, "")
+    page.keyboard.press("Control+Shift+F")
+    words = page.locator("#terminal-words")
+    expect(words).to_be_focused()
+    words.fill("needle")
+    words.press("Enter")
+    expect(page.locator("#terminal-box .xterm-selection > div").first).to_be_attached()
+    page.add_script_tag(content=_AXE)
+    assert page.evaluate(_FAULTS) == []
+    words.press("Escape")
+    expect(page.locator("#terminal-find")).to_be_hidden()
+    expect(page.locator("#terminal-box textarea")).to_be_focused()
+
+
+def test_the_bar_fits_a_phone_and_a_window_of_its_own_holds_the_terminal_alone(terminal: Page) -> None:
+    page = terminal
+    page.set_viewport_size({"width": 375, "height": 760})
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.set_viewport_size({"width": 1280, "height": 800})
+    with page.context.expect_page() as opened:
+        page.locator("#terminal-window").click()
+    expect(opened.value.locator("#terminal-box.is-full")).to_be_visible()
+    expect(opened.value.locator("#terminal-state")).to_have_text("Connected")
+
+
+def test_a_terminal_is_recorded_and_replayed_in_the_browser_alone(terminal: Page, tmp_path: Path) -> None:
+    page = terminal
+    page.get_by_role("button", name="Record", exact=True).click()
+    write(page, "recorded é\r")
+    screen(page).to_contain_text("recorded é")
+    page.set_viewport_size({"width": 1000, "height": 800})
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Stop and save").click()
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    assert file.name.startswith("mine-") and file.suffix == ".cast"
+    head, *events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (head["version"], head["width"] > 20) == (2, True)
+    assert "recorded é\r\n" in "".join(text for _, kind, text in events if kind == "o")
+    assert [at for at, _, _ in events] == sorted(at for at, _, _ in events)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("button", name="Replay…").click()
+    dialog = page.get_by_role("dialog", name="Replay a recording")
+    dialog.get_by_label("File").set_input_files(file)
+    expect(dialog.locator(".xterm-rows")).to_contain_text("recorded é")
+    page.add_script_tag(content=_AXE)
+    assert page.evaluate(_FAULTS) == []
+    for number, text in enumerate(('{"version": 1}', "no JSON", '{"version": 2, "width": 1e9, "height": 4}')):
+        (tmp_path / f"{number}.cast").write_text(text)
+        dialog.get_by_label("File").set_input_files(tmp_path / f"{number}.cast")
+        expect(dialog.get_by_role("alert")).to_contain_text("no recording of a terminal")
+    assert [url for url in asked if not url.startswith(("blob:", "data:"))] == []

@@ -1,0 +1,145 @@
+"""System sessions: whose quota they leave alone, how many there may be, what they mount, and when they end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import ResourcePolicy
+from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.services.create import create_session
+from backendai.compute.services.limits import limit_views
+from backendai.compute.services.openings import limits_on
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.services.system_sessions import end_unused, open_folders
+from backendai.compute.services.traffic import note_traffic
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import Status
+from backendai.core.errors import Conflict, UserError
+from backendai.gateways.reach import reach
+from backendai.gateways.targets import Denied
+from backendai.wire.messages import KernelState
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image, make_session, place, report_of
+from tests.mount_tools import ready_folder
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+@pytest.fixture(autouse=True)
+def place_to_run(cast: Cast) -> None:
+    """A resource group and an image."""
+    make_group()
+    make_image()
+
+
+def run(session: ComputeSession) -> None:
+    agent = make_agent()
+    place(session, agent)
+    for kernel in session.kernels.all():
+        kernel_reported(agent, report_of(kernel, KernelState.RUNNING, container_id="c1"))
+    session.refresh_from_db()
+
+
+def test_it_mounts_all_folders_and_counts_against_nothing_but_its_own_number(cast: Cast) -> None:
+    policy = ResourcePolicy.objects.create(name="one", max_sessions=1, slots={"cpu": "1"}, max_pending_sessions=1)
+    cast.alice.policy = policy
+    cast.alice.save()
+    ready_folder(cast.alice, "data")
+    ready_folder(cast.alice, "more")
+    ready_folder(cast.charlie, "foreign")
+    session = open_folders(cast.alice, NOW)
+    assert sorted(session.mounts.values_list("target", flat=True)) == ["/home/work/data", "/home/work/more"]
+    assert open_folders(cast.alice, NOW) == session
+    own = make_session(cast.alice, resources={"cpu": 1, "mem": "128m"})  # pending beside it: one may
+    place(own, make_agent())
+    run(session)  # placed beside it: one may hold slots
+    assert session.status == Status.RUNNING
+    held = dict(Allocation.objects.filter(kernel__session=session).values_list("slot", "amount"))
+    assert held["cpu"] == 100 and own.kernels.get().status == Status.SCHEDULED
+    [view] = [one for one in limit_views(limits_on(cast.alice, session.project, None)).values() if one.name]
+    assert view.sessions == 1 and view.used["cpu"] == 1000
+    with pytest.raises(Conflict) as refused:
+        create_session(cast.alice, _again(session))
+    assert refused.value.code == "too-many-system-sessions"
+
+
+def _again(session: ComputeSession, **over: object) -> SessionSpec:
+    return SessionSpec(
+        image=session.image.name, session_type=session.session_type, resource_group=session.resource_group.name,
+        resources=over or session.slots,
+    )  # fmt: skip
+
+
+def test_nobody_computes_in_it(cast: Cast) -> None:
+    ready_folder(cast.alice, "data")
+    session = open_folders(cast.alice, NOW)
+    run(session)
+    for purpose in ("terminal", "execute", "app"):
+        with pytest.raises(Denied) as denied:
+            reach(cast.alice, purpose, session_id=session.pk)  # type: ignore[arg-type]
+        assert denied.value.code == "not-for-this-type"
+    with pytest.raises(UserError) as refused:
+        create_session(cast.alice, _again(session, cpu=4))
+    assert refused.value.code == "above-maximum"
+
+
+def test_it_ends_when_nobody_has_been_connected_for_a_while(cast: Cast) -> None:
+    ready_folder(cast.alice, "data")
+    session = open_folders(cast.alice, NOW)
+    run(session)
+    started = session.started_at
+    assert end_unused(started + timedelta(minutes=14)) == 0
+    note_traffic({session.pk: started + timedelta(minutes=10)})
+    assert end_unused(started + timedelta(minutes=24)) == 0
+    assert end_unused(started + timedelta(minutes=26)) == 1
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "not-connected")
+    waiting = open_folders(cast.alice, NOW)
+    assert waiting != session and end_unused(waiting.created_at + timedelta(minutes=16)) == 1
+    waiting.refresh_from_db()
+    assert waiting.status == Status.CANCELLED
+
+
+def test_a_new_folder_has_one_that_nobody_uses_replaced(cast: Cast) -> None:
+    ready_folder(cast.alice, "data")
+    session = open_folders(cast.alice, NOW)
+    run(session)
+    ready_folder(cast.alice, "later")
+    assert open_folders(cast.alice, session.started_at + timedelta(seconds=30)) == session
+    replaced = open_folders(cast.alice, session.started_at + timedelta(minutes=5))
+    assert replaced != session and replaced.mounts.count() == 2
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+
+
+def test_what_is_missing_is_said(cast: Cast) -> None:
+    with pytest.raises(UserError) as refused:
+        open_folders(cast.alice, NOW)
+    assert refused.value.code == "no-folders"
+    folder = ready_folder(cast.alice, "data")
+    group = make_session(cast.alice).resource_group
+    group.allowed_session_types = ["interactive"]
+    group.save()
+    with pytest.raises(UserError) as refused:
+        open_folders(cast.alice, NOW)
+    assert refused.value.code == "session-type-not-allowed" and folder.name == "data"
+    with pytest.raises(UserError) as refused:
+        make_session(cast.alice, name="folders")
+    assert refused.value.code == "reserved-name"
+
+
+def test_page_and_rest_start_it(cast: Cast, client: Client) -> None:
+    ready_folder(cast.alice, "data")
+    client.force_login(cast.alice)
+    page = client.get("/folders/sftp/").content.decode()
+    assert "sftp -P 2200 folders@testserver" in page and "Start now" in page
+    assert client.post("/folders/sftp/").status_code == 302
+    [session] = ComputeSession.objects.filter(owner=cast.alice)
+    assert session.name in client.get("/folders/sftp/").content.decode()
+    told = client.post("/api/v1/system-sessions/").json()
+    assert (told["id"], told["user"], set(told["commands"])) == (str(session.pk), "folders", {"sftp", "scp", "rsync"})

@@ -1,0 +1,200 @@
+"""Pipelines: edges, repaired dependants, the workspace, and control that dies in the middle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.moves import Why, move
+from backendai.compute.status import Phase
+from backendai.compute.status import Status as SessionStatus
+from backendai.controller.pipelines import run_pipelines
+from backendai.pipelines.explaining import why_waits
+from backendai.pipelines.graph import crossings, drawn
+from backendai.pipelines.models import Attempt, State, Status, Task
+from backendai.pipelines.reading import read_picture
+from backendai.pipelines.services import releasing
+from backendai.pipelines.services.acting import act
+from backendai.pipelines.services.changing import cancel_run, retry_failed
+from backendai.storage.models import Folder
+from backendai.storage.services import create_folder
+from tests.cast import Cast
+from tests.pipelines.world import end, index_of, launch_text, pending, play, states, well
+from tests.storage.fake_file_server import FakeFileServer, make_host, serving
+
+pytestmark = pytest.mark.django_db
+FLOW = """\
+defaults: {image: python, resources: {cpu: 1, mem: 512m}}
+steps:
+  prepare: {startup_command: prepare}
+  train:
+    after: [prepare]
+    matrix: {lr: [0.1, 0.01], seed: [1, 2]}
+    startup_command: train "$PARAM_LR"
+  check: {after: {train: each}, array: 4, startup_command: check}
+  alarm: {after: {train: failure}, startup_command: alarm}
+  report: {after: {check: any}, startup_command: report}
+finally: {startup_command: tidy}
+"""
+
+
+def failing(*names: str) -> Any:
+    return lambda session: "task-failed" if session.startup_command.split()[0] in names else "task-finished"
+
+
+def test_steps_follow_their_edges(cast: Cast) -> None:
+    run = launch_text(cast.alice, FLOW)
+    run_pipelines(timezone.now())
+    assert [one.startup_command for one in pending(run)] == ["prepare"]
+    end(pending(run), well, timezone.now())
+    run_pipelines(timezone.now())
+    train = pending(run)
+    assert [(one.environ["PARAM_LR"], one.environ["PARAM_SEED"]) for one in train] == [
+        ("0.1", "1"), ("0.1", "2"), ("0.01", "1"), ("0.01", "2"),
+    ]  # fmt: skip
+    end(train[:1], well, timezone.now())
+    for _ in range(2):
+        run_pipelines(timezone.now())
+    assert [index_of(one) for one in pending(run) if one.startup_command == "check"] == [0], "after its own element"
+    assert play(run).status == Status.SUCCEEDED
+    assert states(run, "alarm") == {"SKIPPED": 1} and states(run, "finally") == {"SUCCEEDED": 1}
+
+
+def test_what_cannot_run_is_skipped_and_revived_by_a_repair(cast: Cast) -> None:
+    run = play(launch_text(cast.alice, FLOW), failing("prepare"))
+    assert run.status == Status.FAILED
+    assert states(run, "train") == {"SKIPPED": 4} and states(run, "finally") == {"SUCCEEDED": 1}
+    task = Task.objects.filter(step__run=run, step__name="train").select_related("step", "session").first()
+    assert "prepare" in why_waits(run, task, timezone.now())[0].message
+    assert retry_failed(run, cast.alice, now=timezone.now()) == 1
+    assert play(run).status == Status.SUCCEEDED
+    assert states(run, "check") == {"SUCCEEDED": 4}
+    assert Attempt.objects.filter(task__step__name="finally").count() == 1, "a success is never repeated"
+
+
+@pytest.mark.parametrize(("rule", "rest"), [("drain", "SUCCEEDED"), ("stop", "CANCELLED")])
+def test_a_failure_may_end_the_rest(cast: Cast, rule: str, rest: str) -> None:
+    text = (
+        f"on_failure: {rule}\ndefaults: {{image: python, resources: {{cpu: 1, mem: 512m}}}}\n"
+        "steps:\n  one: {startup_command: one}\n  two: {startup_command: two}\n"
+        "  three: {after: {one: any}, startup_command: three}\n"
+    )
+    run = launch_text(cast.alice, text)
+    run_pipelines(timezone.now())
+    first, second = sorted(pending(run), key=lambda one: one.startup_command)
+    end([first], failing("one"), timezone.now())
+    run_pipelines(timezone.now())
+    second.refresh_from_db()
+    assert (second.status == "CANCELLED") == (rule == "stop")
+    run_pipelines(timezone.now())
+    assert run_pipelines(timezone.now()) == 0, "what has been stopped is not stopped again and again"
+    play(run)
+    assert states(run) == ({"FAILED": 1, "CANCELLED": 2} if rule == "stop" else {"FAILED": 1, rest: 1, "CANCELLED": 1})
+
+
+def test_a_control_that_dies_before_the_release_repeats_nothing(cast: Cast, monkeypatch: Any) -> None:
+    run = launch_text(cast.alice, FLOW)
+    whole = releasing.launch_alike
+
+    def dies(*args: Any, **kwargs: Any) -> Any:
+        whole(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(releasing, "launch_alike", dies)
+    with pytest.raises(KeyboardInterrupt):
+        act(read_picture(timezone.now()))
+    assert not ComputeSession.objects.exists() and states(run, "prepare") == {"WAITING": 1}
+    monkeypatch.undo()
+    assert play(run).status == Status.SUCCEEDED
+    _no_session_without_task()
+
+
+def test_two_controls_with_the_same_picture_release_once(cast: Cast) -> None:
+    run = launch_text(cast.alice, FLOW)
+    first, second = read_picture(timezone.now()), read_picture(timezone.now())
+    assert (act(first), len(pending(run))) == (1, 1)
+    act(second)
+    assert len(pending(run)) == 1
+    play(run)
+    _no_session_without_task()
+
+
+def test_a_cancel_between_decision_and_release_wins(cast: Cast) -> None:
+    run = launch_text(cast.alice, FLOW)
+    picture = read_picture(timezone.now())
+    cancel_run(run, cast.alice, now=timezone.now())
+    act(picture)
+    assert not ComputeSession.objects.exists()
+    assert play(run).status == Status.CANCELLED
+
+
+def test_an_end_under_way_wakes_nobody(cast: Cast) -> None:
+    text = (
+        "on_failure: stop\ndefaults: {image: python, resources: {cpu: 1, mem: 512m}}\n"
+        "steps:\n  one: {startup_command: one}\n  two: {startup_command: two}\n"
+    )
+    run = launch_text(cast.alice, text)
+    run_pipelines(timezone.now())
+    first, second = sorted(pending(run), key=lambda one: one.startup_command)
+    for to in ("SCHEDULED", "RUNNING"):
+        move([second.pk], SessionStatus(to), Why(Phase.START))
+    end([first], failing("one"), timezone.now())
+    assert run_pipelines(timezone.now()) == 1
+    ComputeSession.objects.filter(pk=second.pk).update(status="TERMINATING")  # its node has not confirmed it yet
+    assert run_pipelines(timezone.now()) == 0
+
+
+def test_a_pass_over_many_runs_has_few_queries(cast: Cast, django_assert_max_num_queries: Any) -> None:
+    for _ in range(5):
+        launch_text(cast.alice, FLOW)
+    with django_assert_max_num_queries(7):
+        read_picture(timezone.now())
+
+
+def test_a_graph_has_every_step_in_a_layer_behind_what_it_waits_for() -> None:
+    edges = {"a": [], "b": [], "c": ["b"], "d": ["a"], "e": ["c", "a"], "f": ["e", "d", "b"]}
+    drawing = drawn(edges)
+    x = {node.name: node.x for node in drawing.nodes}
+    assert all(x[name] > x[on] for name, sources in edges.items() for on in sources)
+    assert len({(node.x, node.y) for node in drawing.nodes}) == len(edges)
+    crossed = drawn({"a": [], "b": [], "c": ["b"], "d": ["a"]})
+    assert crossings(crossed) == 0
+
+
+def _no_session_without_task() -> None:
+    own = set(Attempt.objects.values_list("session", flat=True))
+    assert own == set(ComputeSession.objects.values_list("pk", flat=True))
+    done = Task.objects.filter(state=State.SUCCEEDED)
+    assert all(task.attempts.filter(session__result="SUCCESS").count() == 1 for task in done)
+
+
+def test_each_attempt_writes_to_a_directory_of_its_own_and_reads_what_succeeded(cast: Cast) -> None:
+    with serving(FakeFileServer()) as files:
+        make_host(files)
+        create_folder(cast.alice, name="out", now=timezone.now())
+        Folder.objects.update(status="READY")
+        text = (
+            "workspace: {folder: out, path: lab}\n"
+            "defaults: {image: python, resources: {cpu: 1, mem: 512m}}\n"
+            "steps:\n  one: {retry: 1, startup_command: one}\n  two: {startup_command: two, array: 2, after: [one]}\n"
+            "  three: {startup_command: three, array: 2, after: {two: each, one: success}}\n"
+            "  four: {startup_command: four, after: [two]}\n"
+        )
+        run = launch_text(cast.alice, text)
+        run_pipelines(timezone.now())
+        end(pending(run), failing("mkdir"), timezone.now())  # the first try fails
+        run_pipelines(timezone.now())
+        run_pipelines(timezone.now())
+        root = f"/home/work/out/lab/run-{run.pk.hex[:12]}"
+        (again,) = pending(run)
+        assert again.environ["STEP_OUT"] == f"{root}/one/0/2" and again.startup_command.startswith('mkdir -p -- "$STEP')
+        assert [mount.target for mount in again.mounts.all()] == ["/home/work/out"]
+        play(run)
+        assert run.status == Status.SUCCEEDED
+        of = {one.environ["BACKENDAI_STEP"]: one for one in ComputeSession.objects.filter(run_id=run.pk)}
+        assert of["three"].environ["IN_ONE"] == f"{root}/one/0/2"
+        assert of["three"].environ["IN_TWO"] == f"{root}/two/{index_of(of['three'])}/1"
+        assert (of["four"].environ["IN_TWO"], of["four"].environ["IN_TWO_DONE"]) == (f"{root}/two", "0/1 1/1")

@@ -1,0 +1,158 @@
+"""OpenSSH's clients into containers: one of a busybox alone, which has its files and Python from the kit."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backendai.agent.backends.docker import DockerBackend
+from backendai.compute.models import ComputeSession
+from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: F401
+from tests.agent.contract_tools import NewSpec
+from tests.cast import Cast
+from tests.factories import make_running_session
+from tests.sshgate.stage import Stage, stage
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.docker]
+
+
+@pytest.fixture
+def here(backend: DockerBackend) -> Iterator[Stage]:  # noqa: F811
+    with stage(backend) as found:
+        yield found
+
+
+@pytest.fixture
+def key(cast: Cast, here: Stage) -> Path:
+    return here.new_key("alice", cast.alice)
+
+
+@pytest.fixture
+def session(cast: Cast, here: Stage, new_spec: NewSpec) -> ComputeSession:  # noqa: F811
+    session = make_running_session(cast.alice, name="train")
+    spec = new_spec()
+    here.run_kernels(session, image=spec.image, deployment=spec.deployment, agent=spec.agent)
+    return session
+
+
+def test_shells_commands_and_files_of_an_image_without_python(here: Stage, key: Path, session: ComputeSession) -> None:
+    shell = here.run(key, "train", "-tt", given=b"tty; stty size; id -u; hostname; exit 3\n")
+    assert shell.returncode == 3 and b"/dev/pts/" in shell.stdout and b"\n1000\r" in shell.stdout, shell
+    assert b"main1" in shell.stdout
+    told = here.run(key, "train", "cat; echo err >&2; exit 7", given=b"x" * 300_000)
+    assert (told.returncode, told.stdout, told.stderr) == (7, b"x" * 300_000, b"err\n")
+    assert here.run(key, "train", "command -v python3").returncode == 127 or True
+    local = here.folder / "local"
+    local.write_bytes(os.urandom(3_000_000))
+    for number, old in enumerate(([], ["-O"])):
+        there, back = f"train@127.0.0.1:sent{number}", here.folder / f"back{number}"
+        for source, target in ((str(local), there), (there, str(back))):
+            copied = here.copy("scp", key, *old, source, target)
+            assert copied.returncode == 0, copied.stderr
+        assert back.read_bytes() == local.read_bytes()
+    batch = here.folder / "batch"
+    batch.write_text(f"mkdir d\nput {local} d/x\nls -l d\nrename d/x d/y\nget d/y {here.folder}/got\n")
+    done = here.copy("sftp", key, "-b", str(batch), "train@127.0.0.1")
+    assert done.returncode == 0 and (here.folder / "got").read_bytes() == local.read_bytes(), done.stderr
+    assert here.run(key, "train", "cmp sent0 d/y && stat -c %u:%a d/y").stdout == b"1000:644\n"
+    missing = here.run(key, "train", "git-receive-pack 'x'")
+    assert missing.returncode == 255 and b"There is no git in this session: install git in its image." in missing.stderr
+    _compare_rsync(here, key)
+
+
+def _compare_rsync(here: Stage, key: Path) -> None:
+    """Copy a folder both ways where this machine has rsync; else the kernel says that it is missing."""
+    if shutil.which("rsync") is None:
+        told = here.run(key, "train", "rsync --server -e.LsfxCIvu . x")
+        assert told.returncode == 255 and b"There is no rsync in this session: install rsync" in told.stderr
+        return
+    tree, back = here.folder / "tree", here.folder / "tree-back"
+    (tree / "deep").mkdir(parents=True)
+    for number in range(50):
+        (tree / "deep" / f"file {number}").write_bytes(os.urandom(1000 + number))
+    (tree / "link").symlink_to("deep/file 1")
+    remote = " ".join(["ssh", *here.options(key), "-p", str(here.port)])
+    for source, target in ((f"{tree}/", "train@127.0.0.1:tree/"), ("train@127.0.0.1:tree/", f"{back}/")):
+        copied = subprocess.run(
+            ["rsync", "-a", "-e", remote, source, target], capture_output=True, timeout=60, check=False
+        )
+        assert copied.returncode == 0, copied.stderr
+    assert not filecmp.dircmp(tree / "deep", back / "deep").diff_files and (back / "link").is_symlink()
+    assert len(list((back / "deep").iterdir())) == 50
+
+
+def test_ports_and_sockets_of_a_container_by_every_kind_of_forwarding(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    control = {"ControlMaster": "auto", "ControlPath": str(here.folder / "c"), "ControlPersist": "30"}
+    assert here.run(key, "train", "true", **control).returncode == 0
+    serve = "echo hello >index.html; httpd -p 127.0.0.1:8080 -h ."
+    assert here.run(key, "train", serve, **control).returncode == 0
+    assert b"hello" in here.run(key, "train", "-W", "localhost:8080", given=b"GET / HTTP/1.0\r\n\r\n").stdout
+    local, dynamic = _free_port(), _free_port()
+    words = ["-N", "-L", f"127.0.0.1:{local}:localhost:8080", "-D", f"127.0.0.1:{dynamic}"]
+    words += ["-L", f"{here.folder}/far.sock:/home/work/none.sock"]
+    forwarding = subprocess.Popen(here.ssh(key, "train", *words, ExitOnForwardFailure="yes"))
+    try:
+        assert b"hello" in _fetched(local)
+        assert b"hello" in _through_socks(dynamic, "localhost", 8080)
+        for foreign in ("169.254.169.254", "172.17.0.1", "example.org"):
+            assert _through_socks(dynamic, foreign, 80) == b""
+        with socket.socket(socket.AF_UNIX) as nothing:
+            nothing.connect(f"{here.folder}/far.sock")
+            nothing.settimeout(10)
+            assert nothing.recv(10) == b""  # nobody listens there
+    finally:
+        forwarding.kill()  # it may sleep through a signal that comes just before it waits
+        forwarding.wait(10)
+    here.run(key, "train", "-O", "exit", **control)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _connected(port: int) -> socket.socket:
+    until = time.monotonic() + 15
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=15)
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def _fetched(port: int) -> bytes:
+    with _connected(port) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return _all_of(connection)
+
+
+def _through_socks(port: int, host: str, target: int) -> bytes:
+    """Return what a page says by a proxy of SOCKS 5; nothing when the proxy refuses."""
+    with _connected(port) as connection:
+        connection.sendall(b"\x05\x01\x00")
+        assert connection.recv(2) == b"\x05\x00"
+        name = host.encode()
+        connection.sendall(b"\x05\x01\x00\x03" + bytes([len(name)]) + name + target.to_bytes(2, "big"))
+        answer = connection.recv(10)
+        if answer[1:2] != b"\x00":
+            return b""
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return _all_of(connection)
+
+
+def _all_of(connection: socket.socket) -> bytes:
+    found = b""
+    while data := connection.recv(65536):
+        found += data
+    return found

@@ -1,0 +1,114 @@
+"""The whole platform with sessions as pods of a real cluster, as people use it, and ``kill -9`` under load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
+from tests.system.images import TINY
+from tests.system.platform import Platform
+from tests.system.polling import until
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.kubernetes,
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("tiny_image"),
+]
+SMALL = {"cpu": "0.1", "mem": "32m"}
+BURST = 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iterator[tuple[str, Path]]:
+    ensure_bed()
+    if TINY not in bed("docker", "images", "--format", "{{.Repository}}:{{.Tag}}").split():
+        bed("load", TINY)
+    with namespace() as (name, said):
+        path = tmp_path_factory.mktemp("kubernetes") / "config"
+        path.write_text(yaml.safe_dump(said))
+        yield name, path
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory, place: tuple[str, Path]) -> Iterator[Platform]:
+    extra = {
+        "BACKENDAI_KUBERNETES_CONFIG": str(place[1]),
+        "BACKENDAI_KUBERNETES_REACH": "direct",
+        "BACKENDAI_AGENT_SLOTS": "cpu=2,mem=4g",
+    }
+    with Platform(tmp_path_factory.mktemp("pool"), backend="kubernetes", extra=extra) as platform:
+        yield platform
+
+
+def pods_of(name: str) -> dict[str, str]:
+    """Return the pods in a namespace by name, with their uid."""
+    found = json.loads(kubectl("-n", name, "get", "pods", "-o", "json"))["items"]
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
+
+
+def test_a_session_runs_with_terminal_and_log_and_leaves_nothing(platform: Platform, place: tuple[str, Path]) -> None:
+    client = platform.client
+    session = client.wait_until_running(client.launch(resources=SMALL)["id"])
+    with client.terminal(session["id"]) as terminal:
+        terminal.run("echo $((6*7))", r"\b42\b")
+    assert session["name"] in client.log(session["id"])
+    (ended,) = client.end(session["id"])
+    assert (ended["status"], ended["status_reason"]) == ("TERMINATED", "user-requested")
+    assert session["name"] in client.log(session["id"])
+    until(lambda: not pods_of(place[0]), 30, "no pod is left")
+    platform.audit()
+
+
+def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
+    client = platform.client
+    good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
+    bad = client.launch(type="batch", startup_command="exit 3", resources=SMALL)
+    assert client.wait_for(good["id"], "TERMINATED")["status_reason"] == "task-finished"
+    assert client.wait_for(bad["id"], "TERMINATED")["status_reason"] == "task-failed"
+    until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
+
+
+def test_a_cluster_of_three_finds_itself(platform: Platform) -> None:
+    client = platform.client
+    session = client.launch(cluster_size=3, resources=SMALL)
+    client.wait_until_running(session["id"])
+    with client.terminal(session["id"]) as terminal:
+        terminal.run("until grep -q sub2 /etc/hosts; do sleep 1; done; grep -c sub /etc/hosts", r"\b2\s")
+    client.end(session["id"])
+
+
+@pytest.mark.parametrize("victim", ["agent", "apiserver"])
+def test_a_kill_under_load_loses_doubles_and_leaves_nothing(
+    platform: Platform, place: tuple[str, Path], victim: str
+) -> None:
+    client = platform.client
+    free = client.group()["free"]
+    bystander = client.wait_until_running(client.launch(resources=SMALL)["id"])
+    before = pods_of(place[0])
+    with ThreadPoolExecutor(BURST) as launchers:
+        burst = [launchers.submit(client.launch, resources=SMALL) for _ in range(BURST)]
+        [future.result() for future in burst[: BURST // 2]]
+        if victim == "agent":
+            former = platform.kill("agent")
+        else:
+            bed("kill", "apiserver")
+            bed("start", "apiserver")
+        sessions = [future.result()["id"] for future in burst]
+    if victim == "agent":
+        platform.wait_for_restart("agent", former)
+    running = [client.wait_until_running(session, 120) for session in sessions]
+    kernels = {kernel["id"] for session in [*running, bystander] for kernel in session["kernels"]}
+    assert {name.removeprefix("krn-") for name in pods_of(place[0])} == kernels
+    assert before.items() <= pods_of(place[0]).items(), "what ran goes on in the same pod"
+    client.end(*sessions, bystander["id"])
+    until(lambda: not pods_of(place[0]), 60, "no pod is left", last=lambda: pods_of(place[0]))
+    assert client.group()["free"] == free == {"cpu": "2", "mem": str(2**32)}
+    platform.audit()

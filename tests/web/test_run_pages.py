@@ -1,0 +1,77 @@
+"""The pages of runs: launched from the form, looked at, repaired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.controller.pipelines import run_pipelines
+from backendai.pipelines.models import Run, Status
+from tests.cast import Cast
+from tests.factories import make_group, make_image
+from tests.pipelines.world import ARRAY, launch, launch_text, play
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice(cast: Cast) -> Client:
+    make_group()
+    make_image()
+    client = Client()
+    client.force_login(cast.alice)
+    return client
+
+
+def text_of(client: Client, address: str, **query: Any) -> str:
+    answer = client.get(address, query)
+    assert answer.status_code == 200, answer.content[:500]
+    return answer.content.decode()
+
+
+def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cast: Cast) -> None:
+    run = launch(cast.alice, **ARRAY, name="sweep", array=30)
+    run_pipelines(timezone.now())
+    page = text_of(alice, "/")
+    assert f"/runs/{run.pk}/" in page and "sweep-7" not in page
+    shown = text_of(alice, f"/runs/{run.pk}/", index="7")
+    assert shown.count('class="cell ') == 30 and "sweep-7" in shown
+    play(run, lambda one: "task-failed" if one.name == "sweep-7" else "task-finished")
+    assert "29" in text_of(alice, "/", view="finished")
+    assert "The batch program failed." in text_of(alice, f"/runs/{run.pk}/failures/")
+    assert "sweep" in text_of(alice, "/notifications/") and "29" in text_of(alice, "/notifications/")
+    assert alice.post(f"/runs/{run.pk}/retry/").status_code == 302
+    assert play(run).status == Status.SUCCEEDED
+    assert alice.post(f"/runs/{run.pk}/pause/").status_code == 409
+
+
+def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:
+    run = launch(cast.alice, **ARRAY, array=3000)
+    run_pipelines(timezone.now())
+    with django_assert_max_num_queries(20):
+        page = text_of(alice, f"/runs/{run.pk}/", index="2999")
+    assert page.count('class="cell ') == 1000 and "start=1000" in page
+
+
+def test_a_pipeline_is_checked_and_launched_from_its_document(alice: Client) -> None:
+    text = "steps:\n  one: {image: python, startup_command: a}\n  two: {image: pythn, startup_command: b}\n"
+    refused = alice.post("/runs/new/", {"text": text})
+    assert refused.status_code == 422 and b"Line 3, column" in refused.content
+    text = text.replace("pythn", "python")
+    assert b"2 sessions" in alice.post("/runs/new/", {"text": text, "go": "check"}).content
+    assert not Run.objects.exists()
+    assert alice.post("/runs/new/", {"text": text, "name": "flow"}).status_code == 302
+    assert Run.objects.get().steps.count() == 2
+
+
+def test_cancelling_asks_first(alice: Client, cast: Cast) -> None:
+    run = launch_text(cast.alice, "steps:\n  one: {image: python, startup_command: a, resources: {cpu: 1, mem: 1g}}\n")
+    alice.post(f"/runs/{run.pk}/cancel/")
+    run.refresh_from_db()
+    assert run.status == Status.RUNNING
+    alice.post(f"/runs/{run.pk}/cancel/", {"confirm": "cancel"})
+    run.refresh_from_db()
+    assert run.status == Status.CANCELLED
