@@ -4,7 +4,7 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
-# The administration has no door of its own: whoever is not signed in goes to the portal's.
+# The administration has no door of its own: anyone who is not signed in goes to the portal's.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
 handler500 = "backendai.ops.database_away.answer_failure"

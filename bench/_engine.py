@@ -43,17 +43,17 @@ class BareEngine:
     def start(self) -> tuple[UUID, float, float]:
         """Create and start one container; returns whose it is, when it was asked for and when it ran (perf_counter)."""
         kernel, body = self._order()
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         self._client.create_container_from_config(body, _name(kernel))
         self._client.start(_name(kernel))
-        return kernel, begun, time.perf_counter()
+        return kernel, started_at, time.perf_counter()
 
     def start_many(self, count: int, threads: int) -> tuple[list[float], float]:
         """Start that many at once; returns the seconds from the beginning to each start and those to the last."""
         with ThreadPoolExecutor(threads) as pool:
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             done = list(pool.map(lambda _: self.start(), range(count)))
-            seconds = [at - begun for _, _, at in done]
+            seconds = [at - started_at for _, _, at in done]
             list(pool.map(self.remove, [kernel for kernel, _, _ in done]))
         return seconds, max(seconds)
 
@@ -73,7 +73,7 @@ class BareEngine:
 
     def _wait_until_calm(self, seconds: float, *, wanted: int | None = None) -> int:
         """Return the number of the platform's containers when it has not changed for so long."""
-        begun = still_since = time.monotonic()
+        started_at = still_since = time.monotonic()
         before: set[str] = set()
         while True:
             now = {found["Id"] for found in self._client.containers(all=True, filters={"label": [self._label]})}
@@ -81,7 +81,7 @@ class BareEngine:
                 still_since = time.monotonic()
             if time.monotonic() - still_since >= seconds:
                 return len(now)
-            if time.monotonic() - begun > _SETTLE_SECONDS:
+            if time.monotonic() - started_at > _SETTLE_SECONDS:
                 raise TimeoutError(f"{len(now)} containers are there, not {wanted} as at rest")
             before = now
             time.sleep(0.1)

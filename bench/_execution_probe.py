@@ -25,7 +25,7 @@ def run(client, code):
 def main():
     """``short N``, ``lines N`` or ``start 1``."""
     what, count = sys.argv[1], int(sys.argv[2])
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     manager = KernelManager()
     manager.start_kernel()
     client = manager.client()
@@ -33,18 +33,18 @@ def main():
     client.wait_for_ready(timeout=60)
     run(client, "1+1")
     if what == "start":
-        print(json.dumps({"seconds": time.perf_counter() - begun}))
+        print(json.dumps({"seconds": time.perf_counter() - started_at}))
     elif what == "short":
         taken = []
         for _ in range(count):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             run(client, "1+1")
-            taken.append(time.perf_counter() - begun)
+            taken.append(time.perf_counter() - started_at)
         print(json.dumps({"seconds": taken}))
     else:
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         got = run(client, f"for number in range({count}): print('line', number, flush=True)")
-        print(json.dumps({"seconds": time.perf_counter() - begun, "lost": count - got}))
+        print(json.dumps({"seconds": time.perf_counter() - started_at, "lost": count - got}))
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 

@@ -62,8 +62,8 @@ def agents() -> dict[str, Any]:
 def feed(rate: float, seconds: float, run_seconds: float) -> dict[str, Any]:
     """Write ``rate`` sessions each second that run for ``run_seconds``; returns what happened in that time."""
     writer = _Writer(run_seconds)
-    since, begun, written, lives = timezone.now(), time.monotonic(), 0, []
-    while (spent := time.monotonic() - begun) < seconds:
+    since, started_at, written, lives = timezone.now(), time.monotonic(), 0, []
+    while (spent := time.monotonic() - started_at) < seconds:
         counts = dict(
             ComputeSession.objects.filter(status__in=LIVE).values_list("status").annotate(Count("pk")).order_by()
         )
@@ -71,7 +71,7 @@ def feed(rate: float, seconds: float, run_seconds: float) -> dict[str, Any]:
         lives.append((sum(counts.values()) - pending, pending))
         due = min(int(rate * (spent + TICK)) - written, _MOST_PENDING - pending)
         written += writer.write(max(due, 0))
-        time.sleep(max(0.0, TICK - (time.monotonic() - begun - spent)))
+        time.sleep(max(0.0, TICK - (time.monotonic() - started_at - spent)))
     until = timezone.now()
     window = (until - since).total_seconds()
     started = ComputeSession.objects.filter(started_at__range=(since, until)).count()

@@ -25,7 +25,7 @@ _CAPACITY = Slots.parse({"cpu": 64, "mem": "256g", "cuda.device": 4}).to_json()
 
 @dataclass(frozen=True)
 class House:
-    """Who looks at it: somebody with sessions of their own, and whoever sees everything."""
+    """Who looks at it: somebody with sessions of their own, and anyone who sees everything."""
 
     user: User
     superadmin: User

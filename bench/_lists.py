@@ -105,9 +105,9 @@ def cost_of(ask: Callable[[], Any], rounds: int) -> Cost:
     ask()
     walls, processor = [], []
     for _ in range(rounds):
-        begun, worked = time.perf_counter(), time.process_time()
+        started_at, worked = time.perf_counter(), time.process_time()
         ask()
-        walls.append((time.perf_counter() - begun) * 1000)
+        walls.append((time.perf_counter() - started_at) * 1000)
         processor.append((time.process_time() - worked) * 1000)
     return Cost(
         round(statistics.median(walls), 1),

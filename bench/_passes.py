@@ -140,11 +140,11 @@ def make_cluster(agents: int, sequence: str) -> Cluster:
 def fill(cluster: Cluster, sessions: int, *, full: bool = False) -> None:
     """Write the pending sessions anew; ``full``: and kernels that leave next to nothing of the agents."""
     clear()
-    begun = timezone.now() - timedelta(days=1)
-    rows = [_session(cluster, number, begun) for number in range(sessions)]
+    started_at = timezone.now() - timedelta(days=1)
+    rows = [_session(cluster, number, started_at) for number in range(sessions)]
     kernels = [Kernel(session=row, slots=row.slots) for row in rows]
     if full:
-        filler = _session(cluster, sessions, begun)
+        filler = _session(cluster, sessions, started_at)
         filler.status = Status.RUNNING
         rows.append(filler)
         kernels += [_filling(filler, agent, rank) for rank, agent in enumerate(cluster.agents)]
@@ -174,9 +174,9 @@ def clear() -> None:
 
 def milliseconds(work: Callable[[], object]) -> float:
     """Return how long it takes."""
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     work()
-    return (time.perf_counter() - begun) * 1000
+    return (time.perf_counter() - started_at) * 1000
 
 
 def _agent(group: ResourceGroup, number: int) -> Agent:
@@ -195,7 +195,7 @@ def _agent(group: ResourceGroup, number: int) -> Agent:
     )
 
 
-def _session(cluster: Cluster, number: int, begun: datetime) -> ComputeSession:
+def _session(cluster: Cluster, number: int, started_at: datetime) -> ComputeSession:
     shape = number % SHAPES
     amounts: dict[str, object] = {"cpu": 1 + shape % 8, "mem": f"{1 + shape}g", "disk": 1}
     if shape % 4 == 0:
@@ -209,7 +209,7 @@ def _session(cluster: Cluster, number: int, begun: datetime) -> ComputeSession:
         image=cluster.image,
         access_key=f"AK{number % USERS}",
         slots=Slots.parse(amounts).to_json(),
-        created_at=begun + timedelta(seconds=number),
+        created_at=started_at + timedelta(seconds=number),
     )
 
 

@@ -67,13 +67,13 @@ class Portal:
     def start(self) -> float:
         """Run ``bin/up``; returns the seconds until the first answer."""
         command = [str(self.root / "bin/up"), "--port", str(self.port), "--data", str(self.data)]
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         with (self.data.parent / "up.log").open("ab") as log:
             self.up = subprocess.Popen(
                 command, cwd=self.root, env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
         wait_until(self._answers, _START_SECONDS, pause=0.02)
-        return time.perf_counter() - begun
+        return time.perf_counter() - started_at
 
     def stop(self) -> None:
         """Stop it as Ctrl-C would and wait."""

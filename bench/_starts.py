@@ -20,16 +20,16 @@ def one_at_a_time(portal: Portal, bare: BareEngine, events: Events, rounds: int)
     client, ours, theirs, accepted = portal.client(), [], [], []
 
     def through_platform() -> None:
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         session_id = client.launch()
-        accepted.append(time.perf_counter() - begun)
-        ours.append(events.time_of(session_id, "RUNNING") - begun)
+        accepted.append(time.perf_counter() - started_at)
+        ours.append(events.time_of(session_id, "RUNNING") - started_at)
         end_all(client, events, [session_id])
         bare.settle()
 
     def through_engine() -> None:
-        kernel, begun, at = bare.start()
-        theirs.append(at - begun)
+        kernel, started_at, at = bare.start()
+        theirs.append(at - started_at)
         bare.remove(kernel)
         bare.settle()
 
@@ -96,11 +96,11 @@ def burst(portal: Portal, bare: BareEngine, events: Events, *, count: int, round
 def launch_many(portal: Portal, events: Events, count: int) -> tuple[list[float], float]:
     """Launch that many at once; returns the seconds from the beginning to each RUNNING and to the last."""
     clients = [portal.client() for _ in range(_CLIENTS)]
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     with ThreadPoolExecutor(_CLIENTS) as pool:
         made = list(pool.map(_launch_some, clients, [count // _CLIENTS] * _CLIENTS))
     session_ids = [session_id for some in made for session_id in some]
-    seconds = [events.time_of(session_id, "RUNNING") - begun for session_id in session_ids]
+    seconds = [events.time_of(session_id, "RUNNING") - started_at for session_id in session_ids]
     end_all(clients[0], events, session_ids)
     return seconds, max(seconds)
 

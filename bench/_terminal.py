@@ -168,11 +168,11 @@ def _echo(portal: Portal, session_id: str, container: str, keys: int) -> dict[st
 
 
 def _echo_once(shell: Shell) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     shell.send(b"x")
     while b"x" not in shell.read():
         pass
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def _output(portal: Portal, session_id: str, container: str) -> dict[str, float]:
@@ -195,9 +195,9 @@ def _output(portal: Portal, session_id: str, container: str) -> dict[str, float]
 
 
 def _megabytes_per_second(shell: Shell) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     count = _until(shell, b"stty -opost; cat lines; stty opost; printf '\\nall\\055there\\n'\n", b"\nall-there")
-    return count / (time.perf_counter() - begun) / 1e6
+    return count / (time.perf_counter() - started_at) / 1e6
 
 
 def _after_interrupt(shell: Shell) -> int:

@@ -1,7 +1,7 @@
 // Runs in the page before its own scripts: counts what the terminal's socket brings, and notices when the page is blocked.
 (() => {
   const lookEvery = 10; // ms
-  const probe = { bytes: 0, lastBytesAt: 0, worstPause: 0, terminal: null, begun: 0, seenAt: 0 };
+  const probe = { bytes: 0, lastBytesAt: 0, worstPause: 0, terminal: null, startedAt: 0, seenAt: 0 };
   window.probe = probe;
 
   const Plain = window.WebSocket;
@@ -57,16 +57,16 @@
   probe.start = () => {
     probe.bytes = 0;
     probe.worstPause = 0;
-    probe.begun = performance.now();
+    probe.startedAt = performance.now();
   };
 
   // The same bytes without any way: a terminal of the same size in the same place.
   probe.alone = async (bytes, line) => {
     const piece = new TextEncoder().encode(line.repeat(Math.ceil(65536 / line.length)));
-    const begun = performance.now();
+    const startedAt = performance.now();
     for (let left = bytes; left > 0; left -= piece.length) {
       await new Promise((resolve) => probe.terminal.write(piece, resolve));
     }
-    return performance.now() - begun;
+    return performance.now() - startedAt;
   };
 })();

@@ -23,10 +23,10 @@ def time_passes(**_: Any) -> None:
     one_group, log = loops._one_group, Path(os.environ["BENCH_PASSES"])
 
     def timed(group: Any, now: datetime) -> int:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         placed = one_group(group, now)
         with log.open("a") as file:
-            file.write(f"{time.monotonic():.3f} {time.monotonic() - begun:.4f} {placed}\n")
+            file.write(f"{time.monotonic():.3f} {time.monotonic() - started_at:.4f} {placed}\n")
         return int(placed)
 
     loops._one_group = timed

@@ -136,19 +136,19 @@ def _short_runs(here: Session, rounds: int) -> dict[str, float]:
 
 
 def _seconds(do: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     do()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def _by_socket(socket: Socket) -> float:
     name = f"r{time.monotonic_ns()}"
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     socket.send(json.dumps({"type": "run", "id": 1, "run_id": name, "code": "1+1"}))
     while True:
         told = json.loads(socket.receive().data)
         if told["type"] == "run" and told["run_id"] == name and told["state"] in _ENDED:
-            return time.perf_counter() - begun
+            return time.perf_counter() - started_at
 
 
 def _much_output(here: Session, lines: int) -> dict[str, float]:
@@ -156,9 +156,9 @@ def _much_output(here: Session, lines: int) -> dict[str, float]:
     lost = {"platform": 0, "jupyter_client": 0}
     code = f"for number in range({lines}): print('line', number, flush=True)"
     for _ in range(2):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         told = here.query(code)
-        figures["platform"].append(lines / (time.perf_counter() - begun))
+        figures["platform"].append(lines / (time.perf_counter() - started_at))
         lost["platform"] += lines - sum(item.get("text", "").count("\n") for item in told["items"])
         theirs = here.probe("lines", lines)
         figures["jupyter_client"].append(lines / theirs["seconds"])

@@ -125,7 +125,7 @@ class _Platform:
 
     def start_nodes(self, number: int, token: str) -> float:
         """Start the simulated nodes; returns the seconds until all of them are alive."""
-        begun = time.monotonic()
+        started_at = time.monotonic()
         words = ["--agents", str(number), "--join", f"http://127.0.0.1:{self._port}", "--token", token]
         capacity = ["--capacity", "cpu=8,mem=64g,cuda.device=8"]
         self._start(
@@ -134,7 +134,7 @@ class _Platform:
             without=("DJANGO_SETTINGS_MODULE",),
         )
         wait_until(lambda: self.ask("agents")["alive"] == number, 300, pause=0.5)
-        return time.monotonic() - begun
+        return time.monotonic() - started_at
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return what each process has used so far, its children included."""

@@ -97,11 +97,11 @@ def _server() -> Iterator[_Server]:
 
 def _launch(client: Client) -> tuple[float, float]:
     """Launch one session; returns the seconds until it was accepted and until it ran. Ends it."""
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     session_id = client.launch()
-    accepted = time.perf_counter() - begun
+    accepted = time.perf_counter() - started_at
     wait_until(lambda: client.status(session_id) == "RUNNING", _RUNNING_SECONDS, pause=_LOOK_SECONDS)
-    ran = time.perf_counter() - begun
+    ran = time.perf_counter() - started_at
     client.end(session_id)
     return accepted, ran
 

@@ -96,7 +96,7 @@ def _show(page: BarePage, command: str, mark: str, *, start: bool = True) -> flo
         page.evaluate("probe.start()")
     page.press("Enter")
     page.wait("probe.seenAt")
-    return float(page.evaluate("probe.seenAt - probe.begun"))
+    return float(page.evaluate("probe.seenAt - probe.started_at"))
 
 
 @contextlib.contextmanager

@@ -52,14 +52,14 @@ from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
 class Policy(Enum):
     PUBLIC = "anybody"
-    SIGNED_IN = "whoever is signed in, on what is theirs"
+    SIGNED_IN = "anyone who is signed in, on what is theirs"
     VISIBLE = "the owner and administrators; 404 for others"
-    READ = "whoever is signed in reads what they may see, superadmins write; 403 for others who try"
+    READ = "anyone who is signed in reads what they may see, superadmins write; 403 for others who try"
     ABOVE = "administrators who stand above it; 403 for the one it is about, 404 for others"
     OWN = "the owner alone, whatever the role of others"
     SUPERADMIN = "superadmins; nothing to see for others"
     NODE = "nodes with their token"
-    NOWHERE = "404 for whoever is signed in"
+    NOWHERE = "404 for anyone who is signed in"
     SHUT = "404 for everybody, until a setting opens it"
 
 
@@ -152,6 +152,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "endpoints/new/": (P.SIGNED_IN, "GET POST"),
     "endpoints/<uuid:endpoint_id>/": (P.VISIBLE, "GET"),
     "endpoints/<uuid:endpoint_id>/scale/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/rules/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/update/": (P.VISIBLE, "GET POST"),
     "endpoints/<uuid:endpoint_id>/roll-back/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/state/": (P.VISIBLE, "POST"),
@@ -162,6 +163,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "runs/<uuid:run_id>/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/board/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/failures/": (P.VISIBLE, "GET"),
+    "runs/<uuid:run_id>/compare/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),
@@ -354,10 +356,13 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/idle/extend/": (P.VISIBLE, "POST"),
     "api/v1/runs/": (P.SIGNED_IN, "GET POST"),
     "api/v1/run-preview/": (P.SIGNED_IN, "POST"),
+    "api/v1/run-schema/": (P.SIGNED_IN, "GET"),
+    "api/v1/template-schema/": (P.SIGNED_IN, "GET"),
     "api/v1/runs/<uuid:run_id>/": (P.VISIBLE, "GET"),
     "api/v1/runs/<uuid:run_id>/tasks/": (P.VISIBLE, "GET"),
     "api/v1/runs/<uuid:run_id>/failures/": (P.VISIBLE, "GET"),
     "api/v1/runs/<uuid:run_id>/explain/": (P.VISIBLE, "GET"),
+    "api/v1/runs/<uuid:run_id>/compare/": (P.VISIBLE, "GET"),
     "api/v1/runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
     "api/v1/runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
     "api/v1/runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),
@@ -493,6 +498,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/join": (P.NODE, "POST"),
     "node/v1/broker": (P.NODE, "POST"),
     "node/v1/sync": (P.NODE, "POST"),
+    "node/v1/bundle": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
@@ -561,7 +567,7 @@ SOCKETS = {
     "ws/sessions/<uuid:session_id>/runs/": P.VISIBLE,
     "^": P.NOWHERE,
 }
-# POST changes nothing there: whoever may look may ask.
+# POST changes nothing there: anyone who may look may ask.
 HARMLESS = {"api/v1/templates/<uuid:template_id>/render/", "api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
 WATCHED = [
     ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,

@@ -50,7 +50,7 @@ admin.site.unregister(SocialAccount)
 
 @admin.register(ResourcePolicy)
 class PolicyAdmin(Audited):
-    """Limits for whoever has this policy. Its own list names the limits as people read them."""
+    """Limits for anyone who has this policy. Its own list names the limits as people read them."""
 
     audit_name = "resource-policy"
     form = PolicyForm
@@ -72,6 +72,7 @@ class PolicyAdmin(Audited):
         ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
         ("One user", {"fields": ["max_concurrent_logins", "max_customized_images", "max_system_sessions"]}),
+        ("Inference endpoints", {"fields": ["max_endpoints", "max_replicas_per_endpoint"]}),
         ("Folders", {"fields": ["max_folders", "max_folder_bytes"]}),
         ("New ones", {"fields": ["default_for"]}),
     ]
@@ -151,7 +152,7 @@ class PersonAdmin(Audited, UserAdmin):
         self.message_user(request, f"{number} of {queryset.count()} had second factors, and have none now.")
 
     def has_delete_permission(self, request, obj=None):
-        # Whoever rules the platform is demoted or deactivated first, where it is checked that somebody else does.
+        # Anyone who rules the platform is demoted or deactivated first, where it is checked that somebody else does.
         rules = obj is not None and obj.is_superadmin and obj.is_active
         return not rules and super().has_delete_permission(request, obj)
 

@@ -50,7 +50,7 @@ class PatientBackend(ModelBackend):
         return user
 
     def get_user(self, user_id: Any) -> User | None:
-        """Return the person of a login, as each request asks; None for whoever may not sign in any more."""
+        """Return the person of a login, as each request asks; None for anyone who may not sign in any more."""
         if not isinstance(user_id, UUID):
             return cast(User | None, super().get_user(user_id))
         user = _BY_ID.first(user_id)

@@ -24,13 +24,13 @@ If you do not know what this is about, ignore it: nothing happens then.
 
 
 def link_of(text: str, portal: str = "") -> str:
-    """Return the address that whoever is invited opens; ``portal``: where the one who invites has found it."""
+    """Return the address that an invited person opens; ``portal``: where the one who invites has found it."""
     return f"{(portal or settings.PORTAL_URL).rstrip('/')}/invitations/{text}/"
 
 
 def mail_link(invitation: Invitation, text: str) -> bool:
     """Send the link to whom it is for; return whether it left. Without a mail server, or when that refuses, the link
-    still works: whoever invites passes it on. Called after the transaction, since it waits for the server."""
+    still works: the inviter passes it on. Called after the transaction, since it waits for the server."""
     if not settings.EMAIL_URL:
         return False
     inviter = invitation.invited_by.display_name if invitation.invited_by else "Somebody"

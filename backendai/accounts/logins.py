@@ -16,7 +16,7 @@ FREE_TRIES_EVERYWHERE = 30  # for one account, from all addresses together
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=15)
 _FORGOTTEN_AFTER = timedelta(hours=1)
 _MOST_DOUBLINGS = 10
-_IPV6_SITE = 64  # whoever has one address of such a network has them all
+_IPV6_SITE = 64  # anyone who has one address of such a network has them all
 
 
 def begin_login(email: str, address: str, *, now: datetime, everywhere: bool = True) -> timedelta | None:

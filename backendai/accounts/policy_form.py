@@ -36,6 +36,14 @@ _WORDS = {
         Message("Maximum system sessions"),
         Message("For access to folders by SFTP; per user, by the user's and the domain's policy. Empty: 1."),
     ),
+    "max_endpoints": (
+        Message("Maximum endpoints"),
+        Message("Inference endpoints, with stopped ones. Empty: unlimited; 0: none can be created."),
+    ),
+    "max_replicas_per_endpoint": (
+        Message("Maximum replicas per endpoint"),
+        Message("Highest maximum that an endpoint may have. Empty: up to 100."),
+    ),
     "max_folders": (
         Message("Maximum folders"),
         Message("Per user or project; folders in the trash do not count. Empty: unlimited."),
@@ -80,7 +88,8 @@ class PolicyForm(forms.ModelForm):
         fields: ClassVar[list[str]] = [
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_system_sessions", "max_folders", "max_folder_bytes",
+            "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
+            "max_folders", "max_folder_bytes",
         ]  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

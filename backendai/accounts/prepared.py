@@ -154,7 +154,7 @@ class _Parts:
                 value = getattr(one, name)
                 known[name] = None if value is None else values[self._places[target, value]]
             names = [field.attname for field in model._meta.concrete_fields if field.attname in known]
-            # Of everything else it knows nothing: whoever asks for that hears that there is no such row.
+            # Of everything else it knows nothing: anyone who asks for that hears that there is no such row.
             return model.from_db(DEFAULT_DB_ALIAS, names, [known[name] for name in names])
         return values[self._places[type(one), one]] if _is_value(one) else one
 

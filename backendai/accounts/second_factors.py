@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 NOBODY, ADMINS, EVERYBODY = REQUIREMENTS = ("none", "admins", "all")
 _PURPOSE = b"second factors"
-_SEEN = "second_factor"  # in the session: whoever has lost the factor has lost the session
+_SEEN = "second_factor"  # in the session: anyone who has lost the factor has lost the session
 _STRONG = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 
 

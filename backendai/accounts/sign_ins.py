@@ -17,7 +17,7 @@ _STRANGERS_SECONDS = 900
 
 
 def note_login(request: HttpRequest, user: User, methods: list[str], *, now: datetime) -> Login:
-    """Keep a login that has just begun, with what it was proved by, and end the oldest ones of this person that are
+    """Keep a login that has just started, with what it was proved by, and end the oldest ones of this person that are
     more than their policies let them have. Returns its row."""
     meta = request.META
     Session.objects.filter(expire_date__lt=now).delete()

@@ -1,4 +1,4 @@
-"""Background jobs: start, tell how far, finish, fail, cancel. Whoever works asks here whether to go on.
+"""Background jobs: start, tell how far, finish, fail, cancel. A worker asks here whether to go on.
 
 Every verb changes a job only while it runs, so a worker that comes back late changes nothing.
 """
@@ -102,7 +102,7 @@ def finish_job(
     fix: str = "",
     result: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Close a running job; ``fix`` says what would mend a failure. Returns whether it was still running."""
+    """Close a running job; ``fix`` says what would repair a failure. Returns whether it was still running."""
     jobs = BackgroundJob.objects.filter(pk=job_id)
     return _close(jobs, _FAILED if failed else _DONE, message, now=now, fix=fix, result=result) > 0
 
@@ -144,7 +144,7 @@ def give_up_jobs(now: datetime) -> int:
     return closed
 
 
-def forget_jobs(now: datetime) -> int:
+def delete_old_jobs(now: datetime) -> int:
     """Delete jobs that ended long ago; returns how many."""
     old = BackgroundJob.objects.exclude(status=_RUNNING).filter(updated_at__lt=now - KEPT_FOR)
     return old.filter(pk__in=list(old.values_list("pk", flat=True)[:_MOST_AT_ONCE])).delete()[0]

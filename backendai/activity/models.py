@@ -40,7 +40,7 @@ class AuditEntry(models.Model):
 class BackgroundJob(models.Model):
     """Long work with progress: the build of an image, the scan of a registry, a pull onto many agents.
 
-    ``subject`` says what it is about, ``owner`` who asked for it (None: the platform itself). Whoever does the work
+    ``subject`` says what it is about, ``owner`` who asked for it (None: the platform itself). The worker
     speaks at least every ``silence_limit``; a job that is silent for longer is given up by the repair pass.
     """
 

@@ -11,7 +11,7 @@ from backendai.activity.models import AuditEntry
 _MOST_AT_ONCE = 5_000
 
 
-def forget_audit(now: datetime) -> int:
+def delete_old_audit(now: datetime) -> int:
     """Delete audit entries older than ``KEEP_AUDIT``, the oldest first; returns how many. 0: keep all."""
     if not settings.KEEP_AUDIT:
         return 0

@@ -19,7 +19,7 @@ from backendai.agent.backends.process import ProcessBackend
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
-from backendai.agent.engine_mark import forget_containers, has_run_containers, note_containers
+from backendai.agent.engine_mark import clear_containers, has_run_containers, note_containers
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.native_mark import is_marked_native
 from backendai.core.slots import Slots
@@ -52,7 +52,7 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
     if settings.backend == "kubernetes":
         return _kubernetes(settings, credentials, accelerators)
     if settings.backend == "process":
-        forget_containers(settings.data)
+        clear_containers(settings.data)
         return _process(settings, credentials, accelerators)
     docker = DockerBackend(
         data=settings.data,

@@ -32,7 +32,7 @@ class Ends:
             return None
         try:
             self._backend.stop(claim.kernel_id, grace=grace)
-            # Stopped and yet not ended: it was made but never begun.
+            # Stopped and yet not ended: it was made but never started.
             ended = self._backend.ended(claim.kernel_id) or Ended(None, "", "")
         except KernelGone:
             ended = Ended(None, "", "")

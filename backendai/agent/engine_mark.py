@@ -18,6 +18,6 @@ def note_containers(data: Path) -> None:
     (data / _MARK).touch()
 
 
-def forget_containers(data: Path) -> None:
+def clear_containers(data: Path) -> None:
     """Somebody has chosen another backend: what ran in containers is given up."""
     (data / _MARK).unlink(missing_ok=True)

@@ -7,6 +7,8 @@ import ipaddress
 import logging
 import socket
 import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import uvloop
@@ -22,8 +24,12 @@ _STOP_SECONDS = 5.0
 _LOOPBACK = "127.0.0.1"
 
 
+T = TypeVar("T")
+
+
 class GatewayThread:
-    """Serves the gateway on an event loop of its own. Nothing else touches that loop except through ``stop``."""
+    """Serves the gateway on an event loop of its own. Nothing else touches that loop except through ``stop`` and
+    ``run``."""
 
     def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
         self._gateway, self._listener = gateway, listener
@@ -39,6 +45,10 @@ class GatewayThread:
         self._ready.wait()
         if self._error is not None:
             raise self._error
+
+    def run(self, work: Coroutine[Any, Any, T], *, timeout: float) -> T:
+        """Run this on the gateway's loop and return its result. Raises TimeoutError, and what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     def stop(self) -> None:
         """Close websockets with 1012, then everything else; returns when the thread has ended."""

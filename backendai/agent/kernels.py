@@ -44,6 +44,10 @@ class Kernels:
             backend, portal, roster, self._ends, agent=agent, save_manifest=manifests.save, on_pulled=on_pulled
         )
 
+    def ask_readiness_of(self, listens: Callable[[UUID, int], bool]) -> None:
+        """Ask this whether a program in a kernel listens on a port."""
+        self._starts.listens = listens
+
     def when_unanswered(self, act: Callable[[], None]) -> None:
         """Call ``act`` whenever a start was spent on a portal that did not answer."""
         self._starts.on_unanswered = act

@@ -17,7 +17,7 @@ from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
-LaneName = str  # start, pull, end, or a kind of job
+LaneName = str  # start, pull, ready, end, or a kind of job
 Action = Literal["start", "stop", "look", "discard", "verdict", "job"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
@@ -40,11 +40,14 @@ class Claim:
     lane: LaneName = ""
 
 
+_READY = 64  # kernels whose programs are waited for: each looks twice a second and sleeps
+
+
 class Lanes:
     """Pools of threads behind one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
-        sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "end": ends}
+        sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "ready": _READY, "end": ends}
         self._pools = {name: _Pool(name, size) for name, size in sizes.items()}
         self._claims: dict[UUID, Claim] = {}
         self._next: dict[UUID, tuple[Claim, Work]] = {}

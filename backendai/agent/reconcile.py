@@ -57,7 +57,7 @@ class Reconciler:
         desired = {(one.kernel_id, one.generation): one.started for one in answer.desired}
         stopping = {order.kernel_id for order in answer.stop}
         over = {key for key, one in here.items() if key in desired and key[0] not in stopping and not one.running}
-        # Made but never begun (its maker died in between): that is a start to finish, not an end to tell.
+        # Made but never started (its maker died in between): that is a start to finish, not an end to tell.
         ended = {key for key in over if desired[key] or here[key].exit_code is not None}
         discard = self._due_discards(answer, kept)
         running = [key for key in discard if key in here and here[key].running]

@@ -40,7 +40,7 @@ class Roster:
             self._known.pop(kernel_id, None)
 
     def replace(self, listing: Iterable[KernelSighting], *, taken_at: float) -> None:
-        """Become what a listing says that was begun at ``taken_at`` (monotonic); younger entries stay."""
+        """Become what a listing says that was started at ``taken_at`` (monotonic); younger entries stay."""
         with self._lock:
             younger = {kernel_id: entry for kernel_id, entry in self._known.items() if entry[1] >= taken_at}
             self._known = {one.kernel_id: (one.generation, taken_at) for one in listing} | younger

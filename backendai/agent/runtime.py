@@ -28,6 +28,7 @@ from backendai.agent.machine import Machine
 from backendai.agent.manifests import Manifests
 from backendai.agent.native_mark import is_marked_native
 from backendai.agent.portal import Portal
+from backendai.agent.ports import Ports
 from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
 from backendai.agent.usage import UsageSampler
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 5.0
+_PROBE_SECONDS = 20.0
 # Fewer starts at once leave an engine on few cores idle while some ask and report; more only add latency.
 _STARTS_PER_CORE, _STARTS_PER_FEW_CORES, _ENOUGH_STARTS = 2, 4, 32
 _PULLS = 3
@@ -62,7 +64,7 @@ class AgentRuntime:
         self.connected = threading.Event()
         self._settings, self._credentials, self._backend = settings, credentials, backend
         self._synced_at, self._draining, self._accelerators = 0.0, False, accelerators or Accelerators()
-        starts = _starts_at_once(os.cpu_count() or 1)
+        starts = backend.starts_at_once or _starts_at_once(os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
         self._is_native = is_marked_native(settings.data) and backend.name == "process"
@@ -86,6 +88,8 @@ class AgentRuntime:
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
         view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health, links)
         self._gateway = GatewayThread(Gateway(view), listener)
+        self._ports = Ports(backend.services, links) if backend.services else None
+        self.kernels.ask_readiness_of(self._listens)
 
     def _make_sync_loop(self, portal: Portal, roster: Roster, machine: Machine, manifests: Manifests) -> SyncLoop:
         return SyncLoop(
@@ -166,6 +170,17 @@ class AgentRuntime:
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)
+
+    def _listens(self, kernel_id: UUID, port: int) -> bool:
+        """Return whether a program in the kernel listens; True where no port of a kernel can be asked."""
+        if self._ports is None:
+            return True
+        try:
+            return self._gateway.run(self._ports.answers(kernel_id, "", port), timeout=_PROBE_SECONDS)
+        except BackendError as error:
+            return error.code == "apps-impossible"
+        except TimeoutError:
+            return False
 
     def _must_change_backend(self) -> bool:
         """Return whether the mark of this agent has changed, and nothing is here that would end with its backend. An

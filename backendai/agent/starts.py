@@ -28,12 +28,13 @@ from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import PlatformError
 from backendai.core.messages import Message
-from backendai.wire.messages import KernelReport, KernelSpec, KernelState
+from backendai.wire.messages import KernelReport, KernelSpec, KernelState, ReadyCheck
 
 logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 1.0
 _SWEEP_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
 Timings = dict[str, float]
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ class Starts:
     """The actions at the beginning of a kernel's life.
 
     ``on_unanswered`` is called when a start was spent on a portal that did not answer. ``draining`` set: nothing new is
-    begun. ``unswept`` clear: a sweep decides what belongs to nobody, so whatever a
-    start is about to make has to wait.
+    started. ``listens``: whether a program in a kernel listens on a port. ``unswept`` clear: a sweep decides what
+    belongs to nobody, so whatever a start is about to make has to wait.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Starts:
         self.unswept = Event()
         self.unswept.set()
         self.on_unanswered: Callable[[], None] = lambda: None
+        self.listens: Callable[[UUID, int], bool] = lambda kernel_id, port: True
 
     def start(self, claim: Claim) -> Move | None:
         """Begin: without a pull this is the whole way to RUNNING, in one spec fetch and one report. That the image is
@@ -99,7 +101,7 @@ class Starts:
             spec, KernelState.PULLING, Message("Pulling {image}.", image=spec.image)
         ):
             return None
-        begun = time.monotonic()
+        started_at = time.monotonic()
         try:
             self._ensure_image(spec, claim)
         except _Abandoned:
@@ -114,7 +116,7 @@ class Starts:
                 return self._fail(spec, error.code, error.message)
             logger.warning("kernel %s: pull of %s: %s", claim.kernel_id, spec.image, error.message)
             return None
-        timings["pull"] = time.monotonic() - begun
+        timings["pull"] = time.monotonic() - started_at
         self._on_pulled()
         if self._given_up(claim):
             return None
@@ -172,7 +174,38 @@ class Starts:
         finally:
             claim.deadline = None
         self._roster.note(spec.kernel_id, spec.generation)
+        if spec.ready is not None:
+            return "ready", partial(self._await_ready, spec, spec.ready, started, timings)
         return self._report_running(spec, started, timings)
+
+    def _await_ready(
+        self, spec: KernelSpec, check: ReadyCheck, started: Started, timings: Timings, claim: Claim
+    ) -> Move | None:
+        """Wait until a program in the kernel listens, in a lane of its own: a slow one must not hold up other starts.
+        A kernel that is left here when the agent stops is taken up by its next start."""
+        text = Message("Waiting until a program in it listens on port {port}.", port=check.tcp)
+        self._tell(spec, KernelState.CREATING, text)
+        begun = time.monotonic()
+        while not self.listens(spec.kernel_id, check.tcp):
+            if self._given_up(claim):
+                return None
+            if time.monotonic() - begun > check.within:
+                seconds = f"{check.within:.0f}"
+                text = Message(
+                    "No program listened on port {port} within {seconds} s.", port=check.tcp, seconds=seconds
+                )
+                return "end", partial(self._ends.stop_because, "not-ready", text)
+            if self._has_ended(spec.kernel_id):
+                return "end", self._ends.look
+            claim.abandon.wait(_LOOK_SECONDS)
+        timings["ready"] = time.monotonic() - begun
+        return self._report_running(spec, started, timings)
+
+    def _has_ended(self, kernel_id: UUID) -> bool:
+        try:
+            return self._backend.ended(kernel_id) is not None
+        except BackendError:
+            return False
 
     def _report_running(self, spec: KernelSpec, started: Started, timings: Timings) -> Move | None:
         report = KernelReport(
@@ -221,8 +254,8 @@ class Starts:
 
 
 def _timed(timings: Timings, name: str, call: Callable[[], T]) -> T:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     try:
         return call()
     finally:
-        timings[name] = time.monotonic() - begun
+        timings[name] = time.monotonic() - started_at

@@ -31,7 +31,7 @@ def run_worker(runtime: AgentRuntime, *, name: str, address: Callable[[], str]) 
     the broker is, and is asked for every connection."""
     worker = _make_worker(runtime, name=name, address=address)
     worker.start()
-    # Celery calls an end by SIGINT a failure; whoever presses Ctrl-C got what was asked for.
+    # Celery calls an end by SIGINT a failure; anyone who presses Ctrl-C got what was asked for.
     was_asked = state.should_stop is not None and state.should_terminate is None
     return 0 if was_asked else int(worker.exitcode or 0)
 
@@ -84,7 +84,7 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
 
     @app.task(name="node.stop_kernel")
     def stop_kernel(kernel_id: str, generation: int) -> None:
-        # Whoever reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
+        # Anyone who reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
         runtime.sync.poke()
 
     @app.task(name="node.begin_job")

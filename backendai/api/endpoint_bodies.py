@@ -117,6 +117,7 @@ class EndpointChange(StrictSerializer):
     warm_up = serializers.FloatField(required=False, help_text=_WARM_UP)
     affinity = serializers.CharField(max_length=64, required=False, allow_blank=True, help_text=_AFFINITY)
     canary = serializers.IntegerField(min_value=0, max_value=100, required=False, help_text=_CANARY)
+    asleep_after = serializers.FloatField(required=False, help_text="Seconds; counts where the minimum is 0.")
 
 
 class RollBackRequest(StrictSerializer):
@@ -247,8 +248,13 @@ class EndpointBody(serializers.Serializer[Any]):
     warm_up = serializers.FloatField(source="endpoint.warm_up")
     affinity = serializers.CharField(source="endpoint.affinity")
     canary = serializers.IntegerField(source="endpoint.canary")
+    asleep_after = serializers.SerializerMethodField()
     common_url = serializers.CharField(help_text="An address in OpenAI's form that all endpoints share.")
     created_at = serializers.DateTimeField(source="endpoint.created_at")
+
+    def get_asleep_after(self, shown: Shown) -> float:
+        """Return the seconds without a request after which the last replica ends."""
+        return shown.endpoint.asleep_after.total_seconds()
 
     @extend_schema_field(_Reason)
     def get_reason(self, shown: Shown) -> Any:

@@ -1,6 +1,6 @@
 """Every refusal as an RFC 9457 problem: ``code`` is stable, ``detail`` one plain sentence, ``field`` names the input.
 
-What is ours to mend is logged under an id and shown with the id alone.
+A fault of the platform is logged under an id and shown with the id alone.
 """
 
 from __future__ import annotations

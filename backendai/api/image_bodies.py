@@ -39,7 +39,7 @@ class ImageBody(Answer[Image]):
         return [alias.name for alias in image.aliases.all()]
 
     def get_owner(self, image: Image) -> str | None:
-        """Return the address of whoever made it of a session."""
+        """Return the address of its creator, if it was saved from a session."""
         return image.owner.email if image.owner else None
 
     @extend_schema_field(_Amounts)

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from backendai.api.parsing import AmountsField, StrictSerializer
-from backendai.compute.services.check_roles import MAIN
+from backendai.compute.services.check_order import MAIN
 from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION
 from backendai.core.session_kinds import USUAL_KIND, launched_kinds
@@ -43,6 +43,13 @@ class MountBody(StrictSerializer):
     )
 
 
+class ReadyBody(StrictSerializer):
+    """A program in the kernel listens on a port."""
+
+    tcp = serializers.IntegerField(required=False, help_text="The port.")
+    within = serializers.IntegerField(required=False, help_text="Seconds after which the start has failed: 1 to 100.")
+
+
 class RoleBody(StrictSerializer):
     """Kernels of a session that differ from the others; what is left out is as the session says."""
 
@@ -58,6 +65,10 @@ class RoleBody(StrictSerializer):
     on_failure = serializers.CharField(
         max_length=16, default="", allow_blank=True, help_text="end (the default), tolerate or restart."
     )
+    after = serializers.ListField(
+        child=serializers.CharField(max_length=16), default=list, help_text="Roles that are ready before it starts."
+    )
+    ready = ReadyBody(default=dict, help_text="When its kernels count as ready; left out: when their programs live.")
 
 
 class LaunchRequest(StrictSerializer):
@@ -132,6 +143,12 @@ class LaunchRequest(StrictSerializer):
         child=RoleBody(),
         default=dict,
         help_text="Kernels that differ, by the name of their role; there is one main kernel. Instead of cluster_size.",
+    )
+    done_when = serializers.CharField(
+        max_length=16,
+        default="",
+        allow_blank=True,
+        help_text="Batch only: the role whose kernels have all finished, or all. Left out: main.",
     )
     start_in = serializers.CharField(
         max_length=255,

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 
 class SuperadminsWrite(IsAuthenticated):
-    """Whoever is signed in looks at what they may see; superadmins alone change it."""
+    """Anyone who is signed in looks at what they may see; superadmins alone change it."""
 
     message = "Only superadmins may do this."
 

@@ -136,6 +136,21 @@ class RunWaitBody(serializers.Serializer[Any]):
     reasons = WaitBody(many=True)
 
 
+class DifferenceBody(serializers.Serializer[Any]):
+    """A value that two runs do not share."""
+
+    where = serializers.CharField(help_text="Its place in the document, or a step's image digest.")
+    before = serializers.CharField(help_text="In the earlier run; empty: not there.")
+    now = serializers.CharField()
+
+
+class RunComparisonBody(serializers.Serializer[Any]):
+    """What differs from an earlier run."""
+
+    before = serializers.UUIDField(allow_null=True, help_text="The earlier run; null: none of this name succeeded.")
+    differences = DifferenceBody(many=True)
+
+
 class RunPreviewStepBody(serializers.Serializer[Any]):
     """One step that a run would have."""
 

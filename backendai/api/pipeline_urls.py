@@ -2,16 +2,19 @@
 
 from django.urls import path
 
-from backendai.api.views import pipeline_actions, pipelines
+from backendai.api.views import json_schemas, pipeline_actions, pipelines
 
 _ONE = "runs/<uuid:run_id>/"
 urlpatterns = [
     path("runs/", pipelines.BatchRunList.as_view(), name="batch-runs"),
     path("run-preview/", pipelines.BatchRunPreview.as_view(), name="run-preview"),
+    path("run-schema/", json_schemas.RunSchema.as_view(), name="run-schema"),
+    path("template-schema/", json_schemas.TemplateSchema.as_view(), name="template-schema"),
     path(_ONE, pipelines.BatchRunDetail.as_view(), name="batch-run"),
     path(f"{_ONE}tasks/", pipelines.BatchRunTasks.as_view(), name="batch-run-tasks"),
     path(f"{_ONE}failures/", pipelines.BatchRunFailures.as_view(), name="batch-run-failures"),
     path(f"{_ONE}explain/", pipelines.BatchRunExplanation.as_view(), name="batch-run-explain"),
+    path(f"{_ONE}compare/", pipelines.BatchRunComparison.as_view(), name="batch-run-compare"),
     path(f"{_ONE}cancel/", pipeline_actions.BatchRunCancel.as_view(), name="batch-run-cancel"),
     path(f"{_ONE}pause/", pipeline_actions.BatchRunPause.as_view(), name="batch-run-pause"),
     path(f"{_ONE}resume/", pipeline_actions.BatchRunResume.as_view(), name="batch-run-resume"),

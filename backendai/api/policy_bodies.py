@@ -38,6 +38,8 @@ class PolicyChange(StrictSerializer):
     max_concurrent_logins = _limit(32767)
     max_customized_images = _limit(32767)
     max_system_sessions = _limit(32767, help_text="Of one user at once, for access to folders; null: 1.")
+    max_endpoints = _limit(help_text="Inference endpoints that are not deleted.")
+    max_replicas_per_endpoint = _limit(32767, help_text="Highest maximum of an endpoint.")
     max_folders = _limit(help_text="Of one user or one project.")
     max_folder_bytes = _limit(2**63 - 1, help_text="Sum of the limits of these folders.")
     default_for = serializers.ListField(
@@ -67,8 +69,8 @@ class PolicyBody(Answer[ResourcePolicy]):
         fields = [
             "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images", "max_system_sessions", "max_folders", "max_folder_bytes", "default_for",
-            "used_by", "created_at",
+            "max_customized_images", "max_system_sessions", "max_endpoints", "max_replicas_per_endpoint",
+            "max_folders", "max_folder_bytes", "default_for", "used_by", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -77,7 +77,8 @@ class KernelBody(Answer[Kernel]):
         fields = [
             "id", "role", "index", "rank", "hostname", "agent", "container_id", "status", "status_reason",
             "status_message", "exit_code", "progress", "fetched_bytes", "image_bytes", "resources", "image",
-            "devices", "on_failure", "restarts", "is_unconfirmed", "created_at", "started_at", "ended_at",
+            "devices", "on_failure", "after", "is_held", "ready", "restarts", "is_unconfirmed", "created_at",
+            "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
 

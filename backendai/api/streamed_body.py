@@ -36,7 +36,7 @@ class StreamedBody:
         return {"type": "http.disconnect"} if self._is_gone else await self._receive()
 
     def read(self, *_: Any) -> bytes:
-        """Refuse: whoever reads bodies whole would hold up everybody. A missing CSRF field is then looked for in the
+        """Refuse: anyone who reads bodies whole would hold up everybody. A missing CSRF field is then looked for in the
         header."""
         raise OSError("this body is read in pieces")
 

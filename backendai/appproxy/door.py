@@ -169,7 +169,7 @@ class Door:
             return _last(pages.refusal(request, 502, "app-switched", message))
         except aiohttp.ClientError as error:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
-            if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
+            if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
             return pages.refusal(
                 request, 502, "app-broke-off", Message("The app closed the connection before it answered.")

@@ -100,7 +100,7 @@ class FileDoor:
             return _no(request, 408, "too-slow", Message("The upload made no progress for too long."), origin=origin)
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.info("file server %s: %s", target.storage_host, error)
-            if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
+            if (answer := request._payload_writer) is not None and answer.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
             message = Message(
                 "The storage host {storage_host} does not answer. Try again later.", storage_host=target.storage_host

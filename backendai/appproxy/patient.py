@@ -80,7 +80,7 @@ class PatientHandler(web.RequestHandler):
             self.force_close_now()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the connection; may be called twice, by the transport and by whoever took it over."""
+        """Forget the connection; may be called twice, by the transport and by the new owner."""
         self.begin()
         if self._address is not None:
             self._server.leave(self._address)

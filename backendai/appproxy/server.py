@@ -43,7 +43,7 @@ class _NoBadRequests(logging.Filter):
 _http_logger.addFilter(_NoBadRequests())
 
 
-def _begun(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     """Return what handles a request whose head is there."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -63,7 +63,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
     endpoints = Endpoints(usual_name(port), settings.DATA_DIR / f"endpoints-{port}.json")
     door = Door(guard, relay, nodes, FileDoor(guard, file_relay), EndpointDoor(endpoints))
     server = PatientServer(
-        _begun(door),
+        _started_answer(door),
         handler_cancellation=True,
         access_log=None,
         logger=_http_logger,

@@ -72,7 +72,7 @@ def failed_builds() -> QuerySet[BackgroundJob]:
 
 
 def asked_builds() -> list[BackgroundJob]:
-    """Return the builds that somebody asked for and no builder has begun, the oldest first."""
+    """Return the builds that somebody asked for and no builder has started, the oldest first."""
     return list(BackgroundJob.objects.running().filter(kind=BUILD_JOB, claimed_at=None).order_by("created_at"))
 
 

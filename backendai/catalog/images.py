@@ -117,7 +117,7 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
     ImageAlias.objects.bulk_create(ImageAlias(image=image, name=name) for name in wanted if name not in there)
 
 
-def forget_image(actor_id: UUID | None, image: Image) -> None:
+def delete_image(actor_id: UUID | None, image: Image) -> None:
     """Delete an image from the catalogue; what agents and registries have stays. Raises Conflict when sessions name it:
     disable it instead."""
     try:

@@ -104,7 +104,7 @@ def pull_spec(agent: Agent, pull_id: UUID) -> NodeJobSpec:
         kind=PULL,
         job_id=pull.pk,
         seconds=pull.agent.resource_group.pull_timeout.total_seconds(),
-        has_begun=pull.status != _Status.WAITING,
+        has_started=pull.status != _Status.WAITING,
         work=work.model_dump(),
     )
 
@@ -209,8 +209,8 @@ def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
             return _Status.FAILED, update_agent(pull.agent)
         case Ending.LATE:
             took = describe_duration((job.deadline_at or now) - job.created_at)
-            begun = Message("not even started") if is_waiting else Message("not done")
-            return _Status.FAILED, Message("It was {begun} after {took}.", begun=begun, took=took)
+            state = Message("not even started") if is_waiting else Message("not done")
+            return _Status.FAILED, Message("It was {state} after {took}.", state=state, took=took)
 
 
 def _follow(job: BackgroundJob, now: datetime) -> None:

@@ -82,7 +82,7 @@ def scan(job_id: UUID, clock: Clock) -> None:
 
 
 def waiting_scans() -> list[UUID]:
-    """Return the scans that no worker has begun: their hints were lost."""
+    """Return the scans that no worker has started: their hints were lost."""
     jobs = BackgroundJob.objects.running().filter(kind=SCAN_JOB, claimed_at=None)
     return list(jobs.values_list("pk", flat=True))
 

@@ -71,7 +71,7 @@ def tags_that_stayed() -> QuerySet[BackgroundJob]:
 
 
 def waiting_removals() -> list[UUID]:
-    """Return the removals that no worker has begun, the oldest first."""
+    """Return the removals that no worker has started, the oldest first."""
     jobs = BackgroundJob.objects.running().filter(kind=TAG_JOB, claimed_at=None)
     return list(jobs.order_by("created_at").values_list("pk", flat=True)[:_MOST_AT_ONCE])
 

@@ -41,7 +41,7 @@ def give_broker_access(agent: Agent, digest: str) -> BrokerDown:
 
 
 def end_broker_access(agents: Iterable[Agent]) -> None:
-    """Take these nodes' accounts away once the transaction has committed; their connections are cut. For whoever
+    """Take these nodes' accounts away once the transaction has committed; their connections are cut. For anyone who
     revokes or renews a node's token, in the same transaction. A broker that is away is told by the repair pass."""
     had = [agent for agent in agents if agent.broker_digest]
     if not had:

@@ -163,7 +163,7 @@ def take_lease(
 ) -> bool:
     """Take the lease unless somebody else holds it; True when it is ours now. An owner that ``has_died`` holds nothing:
     nobody need wait until its time is up."""
-    # Released counts at once: whoever waited for it may hold an older ``now`` than the one who released it. A lease
+    # Released counts at once: a waiting process may hold an older ``now`` than the one who released it. A lease
     # that runs longer than one can was taken before the clock was set back; twice, as clocks of machines differ.
     free = Q(until__lte=now) | Q(until__gt=now + 2 * duration) | Q(owner__in=[owner, ""])
     if PassLease.objects.filter(free, pk=name).update(owner=owner, until=now + duration):

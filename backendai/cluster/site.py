@@ -24,7 +24,7 @@ _STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
 
 @dataclass(frozen=True, slots=True)
 class SiteSettings:
-    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, whoever asks.
+    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, in any session.
 
     The rest is for programs in sessions: certificates in PEM besides the system's, package indexes, proxies.
     """

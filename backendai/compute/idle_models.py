@@ -13,8 +13,8 @@ from backendai.core.messages import Message
 
 
 class SessionTraffic(models.Model):
-    """The last use of a session through its terminal or an app. Without a row nothing was recorded; the count then
-    starts when a checker notices."""
+    """The last use of a session through its terminal or an app. Without a row no use was recorded; idle time then
+    counts from the first look of a checker."""
 
     session = models.OneToOneField(
         "compute.ComputeSession", on_delete=models.CASCADE, primary_key=True, related_name="traffic"

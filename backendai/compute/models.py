@@ -115,6 +115,13 @@ class ComputeSession(models.Model):
     retry_on_agent_loss = models.BooleanField(
         default=False, help_text="Waits again and runs from the start when its node is lost."
     )
+    done_when = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=Message("Role whose kernels have all finished when it is done, or all; empty: its main kernel."),
+    )
     designated_agents = models.JSONField(default=list, blank=True, help_text="Ids of the only agents it may run on.")
     launch_id = models.UUIDField(
         null=True, blank=True, editable=False, help_text="Sessions launched together share it."
@@ -213,7 +220,7 @@ class ComputeSession(models.Model):
 
     @property
     def reason_text(self) -> str:
-        """The text of the status's reason."""
+        """The reason of the status as a sentence: the stored message, else the text of the reason's code."""
         return self.status_message or reason_of(self.status_reason).text
 
 
@@ -264,6 +271,15 @@ class Kernel(models.Model):
         db_default=OnFailure.END,
         help_text=Message("When it ends and should not."),
     )
+    after = models.JSONField(
+        default=list, db_default=[], editable=False, help_text=Message("Roles that are ready before it starts.")
+    )
+    is_held = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text=Message("It waits for the roles of ``after``.")
+    )
+    ready = models.JSONField(
+        default=dict, db_default={}, editable=False, help_text=Message("Port that makes it ready; empty: its process.")
+    )
     restarts = models.PositiveSmallIntegerField(
         default=0, db_default=0, editable=False, help_text=Message("How often it started again in its seat.")
     )
@@ -302,7 +318,7 @@ class Kernel(models.Model):
 
     @property
     def started_digest(self) -> str:
-        """The image's digest at the launch, if known."""
+        """The digest that the kernel's image had at the launch; empty if unknown."""
         return self.image_digest if self.image_id else self.session.image_digest
 
     @property
@@ -312,12 +328,12 @@ class Kernel(models.Model):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The session's variables, overridden by the kernel's own."""
+        """The environment variables of the session, overridden by those of the kernel."""
         return {**self.session.environ, **self.environ}
 
     @property
     def reason_text(self) -> str:
-        """The text of the status's reason."""
+        """The reason of the status as a sentence: the stored message, else the text of the reason's code."""
         return self.status_message or reason_of(self.status_reason).text
 
 
@@ -350,7 +366,7 @@ class SchedulingRecord(models.Model):
     """One row of a session's scheduling history. A repeated event increments ``attempts`` instead of adding a row."""
 
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
-    # Not checked by the database again: whoever writes a row has just looked at its session or changed it.
+    # Not checked by the database again: the writer of a row has just looked at its session or changed it.
     session = models.ForeignKey(
         ComputeSession, on_delete=models.CASCADE, related_name="records", db_index=False, db_constraint=False
     )

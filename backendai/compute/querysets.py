@@ -26,19 +26,19 @@ class SessionQuerySet(models.QuerySet[Any]):
         return self.filter(owner=user)
 
     def live(self) -> SessionQuerySet:
-        """Not ended."""
+        """Sessions that have not ended."""
         return self.filter(status__one_of=LIVE)
 
     def finished(self) -> SessionQuerySet:
-        """Ended."""
+        """Sessions that have ended."""
         return self.filter(status__one_of=TERMINAL)
 
     def pending(self) -> SessionQuerySet:
-        """Waiting to be placed."""
+        """Sessions that wait to be placed."""
         return self.filter(status__one_of=_PENDING)
 
     def running(self) -> SessionQuerySet:
-        """Ready to be used."""
+        """Sessions whose status is RUNNING."""
         return self.filter(status=Status.RUNNING)
 
 
@@ -50,7 +50,7 @@ class KernelQuerySet(models.QuerySet[Any]):
         return self.filter(status__in=PLACED)
 
     def live(self) -> KernelQuerySet:
-        """Not ended."""
+        """Kernels that have not ended."""
         return self.filter(status__in=LIVE)
 
 
@@ -58,8 +58,8 @@ class AllocationQuerySet(models.QuerySet[Any]):
     """Rows of the ledger."""
 
     def of_live(self) -> AllocationQuerySet:
-        """All rows. Joined with live sessions, so that the database starts with those few and not with all sessions
-        ever."""
+        """Return the rows of live sessions, which are all rows. The join lets the database start with the few live
+        sessions."""
         return self.filter(kernel__session__status__one_of=LIVE)
 
 
@@ -67,5 +67,5 @@ class LaunchRecordQuerySet(models.QuerySet[Any]):
     """Recent launches of the form."""
 
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
-        """The user's own, whatever the role."""
+        """The user's own launches, whatever the user's role."""
         return self.filter(owner=user)

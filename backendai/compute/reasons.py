@@ -127,6 +127,7 @@ REASONS: dict[str, Reason] = {
     "pod-deleted": _fault(Message("Its container was deleted outside the platform."), is_retriable=False),
     "failed-to-start": _fault(Message("The agent could not start it.")),
     "create-timeout": _fault(Message("The start took too long.")),
+    "not-ready": _failed_program(Message("No program in it listened on its port in time.")),
     "start-timeout": _fault(Message("The agent did not start it in time.")),
     "sibling-failed": _fault(Message("Another kernel of the session did not start.")),
     "container-missing": _fault(Message("The container disappeared from the agent."), is_retriable=False),

@@ -38,7 +38,9 @@ class MountWish:
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
     """Kernels of a session with values of their own. Empty fields are the session's; ``environ`` and ``mounts`` are
-    added to the session's. ``on_failure``: what the failure of one of its kernels does; empty: it ends the session."""
+    added to the session's. ``on_failure``: what the failure of one of its kernels does; empty: it ends the session.
+    ``after``: roles that must be ready before its kernels start. ``ready``: when a kernel counts as ready, as
+    ``{"tcp": port, "within": seconds}``; empty: when its main process lives."""
 
     count: int = 1
     image: str = ""
@@ -48,6 +50,8 @@ class RoleSpec:
     startup_command: str = ""
     mounts: Sequence[MountWish] = ()
     on_failure: str = ""
+    after: Sequence[str] = ()
+    ready: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class SessionSpec:
     owner's key pair that it counts against; empty: the main one. ``files``: written to the home before the command
     runs. ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal
     kernels. ``start_in``: working directory, as folder or mount path of one of the ``mounts``; empty: the home.
-    ``template``: version of the template that rendered the request with these ``parameters``; informational.
+    ``done_when``: which role's kernels must all have finished before a batch session ends well, or ``all``; empty: the
+    main one. ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 
     image: str
@@ -92,5 +97,6 @@ class SessionSpec:
     mounts: Sequence[MountWish] = ()
     start_in: str = ""
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
+    done_when: str = ""
     template: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -85,13 +85,33 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
         raise UserError(text, field=where, code="invalid-document") from None
 
 
+def schema_of_requests() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON Schemas of all keys of a launch request, and of the parts that they refer to."""
+    told = _READER.json_schema()
+    keys = {key: _bare(told["properties"][name]) for key, name in _KEYS.items()}
+    parts = {name: _bare(part) | {"additionalProperties": False} for name, part in told["$defs"].items()}
+    return keys, parts
+
+
+def _bare(schema: Any) -> Any:
+    """Return the schema without titles, defaults and descriptions, which come from Python."""
+    if not isinstance(schema, dict):
+        return schema
+    said = {key: value for key, value in schema.items() if key not in ("title", "default", "description")}
+    return (
+        said | {"properties": {key: _bare(one) for key, one in said.get("properties", {}).items()}}
+        if said.get("properties")
+        else said
+    )
+
+
 def digest_of(spec: SessionSpec) -> str:
     """Return a digest that is the same for equal requests."""
     return hashlib.sha256(json.dumps(document_of(spec), sort_keys=True).encode()).hexdigest()
 
 
 def _check_all_keys(said: Mapping[str, Any]) -> None:
-    """Reject unknown keys, also in nested parts; malformed parts are rejected when they are read."""
+    """Raise UserError for an unknown key, also in nested parts. Parts of a wrong type are rejected when read."""
     _check_keys(said, _KEYS, "")
     mounts, roles, files = said.get("mounts"), said.get("roles"), said.get("files")
     for part, kind, found in (("mounts", MountWish, mounts), ("files", BroughtFile, files)):

@@ -38,7 +38,7 @@ class Placement(models.TextChoices):
 
 
 class OnFailure(models.TextChoices):
-    """What becomes of a session when a kernel ends that should not."""
+    """What happens to a session when one of its kernels fails."""
 
     END = "end", Message("the session ends")
     TOLERATE = "tolerate", Message("the others go on")
@@ -66,7 +66,7 @@ class Outcome(models.TextChoices):
 
 
 class Phase(models.TextChoices):
-    """The part of the platform that wrote a history row."""
+    """The phase of a session's life that a history row describes."""
 
     SCHEDULE = "schedule", Message("schedule")
     PRECONDITION = "precondition", Message("precondition (image)")
@@ -97,8 +97,8 @@ SESSION_MOVES: dict[Status, frozenset[Status]] = {
     _S.ERROR: frozenset(),
 }
 
-# A kernel ends when its node says so, wherever it was: the node's word is the end of the container. Once all kernels of
-# a session that never ran have ended, the whole session may start again.
+# A kernel ends when its agent says so, in any status: the agent's report is the end of the container. Once all kernels
+# of a session that never ran have ended, the whole session may start again.
 KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     status: targets | ({_S.TERMINATED, _S.ERROR} if status in PLACED else frozenset())
     for status, targets in SESSION_MOVES.items()

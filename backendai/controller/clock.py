@@ -23,7 +23,7 @@ _SILENCE = timedelta(seconds=4)
 
 
 class ClockStep(bootsteps.StartStopStep):
-    """A worker thread that runs a pass if none has ended for ``_SILENCE``."""
+    """A thread of the control worker that runs every overdue pass, looking once a second."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -38,7 +38,7 @@ class ClockStep(bootsteps.StartStopStep):
         self._thread.start()
 
     def stop(self, worker: Any) -> None:
-        """Stop the thread and wait for a running pass."""
+        """Stop the thread; waits up to 30 s for a running pass."""
         self._stop.set()
         if self._thread:
             self._thread.join(timeout=30)
@@ -74,7 +74,7 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
 
 
 def _overdue(lease: str, silence: timedelta, clock: Callable[[], datetime]) -> bool:
-    """Return whether no pass has ended for ``silence``. An end in the future was written before the clock was set
-    back."""
-    last = last_pass_at(lease)  # before the clock is read: another worker may end a pass meanwhile
+    """Return whether the last pass ended more than ``silence`` ago, or no end is known. An end in the future counts as
+    unknown: the clock was set back since."""
+    last = last_pass_at(lease)  # read before the clock, as another worker may end a pass in between
     return last is None or not timedelta(0) <= clock() - last <= silence

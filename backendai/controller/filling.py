@@ -1,7 +1,7 @@
-"""Copies files into new folders, each in its own thread, as copies take minutes or hours.
+"""Copies files into new folders, each in its own thread. A copy takes minutes or hours.
 
 Bytes pass from the source through this process to the file server; tickets authorise both. If a worker dies, another
-one continues a minute later.
+continues its copy a minute later.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ class _Unwanted(Exception):
 
 
 def begin() -> None:
-    """Start waiting copies in the background, two per process; a later hint or pass starts the others."""
+    """Start a thread that runs the waiting copies, unless this process has two already: they, a hint or a pass start
+    the rest."""
     if _workers.acquire(blocking=False):
         threading.Thread(target=_run, name="fill", daemon=True).start()
 
 
 def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
-    """Run every waiting copy, one after the other; returns how many were tried."""
+    """Run every waiting copy that no other worker has taken, one after the other; returns how many were tried."""
     worker, tried = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}", 0
     while fill := next((one for one in due_fills(clock()) if take_fill(one, worker, now=clock())), None):
         fill.taken_by = worker
@@ -84,10 +85,10 @@ def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
         if fill.folder.status != FolderStatus.CREATING:
             raise _Unwanted
         orders.order_creation(fill.folder)
-        orders.order_limit(fill.folder)  # it may have been lifted since the last try
+        orders.order_limit(fill.folder)  # the limit may have been lifted since the last try
         told = send_folder(fill.folder, _told(fill, _source(fill.folder, keep), _total(fill.folder), clock))
         if finish_fill(fill, message=_left_out(told), now=clock()) and keep and keep.ends_session:
-            with suppress(UserError):  # it has ended by itself
+            with suppress(UserError):  # the session has already ended
                 terminate_session(keep.session, keep.user)
     except _Unwanted:
         _stop(fill, clock())
@@ -117,7 +118,8 @@ def _total(folder: Folder) -> int | None:
 def _told(
     fill: FolderFill, archive: Iterator[bytes], total: int | None, clock: Callable[[], datetime]
 ) -> Iterator[bytes]:
-    """Forward the archive, reporting progress every two seconds. Raises _Unwanted if it is no longer wanted."""
+    """Yield the pieces of the archive, reporting progress every two seconds. Raises _Unwanted if the copy is cancelled
+    or taken over."""
     sent, told_at = 0, -_TELL_EVERY
     for piece in archive:
         if time.monotonic() - told_at >= _TELL_EVERY:
@@ -135,7 +137,7 @@ def _stop(fill: FolderFill, now: datetime) -> None:
 
 
 def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetime) -> None:
-    """Retry later, unless the session whose home is copied has ended."""
+    """Schedule the copy for later; if its source was the home of an ended session, end it instead."""
     if keep is not None:
         keep.session.refresh_from_db(fields=["status"])
         if keep.session.status != Status.RUNNING:
@@ -145,7 +147,7 @@ def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetim
 
 
 def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
-    """Keep the files copied so far, as their source is gone. Without any, the folder becomes ERROR."""
+    """Finish with the files copied so far, as the home is gone; without any, the folder becomes ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:
         finish_fill(fill, message=f"Not all files of the home are here. {message}", now=now)
@@ -154,7 +156,7 @@ def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
 
 
 def _left_out(told: dict[str, object]) -> str:
-    """Return which files were not copied; empty for none."""
+    """Return a sentence with the files that were not copied, at most five by name; empty if all were."""
     refused = told.get("refused")
     if not isinstance(refused, list) or not refused:
         return ""

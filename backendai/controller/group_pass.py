@@ -27,7 +27,7 @@ from backendai.scheduler.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-_told: set[str] = set()  # errors that this process has logged whole
+_told: set[str] = set()  # ids of errors that this process has logged with their traceback
 
 
 def schedule(group: ResourceGroup, now: datetime) -> int:
@@ -43,7 +43,7 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     except WrongRules as error:
         _note_wrong_rules(group, error, now)
     except (OperationalError, InterfaceError) as error:
-        # The database is away, or another scheduler holds the group for longer than we wait: no news for people, and
+        # The database is away, or another scheduler holds the group for longer than we wait: sessions are not told, and
         # the next pass comes in seconds.
         logger.warning("the pass over resource group %s is put off: %s", group.name, error)
     except Exception as error:
@@ -94,7 +94,7 @@ def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, obj
     ids = pending.values_list("pk", flat=True)[:MOST_PER_PASS]
     try:
         note_waits([Waiting(pk, code, message, data, skipped=True) for pk in ids], now=now)
-    except Exception:  # most likely what made the pass fail: no database
+    except Exception:  # most likely the database is away, and the pass failed because of that
         logger.exception("why the sessions of resource group %s wait could not be written", group.name)
 
 

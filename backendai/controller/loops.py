@@ -1,4 +1,4 @@
-"""The passes. Beat, hints and the clock thread call the same functions, as often as they like."""
+"""The passes. Beat, hints and the clock thread call the same functions; leases keep each pass single."""
 
 from __future__ import annotations
 
@@ -35,32 +35,36 @@ _GROUPS_AT_ONCE = 4
 
 
 def run_pass(now: datetime) -> int:
-    """Run the scheduler over every group with pending sessions; returns how many sessions were placed."""
+    """Run the scheduler over every group with pending sessions; returns how many sessions were placed. 0 if another
+    process runs the pass."""
     return single(PASS_LEASE, now, lambda: _all_groups(now))
 
 
 def schedule_group(group_id: int, now: datetime) -> int:
-    """Run the scheduler over one group; returns how many sessions were placed. A pass that started after the call, in
-    this thread or another, has ended on return, so it has seen the caller's writes. Of concurrent calls one runs, one
-    waits, and the others return."""
-    begun = time.monotonic()
+    """Run the scheduler over one group; returns how many sessions this call placed.
+
+    Of concurrent calls in this process one runs, one waits for it, and the others return 0 at once: the waiting one
+    reads after their writes. A pass of another process is waited for up to ``_PATIENCE_SECONDS``, then this call
+    returns 0.
+    """
+    started_at = time.monotonic()
     with _lines[group_id].turn() as is_ours:
         group = ResourceGroup.objects.filter(pk=group_id).first() if is_ours else None
         if group is None:
             return 0
         name = f"group.{group_id}"
-        return single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
+        return single(name, now, lambda: _one_group(group, now), started_at=started_at, patience=_PATIENCE_SECONDS)
 
 
 def run_repair(now: datetime) -> int:
-    """Run the repair pass; returns how many rows it put right."""
+    """Run the repair pass; returns how many rows were repaired. 0 if another process runs the pass."""
     return single(REPAIR_LEASE, now, lambda: repair(now))
 
 
 def _all_groups(now: datetime) -> int:
     waiting = ComputeSession.objects.pending().order_by().values_list("resource_group_id", flat=True).distinct()
     group_ids = list(waiting)
-    # Writers of SQLite wait for each other anyway, and within a transaction another thread would not see what is in it.
+    # SQLite runs one writer at a time anyway, and other threads do not see the rows of an open transaction.
     if len(group_ids) < 2 or connection.vendor == "sqlite" or connection.in_atomic_block:
         return sum(_one_of_many(group_id, now) for group_id in group_ids)
     with ThreadPoolExecutor(min(_GROUPS_AT_ONCE, len(group_ids)), thread_name_prefix="group") as threads:
@@ -71,7 +75,7 @@ def _in_own_thread(group_id: int, now: datetime) -> int:
     try:
         return _one_of_many(group_id, now)
     finally:
-        connection.close()  # this thread's, which ends with the pass
+        connection.close()  # closes the connection of this thread, which ends with the pass
 
 
 def _one_of_many(group_id: int, now: datetime) -> int:
@@ -83,7 +87,8 @@ def _one_of_many(group_id: int, now: datetime) -> int:
 
 
 def _one_group(group: ResourceGroup, now: datetime) -> int:
-    """Run one pass over a group; it logs its own errors."""
+    """Run one pass over a group without garbage collection; returns how many sessions were placed. Logs its own
+    errors."""
     with collector_at_rest():
         return schedule(group, now)
 
@@ -96,7 +101,7 @@ class Line:
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Yield True if the caller must run now, False if a waiting thread will run for it."""
+        """Yield True if the caller must run now. False: a waiting thread will run for it."""
         if not self._waiting.acquire(blocking=False):
             yield False
             return
@@ -106,14 +111,14 @@ class Line:
 
 
 def single(
-    name: str, now: datetime, work: Callable[[], int], *, begun: float | None = None, patience: float = 0.0
+    name: str, now: datetime, work: Callable[[], int], *, started_at: float | None = None, patience: float = 0.0
 ) -> int:
-    """Run the function under the lease. If another process holds it, retry for ``patience`` seconds, as that process
-    may have read before our write. ``begun``: the monotonic time of ``now``."""
+    """Return ``work()``, run under the lease ``name``; 0 if another process keeps the lease for ``patience`` seconds.
+    Waiting helps where that process may have read before our write. ``started_at``: the monotonic time of ``now``."""
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
-    begun = time.monotonic() if begun is None else begun
-    while not take_lease(name, owner, now=_later(now, begun), duration=_LEASE, has_died=_has_died):
+    started_at = time.monotonic() if started_at is None else started_at
+    while not take_lease(name, owner, now=_later(now, started_at), duration=_LEASE, has_died=_has_died):
         if time.monotonic() >= deadline:
             return 0
         time.sleep(_RETRY_SECONDS)
@@ -123,9 +128,9 @@ def single(
         release_lease(name, owner, now=timezone.now())
 
 
-def _later(now: datetime, begun: float) -> datetime:
+def _later(now: datetime, started_at: float) -> datetime:
     """Return the caller's ``now`` advanced by the time spent waiting."""
-    return now + timedelta(seconds=time.monotonic() - begun)
+    return now + timedelta(seconds=time.monotonic() - started_at)
 
 
 def _has_died(owner: str) -> bool:

@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def mark_silent_agents(now: datetime) -> int:
-    """Mark agents without a recent sync as LOST; returns how many."""
+    """Mark agents without a recent sync as LOST; returns how many. None is marked until agents could reach the portal
+    for ``AGENT_LOST_AFTER``."""
     if now - reachable_since(now) < settings.AGENT_LOST_AFTER:
         return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
@@ -33,15 +34,15 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_what_is_lost(now: datetime) -> int:
-    """End sessions whose agent stays lost beyond the group's grace; kernels that may still run keep their slots. Batch
-    sessions with a retry return to the queue instead: their old kernel's generation is then outdated, and it is removed
-    when the agent returns."""
+    """End sessions whose agent stays lost beyond the group's grace; returns how many ended or restarted. Kernels that
+    may still run keep their slots. Batch sessions with a retry left start again elsewhere: the old kernel's generation
+    is then outdated, and the kernel is removed when its agent returns."""
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),
         resource_group__agent_lost_grace__lt=now - reachable_since(now),
     )
-    if not gone.exists():  # as almost always
+    if not gone.exists():  # the usual case
         return 0
     kernels = Kernel.objects.filter(
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}

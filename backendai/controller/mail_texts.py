@@ -16,7 +16,7 @@ from backendai.texts.translation import gettext as _
 
 
 def mail_of(notice: SessionNotice) -> tuple[str, str]:
-    """Return subject and text of the mail, in the language that the owner chose for pages, else in English."""
+    """Return subject and text of a mail about a session. Both are in the owner's language, else in English."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
 

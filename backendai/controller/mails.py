@@ -1,4 +1,4 @@
-"""Sends mails to owners and superadmins in a separate thread, as a mail server may be slow."""
+"""Sends mails to owners and superadmins. It runs in its own thread, as a mail server may be slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _one_at_a_time = threading.Lock()
 
 
 def mail_news(now: datetime) -> int:
-    """Start sending due mails, unless this process is sending already; returns 0, as it repairs nothing."""
+    """Start sending due mails, unless this process is already sending; returns 0, as this rule repairs nothing."""
     if (has_unknown_mails(now) or has_mails(now)) and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0

@@ -23,10 +23,10 @@ from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import kind_named
 from backendai.cluster.services import agent_of_token, hold_back, note_refused, record_sync
-from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.logs import LARGEST, save_log
+from backendai.compute.services.kernel_specs import spec_for, specs_for
+from backendai.compute.services.logs import LARGEST, save_log, save_logs
 from backendai.compute.services.node_view import registry_access_for, work_for
-from backendai.compute.services.reports import kernel_reported
+from backendai.compute.services.reports import Verdict, Word, kernel_reported, kernels_reported
 from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller.long_polls import look, something_comes
 from backendai.controller.node_limits import is_too_much, too_fast
@@ -36,6 +36,7 @@ from backendai.core.errors import NotFound, UserError
 from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
 from backendai.wire.broker_messages import BrokerUp
+from backendai.wire.bundles import BundleDown, BundleUp
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.node_jobs import NodeJobReport
 from backendai.wire.queues import CONTROL_QUEUE
@@ -96,7 +97,8 @@ def broker(request: HttpRequest, agent: Agent) -> HttpResponse:
 
 @csrf_exempt
 async def sync(request: HttpRequest) -> HttpResponse:
-    """Take an agent's state and return its desired state; with ``wait`` the response waits for work."""
+    """Record an agent's state and return its desired state. With ``wait``, an answer without work is held back for up
+    to that many seconds. 401: unknown token, 429: too many syncs, 422: message too large, 400: invalid message."""
     if request.method != "POST":
         return HttpResponse(status=405)
     status, answer, wait, agent_id = await look(_sync, request)
@@ -125,10 +127,22 @@ def report(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
     return JsonResponse({"applied": kernel_reported(agent, message)})
 
 
+@require_http_methods(["POST"])
+@node_view
+def bundle(request: HttpRequest, agent: Agent) -> HttpResponse:
+    """Store logs, apply reports and return specs of many kernels. One request replaces one for each kernel."""
+    message, now = BundleUp.model_validate_json(request.body), timezone.now()
+    kept = save_logs(agent, message.logs, now=now)
+    verdicts = kernels_reported([Word(agent, one) for one in message.reports], now=now) if message.reports else []
+    specs = specs_for(dict.fromkeys(message.specs, agent), also_running=True)
+    applied = [None if one is Verdict.FOREIGN else one is Verdict.APPLIED for one in verdicts]
+    return _answer(BundleDown(specs=list(specs.values()), kept=kept, applied=applied).model_dump_json())
+
+
 @require_http_methods(["PUT"])
 @node_view
 def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Store the output of an ended kernel."""
+    """Store the output of an ended kernel; 413 if the output is longer than ``LARGEST`` bytes."""
     if int(request.headers.get("Content-Length") or 0) > LARGEST:
         return _problem(413, "too-long", f"A log may have at most {LARGEST} bytes.")
     generation = int(request.GET.get("generation", "0"))
@@ -139,21 +153,21 @@ def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
 @require_http_methods(["GET"])
 @node_view
 def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
-    """Return the registry account for pulling the image of a kernel that starts on this agent."""
+    """Return the registry account for the image of a kernel that starts on this agent."""
     return _secret(registry_access_for(agent, kernel_id).model_dump_json())
 
 
 @require_http_methods(["GET"])
 @node_view
 def job(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Return a job of this agent with its work, which may hold an account."""
+    """Return the work of one job of this agent; the work may contain a registry account."""
     return _secret(kind_named(kind).spec(agent, job_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
 def job_report(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Apply an agent's report about one of its jobs."""
+    """Apply an agent's report about one of its jobs; answers whether the job is still wanted."""
     message = NodeJobReport.model_validate_json(request.body)
     if (message.kind, message.job_id) != (kind, job_id):
         raise UserError("The report is about another job.", code="invalid-message")

@@ -1,4 +1,4 @@
-"""Rate and size limits of one agent, so that a compromised one cannot overload the portal."""
+"""Rate and size limits of one agent. They keep a compromised agent from overloading the portal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from backendai.cluster.models import Agent
 from backendai.wire.rates import Rate, take_each
 
-# A sync comes every 5 s, or every half second at most while nodes without a broker have work.
+# A sync comes every 5 s, or every half second at most while agents without a broker have work.
 SYNCS, MINUTE, SYNCS_AT_ONCE = 240, 60.0, 60
 _TOO_MUCH = frozenset({"too_long", "string_too_long"})
 

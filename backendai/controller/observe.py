@@ -19,8 +19,8 @@ _LEASE = timedelta(seconds=60)
 
 
 def run_observe(now: datetime) -> int:
-    """Record what kernels held since the last pass, thin out old samples, and delete expired logs, history and audit
-    entries; returns how many kernels were recorded, 0 if another process runs the pass."""
+    """Record what kernels held since the last pass; returns how many kernels. Also thins out old samples, and deletes
+    expired logs, history and audit entries. 0 if another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
         return 0

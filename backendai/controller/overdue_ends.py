@@ -1,7 +1,7 @@
 """Ends that exceed their time limit: forced on a reachable agent, recorded as unconfirmed on others.
 
-A reachable agent may be unable to kill, if its container engine is down. Then the history counts how long the forced
-end is open, and a superadmin's force frees the slots.
+A reachable agent cannot end a kernel while its container engine is down. Then the history counts how long the forced
+end stays open, and a superadmin can free the slots by a forced termination.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _Sentence = Callable[[str, str, str, str], str]  # of host name, agent, time wai
 
 
 def force_ends(now: datetime) -> int:
-    """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. An open
-    forced end is counted in the history once per ``terminate_timeout``."""
+    """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. A forced
+    end that stays open is counted in the history once per ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
-    ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # its node is back
+    ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # the agent is back
     overdue = ending.filter(changed_at__lt=now - F(_LIMIT))
     forced = _mark(overdue.filter(agent__in=answering, forced_at=None), now, forced_at=now)
     silent = overdue.exclude(agent__in=answering).filter(is_unconfirmed=False)
@@ -44,7 +44,8 @@ def force_ends(now: datetime) -> int:
 
 
 def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
-    """Set the columns and write one row for each session that this call changed."""
+    """Set the columns on up to 1,000 kernels that lack them; returns how many. Writes one history row per changed
+    session."""
     candidates = list(kernels.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if not candidates:
         return 0
@@ -54,7 +55,7 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
         marked = [UUID(str(pk)) for (pk,) in update_returning(still, columns, ("id",))]
         forced = "forced_at" in columns
         told = _sentences(Kernel.objects.filter(pk__in=marked), now, _is_killed if forced else _is_silent)
-        touch(list(told))  # holds the sessions still, so that their rows chain
+        touch(list(told))  # locks the sessions, so that their history rows chain
         _write(told, _FORCED if forced else _UNCONFIRMED, now)
         if forced:
             hint_stops(told)
@@ -62,12 +63,12 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
 
 
 def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
-    """Increment the newest rows of sessions whose forced end is still open, or write new ones."""
+    """Count a forced end that is still open in its session's newest history row, or in a new row."""
     told = _sentences(kernels, now, _stays)
     if not _due(told, now):
         return
     with transaction.atomic():
-        touch(list(_due(told, now)))  # holds the sessions still: who comes second finds nothing due
+        touch(list(_due(told, now)))  # locks the sessions: a concurrent pass then finds nothing due
         due = _due(told, now)
         _write({session: told[session] for session, uid in due.items() if uid is None}, _FORCED, now)
         again = {uid: for_column(told[session]) for session, uid in due.items() if uid is not None}
@@ -78,7 +79,7 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
 
 
 def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
-    """Return the sessions whose history has not recorded the open forced end recently, with the row to increment."""
+    """Return the sessions whose open forced end must be counted now, with the history row. None: write a new row."""
     newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
     due: dict[UUID, UUID | None] = {}
@@ -92,7 +93,7 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
 
 
 def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
-    """Return each session's message about the first of its kernels."""
+    """Return one sentence for each session, about the first of its kernels."""
     told: dict[UUID, str] = {}
     columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
     for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:

@@ -23,7 +23,7 @@ from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
 
-SLACK = timedelta(seconds=60)  # the engine's own answer comes first, so that the two seldom disagree about one kernel
+SLACK = timedelta(seconds=60)  # leaves time for the agent to report its own time-out first
 _MOST_AT_ONCE = 1000
 _COLUMNS = (
     "pk",
@@ -54,11 +54,11 @@ def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
     group, heard_since = "session__resource_group", reachable_since(now)
     late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
     late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
-    begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
+    started_kernels = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
-        Exists(begun), session__session_type__in=kinds_with("runs_program")
+        Exists(started_kernels), session__session_type__in=kinds_with("runs_program")
     )
-    kernels = Kernel.objects.filter(late, of_session, agent__in=Agent.objects.answering())
+    kernels = Kernel.objects.filter(late, of_session, is_held=False, agent__in=Agent.objects.answering())
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
         yield _expired(row, now, heard_since), row["may_retry"]
 

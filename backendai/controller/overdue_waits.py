@@ -1,4 +1,4 @@
-"""Pending sessions that have waited too long: by time, by failed dependencies, or by number of tries."""
+"""Rules for sessions that are pending too long: by time, by failed dependencies, or by number of tries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GROUP = "resource_group__"
 
 
 def cancel_in_vain(now: datetime) -> int:
-    """Cancel sessions whose dependency ended without success, and their dependants."""
+    """Cancel sessions whose dependency ended without success, and sessions that depend on those; returns how many."""
     return len(cancel_dependents(now=now))
 
 
@@ -84,7 +84,7 @@ def give_up_scheduling(now: datetime) -> int:
     tired = ComputeSession.objects.pending().filter(
         resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
     )
-    if not tired.exists():  # as almost always
+    if not tired.exists():  # the usual case
         return 0
     keep, lower, cancel = ResourceGroup.GiveUp.KEEP, ResourceGroup.GiveUp.LOWER, ResourceGroup.GiveUp.CANCEL
     lowered = _lower(tired.filter(resource_group__on_give_up=lower, priority__gt=0), now)
@@ -103,7 +103,7 @@ class _Tired:
 
     @property
     def tries(self) -> str:
-        """Its number of tries, and the allowed number."""
+        """The session's number of tries and the group's limit, as a part of a sentence."""
         return Message(
             "attempted {attempts} times (resource group {group} gives up after {limit})",
             attempts=self.attempts,
@@ -156,7 +156,7 @@ def _say(sessions: QuerySet[Any], now: datetime) -> int:
     if not candidates:
         return 0
     with transaction.atomic():
-        touch(candidates)  # holds them still: a second pass waits here, and then sees what this one has told
+        touch(candidates)  # locks the sessions: a concurrent pass waits here, then finds the rows of this one
         texts = {
             one.id: Message(
                 "Scheduling was {tries}. It is tried again anyway, with priority {priority}. {reason}",

@@ -1,4 +1,4 @@
-"""The loop over runs of arrays and pipelines, every 2 s by beat, by a hint or by the clock: look, decide, act."""
+"""The loop over runs of arrays and pipelines: look, decide, act. Beat (every 2 s), hints and the clock call it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _line = Line()
 
 
 def run_pipelines(now: datetime) -> int:
-    """Bring every unfinished run nearer to its end; returns how many changed.
+    """Advance every unfinished run; returns how many changed.
 
-    When it returns, a pass has begun after it was called, here or elsewhere, or the next comes in two seconds.
+    Of concurrent calls in this process one runs, one waits for it, and the others return 0 at once: the waiting one
+    reads after their writes. If another process keeps the pass beyond ``_PATIENCE_SECONDS``, the next comes in two
+    seconds.
     """
     with _line.turn() as is_ours:
         if not is_ours or not Run.objects.unfinished().exists():

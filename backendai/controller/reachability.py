@@ -34,7 +34,7 @@ _PATIENCE_SECONDS = 5.0
 def watch_reachability(now: datetime) -> int:
     """Record whether agents can reach the portal now; returns 0, as it repairs nothing."""
     newest = last_heard_at()
-    # Well before the first one counts as lost: else the one that was heard of first would be, and the last not yet.
+    # Half the limit: when all are silent, this has to show before the agent that was heard of first counts as lost.
     heard = newest is None or now - newest < settings.AGENT_LOST_AFTER / 2
     is_reachable = heard or door_answers(settings.DOOR_URL)
     if not is_reachable:

@@ -26,7 +26,7 @@ def refuse(request: HttpRequest) -> JsonResponse:
 
 
 def _say_once(request: HttpRequest) -> None:
-    # The name is what the node itself says: good for a line in the log, and for nothing else.
+    # The name is the agent's own claim: used in the log only.
     said = request.headers.get("Node-Name", "")
     name = said if _NAME.fullmatch(said) else "(no name)"
     address = str(request.META.get("REMOTE_ADDR", ""))[:64]

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from backendai.activity.jobs import forget_jobs, give_up_jobs
+from backendai.activity.jobs import delete_old_jobs, give_up_jobs
 from backendai.catalog.tags import try_old_ones_again
 from backendai.cluster.epochs import advance_epoch
 from backendai.cluster.node_jobs import follow_jobs
 from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.draining import end_drained
-from backendai.compute.services.notices import forget_notices, warn_of_ends
+from backendai.compute.services.notices import delete_old_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
 from backendai.compute.services.public_apps import close_what_is_over
 from backendai.compute.services.system_sessions import end_unused
@@ -54,9 +54,9 @@ RULES: tuple[Rule, ...] = (
     follow_jobs,
     mark_unwanted,
     give_up_jobs,
-    forget_jobs,
+    delete_old_jobs,
     mail_news,
-    forget_notices,
+    delete_old_notices,
     hint_again,
     try_old_ones_again,
     remove_left_tags,
@@ -66,8 +66,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def repair(now: datetime) -> int:
-    """Run all rules; returns how many rows were repaired. A failed rule is logged and does not stop the others.
-    Concurrent passes do nothing twice."""
+    """Run all rules; returns how many rows were repaired. A failed rule is logged and does not stop the others, but a
+    database outage is raised. Concurrent passes do nothing twice."""
     return sum(_apply(rule, now) for rule in RULES)
 
 

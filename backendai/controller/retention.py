@@ -6,24 +6,24 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from backendai.activity.retention import forget_audit
-from backendai.compute.services.retention import forget_history, forget_logs, forget_logs_beyond_share
+from backendai.activity.retention import delete_old_audit
+from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
 from backendai.controller.outages import log_failure
-from backendai.serving.services.readings import forget_readings
+from backendai.serving.services.readings import delete_old_readings
 
 logger = logging.getLogger(__name__)
 
 RULES: tuple[Callable[[datetime], int], ...] = (
-    forget_logs,
-    forget_logs_beyond_share,
-    forget_history,
-    forget_audit,
-    forget_readings,
+    delete_old_logs,
+    delete_logs_beyond_share,
+    delete_old_history,
+    delete_old_audit,
+    delete_old_readings,
 )
 
 
 def forget(now: datetime) -> int:
-    """Delete a bounded number of expired or excess rows; returns how many."""
+    """Delete a bounded number of expired and excess rows; returns how many."""
     return sum(_apply(rule, now) for rule in RULES)
 
 

@@ -21,13 +21,13 @@ _one_at_a_time = threading.Lock()
 
 
 def begin(job_id: UUID) -> None:
-    """Run the scan in the background; while this process runs another one, it waits for a later hint."""
+    """Run the scan in the background. While this process runs another scan, nothing starts: a later hint does."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
 
 
 def hint_again(now: datetime) -> int:
-    """Hint again at scans that have not started; returns 0, as it repairs nothing itself."""
+    """Send hints for scans that have not started; returns 0, as this rule repairs nothing itself."""
     for job_id in waiting_scans():
         hint("controller.scan_registry", str(job_id), queue=CONTROL_QUEUE)
     return 0

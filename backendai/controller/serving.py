@@ -1,4 +1,4 @@
-"""The pass over inference endpoints, every 2 s by beat, by a hint or by the clock."""
+"""The pass over inference endpoints. Beat (every 2 s), hints and the clock call it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def run_serving() -> None:
 
 @shared_task(name="controller.run_pipelines", ignore_result=True)
 def run_pipelines() -> None:
-    """Bring runs of arrays and pipelines forward."""
+    """Run one pass over the runs of arrays and pipelines."""
     pipelines.run_pipelines(timezone.now())
 
 

@@ -8,6 +8,7 @@ urlpatterns = [
     path("join", node_api.join, name="node-join"),
     path("broker", node_api.broker, name="node-broker"),
     path("sync", node_api.sync, name="node-sync"),
+    path("bundle", node_api.bundle, name="node-bundle"),
     path("kernels/<uuid:kernel_id>", node_api.kernel, name="node-kernel"),
     path("kernels/<uuid:kernel_id>/report", node_api.report, name="node-report"),
     path("kernels/<uuid:kernel_id>/registry", node_api.registry, name="node-registry"),

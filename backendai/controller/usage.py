@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
-    """Record as use that these agents' kernels are executing code. Errors are logged and the data is lost."""
+    """Record that kernels of these agents execute code, which counts as use of their sessions. Errors are logged, and
+    the data is then lost."""
     told = {agent.pk: up.working for agent, up in syncs if up.working}
     if not told:
         return
@@ -26,7 +27,8 @@ def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
 
 
 def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:
-    """Store the usage of these syncs; returns how many samples were new. Errors are logged and the data is lost."""
+    """Store the usage reports of these syncs; returns how many samples were new. Errors are logged, and the data is
+    then lost."""
     reports = [(agent, up.usage) for agent, up in syncs if up.usage is not None and up.usage.kernels]
     if not reports:
         return 0

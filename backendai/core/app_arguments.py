@@ -1,4 +1,5 @@
-"""Arguments of a service that its image lets people set, from a label such as ``--logdir=/home/work/logs --tag=``."""
+"""Arguments of a service that its image lets people set. They come from a label such as ``--logdir=/home/work/logs
+--tag=``."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def label_of(service: str) -> str:
 
 
 def allowed_arguments(labels: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return the arguments that people may set, each with its usual value. Words that are no ``--name=value`` are left
-    out."""
+    """Return the arguments that people may set, each with its default value. Words other than ``--name=value`` are left
+    out; a label with unbalanced quotes allows none."""
     try:
         words = shlex.split(str(labels.get(label_of(service), "")))
     except ValueError:
@@ -34,7 +35,8 @@ def is_value(text: str) -> bool:
 
 
 def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[str, str]:
-    """Return the values without those that are as usual. Raises UserError for what the image does not allow."""
+    """Return the values that differ from the image's defaults. Raises UserError for an argument that the image does not
+    allow and for an invalid value."""
     for name, value in values.items():
         field = f"arguments.{name}"[:64]
         if name not in allowed:
@@ -58,5 +60,5 @@ def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[
 
 
 def words_of(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words for the command: none for an argument without a value."""
+    """Return the words ``name=value`` for the command; an argument with an empty value gives none."""
     return tuple(f"{name}={value}" for name, value in values.items() if value)

@@ -22,7 +22,7 @@ Opener = Callable[[int, Parts, int, bool], int]
 
 LONGEST_NAME, LONGEST_PATH, MOST_PARTS = 255, 4000, 256
 _OPENAT2, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 437, 0x02, 0x04, 0x08
-_AGAIN = 16  # the kernel gives up a look-up while something else is being renamed
+_AGAIN = 16  # tries: Linux gives up a look-up while an entry is being renamed
 _MOST_LINKS = 40
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 
 
 class PathRefused(UserError):
-    """The path does not stay below the folder."""
+    """The path is not allowed: malformed, too long, outside the folder, or neither a file nor a directory."""
 
     code = "path-refused"
 
@@ -77,7 +77,7 @@ def parse(path: str | bytes) -> Parts:
 
 
 def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> int:
-    """Open with one call of the kernel (Linux 5.6 and newer)."""
+    """Return the descriptor of an entry, opened with one system call (Linux 5.6 and newer). Raises OSError."""
     resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
     how = _How(flags | os.O_CLOEXEC, 0, resolve)
     path = b"/".join(parts) or b"."
@@ -91,7 +91,8 @@ def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> i
 
 
 def open_by_walk(directory: int, parts: Parts, flags: int, follow: bool) -> int:
-    """Open one component after the other, without the kernel's help; links are resolved here."""
+    """Return the descriptor of an entry, opened component by component without openat2. Links are resolved here. Raises
+    OSError."""
     opened = [os.open(b".", _DIRECTORY | os.O_CLOEXEC, dir_fd=directory)]
     waiting, links = list(reversed(parts)), 0
     try:
@@ -132,7 +133,7 @@ def _link_parts(target: bytes, follow: bool, links: int) -> list[bytes]:
 
 @cache
 def has_openat2() -> bool:
-    """Return whether the kernel (and a sandbox around this process) allows openat2."""
+    """Return whether Linux (and a sandbox around this process) allows openat2."""
     root = os.open("/", _DIRECTORY)
     try:
         os.close(open_by_openat2(root, (), _DIRECTORY, False))
@@ -144,7 +145,7 @@ def has_openat2() -> bool:
 
 
 def opener() -> Opener:
-    """Return the implementation that works on this machine."""
+    """Return the function that opens paths on this machine: by openat2 if allowed, else component by component."""
     return open_by_openat2 if has_openat2() else open_by_walk
 
 
@@ -163,7 +164,8 @@ def open_directory(directory: int, parts: Parts, *, follow: bool) -> int:
 
 
 def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_RDONLY) -> int:
-    """Return the descriptor of a regular file; anything else is rejected before it is opened. Raises OSError."""
+    """Return the descriptor of a regular file. A directory raises OSError and any other entry PathRefused, before it is
+    opened."""
     found = open_path(directory, parts, follow=follow)
     try:
         mode = os.fstat(found).st_mode
@@ -178,7 +180,8 @@ def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_R
 
 @contextmanager
 def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
-    """Open the directory that holds a path, without following links; returns its descriptor and the last name."""
+    """Yield the descriptor of the directory that holds a path, and the path's last name. Follows no links. Raises
+    PathRefused for the folder itself, and OSError."""
     if not parts:
         raise PathRefused("This would change the folder itself; name something in it.", field="path")
     parent = open_directory(directory, parts[:-1], follow=False)
@@ -204,7 +207,8 @@ def exists(parent: int, name: bytes) -> bool:
 
 
 def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
-    """Return the descriptor of a directory below another, creating missing parents without following links."""
+    """Return the descriptor of a directory below another; creates it and its parents where missing. Follows no links.
+    Raises OSError."""
     here = open_directory(directory, (), follow=False)
     for part in parts:
         try:
@@ -220,7 +224,8 @@ def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
 
 
 def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: bool = True) -> None:
-    """Create one directory; raises FileExistsError only on request."""
+    """Create one directory. With ``exist_ok``, an existing entry of this name is no error; else it raises
+    FileExistsError."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
@@ -242,14 +247,14 @@ def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: b
 
 
 def sync_all(directory: int) -> None:
-    """Sync a directory's file system; for many files cheaper than syncing each."""
+    """Write a directory's whole file system to disk; for many files cheaper than syncing each. Raises OSError."""
     if _LIBC.syncfs(directory):
         raise OSError(ctypes.get_errno(), "cannot sync")
 
 
 def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_name: bytes) -> None:
-    """Rename without RENAME_NOREPLACE, which some network file systems lack: files by a hard link, which never
-    replaces."""
+    """Rename without replacing where RENAME_NOREPLACE is missing, as on some network file systems. A file gets a hard
+    link, which never replaces; for other entries the target is checked first."""
     if stat.S_ISREG(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
         os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         os.unlink(name, dir_fd=source)

@@ -1,4 +1,4 @@
-"""Hides Django's common options from the ``--help`` of ``manage.py`` commands."""
+"""Django's own options, which the ``--help`` of ``manage.py`` commands leaves out."""
 
 DJANGOS_OWN = {
     "--version",

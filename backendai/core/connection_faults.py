@@ -11,7 +11,7 @@ from backendai.core.messages import Message
 
 
 def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
-    """Return one sentence with the host, the port, the cause and the time spent."""
+    """Return one sentence about a failed connection: host, port, cause and seconds spent."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return Message(

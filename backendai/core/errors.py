@@ -18,7 +18,7 @@ class BackendAIError(Exception):
     code = "error"
 
     def __init__(self, template: str, /, *, code: str | None = None, **details: Any) -> None:
-        """``template`` is a literal with named gaps, filled from ``details``, or a complete message."""
+        """``template``: a literal with named gaps, which ``details`` fill, or a finished ``Message``."""
         self.code = code or self.code
         self.details: Mapping[str, Any] = details
         if isinstance(template, Message):
@@ -26,7 +26,7 @@ class BackendAIError(Exception):
         else:
             named = gaps(template)
             self.message = Message(template, **{name: value for name, value in details.items() if name in named})
-            self.details = {**details, **self.message.values}  # lists: what was given may have been an iterator
+            self.details = {**details, **self.message.values}  # tuples: iterators have been read by now
         super().__init__(self.message)
 
 

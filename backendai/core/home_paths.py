@@ -1,4 +1,5 @@
-"""Rules for paths of files in a session's home folder, shared by the portal (input) and agents (writing)."""
+"""Rules for paths of files in a session's home folder. The portal checks input with them, agents check what they
+write."""
 
 from __future__ import annotations
 

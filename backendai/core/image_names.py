@@ -30,7 +30,8 @@ class ImageName:
 
 
 def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
-    """Return the parts of an image reference; UserError if invalid. Defaults: registry docker.io, tag ``latest``."""
+    """Return the parts of an image reference. Defaults: registry docker.io, tag ``latest``. Raises UserError if it is
+    invalid."""
     rest, _, digest = text.partition("@")
     first, slash, behind = rest.partition("/")
     registry = USUAL_REGISTRY
@@ -69,7 +70,8 @@ def customized(reference: str, key: str) -> str:
 
 
 def pinned(reference: str, digest: str) -> str:
-    """Return the reference with the digest in place of its tag; unchanged without a digest."""
+    """Return the reference with the digest in place of its tag; unchanged if there is no digest or it has one
+    already."""
     if not digest or "@" in reference:
         return reference
     head, colon, tag = reference.rpartition(":")

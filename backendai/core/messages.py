@@ -54,7 +54,7 @@ class Message(str):
 
     @classmethod
     def joined(cls, parts: Iterable[str], separator: str = " ") -> Message:
-        """Return messages joined by spaces, without empty ones; each is translated separately."""
+        """Return the messages joined by ``separator``, without empty ones; each is translated separately."""
         found = [part for part in parts if part]
         if len(found) == 1:
             return cls.of(found[0])
@@ -62,7 +62,7 @@ class Message(str):
         return cls._made(separator.join(f"{{{name}}}" for name in values), "", values)
 
     def data(self) -> dict[str, Any]:
-        """Return the message as JSON: ``text`` is the template."""
+        """Return the message as a JSON object; its ``text`` is the template."""
         return {
             "text": self.template,
             "values": _json(self.values),
@@ -98,7 +98,7 @@ def shortened(message: str, most: int = LONGEST) -> str:
 
 
 def for_column(message: str, most: int = LONGEST) -> str:
-    """Return a message as the text that our own SQL writes into a message column."""
+    """Return a message as text for a message column, cut to ``most`` characters. For SQL without Django's ORM."""
     short = shortened(message, most)
     return short.stored() if isinstance(short, Message) else short
 

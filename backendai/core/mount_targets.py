@@ -9,8 +9,8 @@ from backendai.core.names import is_hidden
 HOME = "/home/work"
 LONGEST_TARGET = 255
 LONGEST_SUB_PATH = 1024
-_LONGEST_PART = 255  # bytes: what file systems take
-# The system's own folders. What lies beside them, such as /data or /mnt/set, is free.
+_LONGEST_PART = 255  # bytes: the limit of file systems
+# The system's own directories. Others at the top, such as /data or /mnt, may be used.
 _RESERVED = (
     "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr", "var",
@@ -64,7 +64,7 @@ def sub_path_problem(path: str) -> str:
 
 
 def below_home(target: str) -> str:
-    """Return the part of a mount path below the home folder; empty if it is elsewhere."""
+    """Return the part of a mount path below the home folder; empty for the home itself and for paths elsewhere."""
     return target[len(HOME) + 1 :] if target.startswith(f"{HOME}/") else ""
 
 

@@ -8,7 +8,7 @@ import unicodedata
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
-FOLDERS = "folders"  # the name by which clients of files ask for all folders of somebody
+FOLDERS = "folders"  # clients of files give it in place of a session's name, to reach all folders of a user
 _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES\Z)")
 
 
-# Letters of no script that nobody sees: fillers of Hangul, the empty pattern of Braille.
+# Invisible characters of other categories than Cf: fillers of Hangul, the empty pattern of Braille.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 _JOINERS = frozenset("\u200c\u200d")  # between letters, some scripts need them
 _UNSEEN = frozenset({"Cf", "Cn", "Co", "Mn", "Zs"})
@@ -59,8 +59,11 @@ def is_hidden(letter: str) -> bool:
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
-    """Return a valid session name: 4 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at
-    both ends. Else raises UserError with the part of the rule that is broken."""
+    """Return the name if a session may have it. Else raises UserError with the part of the rule that is broken.
+
+    The rule: 4 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends, and not
+    ``folders``.
+    """
     if len(name) < _SHORTEST:
         raise UserError(
             "Use at least {shortest} characters ({number} given).",
@@ -98,7 +101,10 @@ def check_session_name(name: str, *, field: str = "name") -> str:
 
 
 def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONGEST) -> str:
-    """Return a valid name of a preset or an alias; else raises UserError."""
+    """Return the name if a preset or an alias may have it. Else raises UserError.
+
+    The rule: 1 to ``longest`` letters, digits, dots, dashes and underscores, with a letter or digit first.
+    """
     if not name or len(name) > longest:
         raise UserError(
             "Use 1 to {longest} characters ({number} given).",
@@ -121,8 +127,11 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
 
 
 def check_own_image_name(name: str, *, field: str = "name") -> str:
-    """Return a valid name for an image saved from a session: 4 to 32 letters, digits, dashes and underscores. Else
-    raises UserError with the part of the rule that is broken."""
+    """Return the name if an image saved from a session may have it. Else raises UserError with the part of the rule
+    that is broken.
+
+    The rule: 4 to 32 letters, digits, dashes and underscores.
+    """
     if len(name) < _OWN_IMAGE_SHORTEST:
         text = Message(
             "Use at least {own_image_shortest} characters ({number} given).",
@@ -146,7 +155,7 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 
 
 def check_variable_name(name: str, *, field: str = "environ") -> str:
-    """Return the name of an environment variable that users may set; else raises UserError with the reason."""
+    """Return the name if users may set an environment variable of this name. Else raises UserError with the reason."""
     if not _VARIABLE.match(name):
         text = Message(
             "{name} is not a variable name: use A to Z, digits and underscore, no digit first.",

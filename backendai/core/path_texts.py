@@ -27,7 +27,7 @@ def decode_raw(text: str) -> bytes:
 
 
 def text_of(path: bytes) -> str:
-    """Return the text of a path."""
+    """Return a path as text that ``bytes_of`` converts back."""
     try:
         return path.decode()
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def text_of(path: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes of a path's text. Raises UserError."""
+    """Return the bytes of a path from its text. Raises UserError for invalid base64url after ``//raw:``."""
     if not text.startswith(RAW):
         return text.encode(errors="surrogatepass")
     first, slash, rest = text.removeprefix(RAW).partition("/")

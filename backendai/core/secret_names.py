@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# Better one too many: what is taken for a secret is only typed again.
-# Written so that a page's script understands them too.
+# Rather too many than too few: a value taken for a secret only has to be typed again.
+# Both patterns are also valid in JavaScript, for scripts of pages.
 NAME_PATTERN = (
     "passw|passphrase|pwd|secret|token|key|credential|auth(?!or(?!i))|private|cookie|signature"
     "|(?:^|_)(?:pass|pat|dsn)(?:_|$)"
@@ -16,5 +16,5 @@ _ADDRESS_WITH_PASSWORD = re.compile(VALUE_PATTERN)
 
 
 def looks_secret(name: str, value: str = "") -> bool:
-    """Return whether a variable of this name, or with this value, is likely to hold a secret."""
+    """Return whether a variable likely holds a secret, by its name or its value."""
     return bool(_NAME.search(name) or _ADDRESS_WITH_PASSWORD.search(value))

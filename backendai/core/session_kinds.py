@@ -19,12 +19,13 @@ class EndedBy(Enum):
 class SessionKind:
     """One kind of sessions and its features.
 
-    ``is_launched``: offered in the launch form, with a tab of its own. ``has_services``: browsers can open its ports.
-    ``has_dependencies``: it may wait until other sessions succeed. ``has_result``: it ends with success or failure.
-    ``is_saved``: it can be saved as an image. ``runs_again``: it may restart on another agent. ``is_served``: it is a
-    replica of an endpoint. ``is_checked``: idle checkers may check it; ``is_usually_checked``: checkers that list no
-    kinds do. ``has_shell``: programs can be started in it; else it serves files only. ``counts``: policies and shares
-    count it; else it has a limit of its own.
+    ``is_launched``: offered in the launch form, with a tab of its own. ``executes_code``: clients can send it code to
+    run. ``has_services``: browsers can open its ports. ``has_dependencies``: it may wait until other sessions succeed.
+    ``has_result``: it ends with success or failure. ``clusters``: it may have several kernels. ``is_saved``: it can be
+    saved as an image. ``runs_again``: it may restart on another agent. ``is_served``: it is a replica of an endpoint.
+    ``is_checked``: idle checkers may check it; ``is_usually_checked``: checkers that list no kinds do. ``has_shell``:
+    programs can be started in it; else it serves files only. ``counts``: policies and shares count it; else it has a
+    limit of its own.
     """
 
     name: str
@@ -65,7 +66,7 @@ _TABLE = (
     SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
     # An idle checker would fight the number of replicas.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),
-    # Small and short-lived: it opens folders to clients of files, and nothing is computed in it.
+    # Small and short-lived: it opens folders to clients of files and computes nothing.
     SessionKind(
         "system",
         EndedBy.DISUSE,
@@ -92,5 +93,5 @@ def launched_kinds() -> list[tuple[str, str]]:
 
 
 def kinds_with(feature: str) -> list[str]:
-    """Return the names of the kinds for which this field or property is true."""
+    """Return the names of the kinds for which this attribute of ``SessionKind`` is true."""
     return [kind.name for kind in _TABLE if getattr(kind, feature)]

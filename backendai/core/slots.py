@@ -46,7 +46,7 @@ class Slots(Mapping[str, int]):
 
     def __init__(self, amounts: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
         self._amounts = {name: amount for name, amount in sorted(dict(amounts).items()) if amount}
-        self._hash: int | None = None  # made when first asked for: a pass looks the same amounts up thousands of times
+        self._hash: int | None = None  # computed on first use: a pass looks the same amounts up thousands of times
 
     @classmethod
     def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
@@ -107,7 +107,8 @@ class Slots(Mapping[str, int]):
 
 
 def parse_amount(name: str, value: Any, *, field: str) -> int:
-    """Return thousandths of the slot's unit; ``mem`` and ``shm`` take 512m, 2GiB, 1.5g or plain bytes."""
+    """Return thousandths of the slot's unit; sizes such as ``mem`` take 512m, 2GiB, 1.5g or plain bytes. Raises
+    UserError."""
     if not _NAME.match(name):
         raise UserError("{name} is not a resource name.", name=repr(name), field=field, code="unknown-slot")
     amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
@@ -127,7 +128,7 @@ def parse_amount(name: str, value: Any, *, field: str) -> int:
 
 
 def parse_size(value: Any, *, field: str) -> int:
-    """Return whole bytes from 512m, 2GiB, 1.5g or a plain number."""
+    """Return whole bytes from 512m, 2GiB, 1.5g or a plain number. Raises UserError."""
     return int(_parse_size(value, field))
 
 
@@ -173,7 +174,7 @@ def amount_in_words(name: str, amount: int) -> str:
 
 
 def kernels_in_words(number: int) -> Message:
-    """Return how many kernels: ``1 kernel``, ``3 kernels``."""
+    """Return a number of kernels for people: ``1 kernel``, ``3 kernels``."""
     return Message("1 kernel") if number == 1 else Message("{number} kernels", number=number)
 
 
@@ -190,7 +191,7 @@ def limit_text(limit: int | None, slot: str = "") -> str:
 
 
 def format_size(size: int) -> str:
-    """Return bytes for people, in the largest binary unit that keeps it at or above 1: ``1.5 GiB``."""
+    """Return bytes for people: ``1.5 GiB``. The unit is the largest binary one that keeps the number at 1 or above."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(value) < 1024:

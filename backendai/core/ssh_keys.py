@@ -1,4 +1,4 @@
-"""Ed25519 keys of SSH that are made anew from a secret whenever they are needed, and stored nowhere."""
+"""SSH keys (Ed25519) that are derived from a secret when needed. They are stored nowhere."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def derived_key(secret: str, *, salt: str, name: str) -> Ed25519PrivateKey:
 
 
 def seed_text(key: Ed25519PrivateKey) -> str:
-    """Return what makes the key, in hexadecimal."""
+    """Return the key's seed in hexadecimal."""
     return key.private_bytes_raw().hex()
 
 
 def key_of(seed: str) -> Ed25519PrivateKey:
-    """Return the key that this text makes. Raises ValueError for one that makes none."""
+    """Return the key of this seed (hexadecimal). Raises ValueError for an invalid seed."""
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(seed))
 
 
 def private_text(key: Ed25519PrivateKey) -> str:
-    """Return a private key as a file of OpenSSH."""
+    """Return a private key in OpenSSH's file format, without a passphrase."""
     kind = serialization.PrivateFormat.OpenSSH
     return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption()).decode()
 

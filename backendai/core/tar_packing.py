@@ -25,7 +25,7 @@ class Packed:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """Whether the entry is a directory."""
         return stat.S_ISDIR(self.found.st_mode)
 
     @property
@@ -35,7 +35,8 @@ class Packed:
 
 
 def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
-    """Yield the entries at and below some paths: files, directories and links, no devices. Raises FileNotFoundError."""
+    """Yield the entries at and below some paths. Below them, devices, pipes and sockets are left out. Raises
+    FileNotFoundError if a path does not exist."""
     for parts in paths:
         base = len(parts) - 1 if parts else 0
         if parts:
@@ -100,12 +101,13 @@ def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
 
 
 def content_of(data: int, one: Packed) -> Iterator[bytes]:
-    """Yield the bytes of a file, at most its size at selection."""
+    """Return the bytes of a file in pieces, at most its size at selection. The file is opened at once and closed at the
+    end."""
     return read_content(beneath.open_file(data, one.parts, follow=False), one.size)
 
 
 def read_content(descriptor: int, size: int) -> Iterator[bytes]:
-    """Yield at most this many bytes of an open file, and close it."""
+    """Yield at most ``size`` bytes of an open file; closes the file at the end."""
     try:
         while size and (piece := os.read(descriptor, min(_CHUNK, size))):
             size -= len(piece)
@@ -115,7 +117,7 @@ def read_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _open(data: int, one: Packed) -> int | None:
-    """Return the open file if it has bytes; None for anything else. Unreadable directories raise OSError."""
+    """Return the descriptor of a file that has bytes, else None. Unreadable directories raise OSError."""
     if one.is_directory:
         os.close(beneath.open_directory(data, one.parts, follow=False))
     return beneath.open_file(data, one.parts, follow=False) if one.size else None

@@ -12,8 +12,8 @@ _DEEPEST = 2000
 
 
 def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
-    """Yield every name below an open directory: its path, its directory's descriptor, its name. Follows no link; holds
-    one descriptor per level; skips directories that vanish."""
+    """Yield every name below an open directory: its directory's path, that directory's descriptor, the name. Follows no
+    link; holds one descriptor per level; skips directories that vanish or lie below level 2000."""
     levels: list[tuple[Parts, int, list[bytes]]] = []
     here: int | None = os.dup(top)
     where: Parts = ()
@@ -34,7 +34,7 @@ def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
 
 
 def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
-    """Return the next unvisited directory; closes visited ones."""
+    """Return path and descriptor of the next unvisited directory; None after the last. Closes visited ones."""
     while levels:
         where, parent, below = levels[-1]
         while below:

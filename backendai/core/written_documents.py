@@ -48,7 +48,8 @@ class WrittenDocument:
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def placed(self, error: UserError) -> UserError:
-        """Return the error with line and column, if the text has the value that it names."""
+        """Return the error with line and column of its value, or of the nearest value around that. Unchanged if the
+        text has neither."""
         place = self._place_of(error.field or "")
         return error if place is None else _wrong(place, error.message, error.field, error.code)
 
@@ -71,7 +72,7 @@ def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES)
         raise UserError(
             "The document has {size} bytes: use at most {largest}.", size=size, largest=largest, code="too-large"
         )
-    if text.lstrip("\ufeff \t\r\n").startswith("{"):  # in JSON a tab between values is a space, and a letter two halves
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):  # JSON separates with tabs, and has surrogate pairs
         text = _PAIR.sub(_letter, text.replace("\t", " "))
     reader = _Reader(text, most)
     try:
@@ -84,7 +85,8 @@ def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES)
 
 
 def check_extent(value: object, most: int = MOST_VALUES) -> None:
-    """Raise UserError if a JSON value exceeds the limits of size, depth or number of values."""
+    """Raise UserError if a JSON value is too deep or has too many values: ``DEEPEST`` levels and ``most`` values are
+    allowed."""
     for number, depth in enumerate(_depths(value, 1), 1):
         if depth > DEEPEST:
             raise UserError("The document has more than {deepest} levels.", deepest=DEEPEST, code="too-deep")
@@ -233,7 +235,7 @@ def _not_yaml(error: yaml.YAMLError, text: str) -> UserError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read")[:200]
     said = Message("this is neither YAML nor JSON: {problem}", problem=problem)
-    if isinstance(error, ReaderError) and isinstance(error.position, int):  # of bytes; near enough before other scripts
+    if isinstance(error, ReaderError) and isinstance(error.position, int):  # in bytes; exact for ASCII
         return _wrong(_place_at(text, error.position), said)
     return _wrong(Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1), said)
 

@@ -15,7 +15,7 @@ from backendai.files import content, packing, unpacking
 from backendai.files.content_views import SAFETY, disposition
 from backendai.files.entries import shown
 from backendai.files.refusals import Refusal
-from backendai.files.serving import BEGUN, Asked, admit, query_paths
+from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_paths
 from backendai.files.tar_reading import Member, TarReader
 from backendai.files.tree import FolderTree
 from backendai.files.unpacking import Item, Outcome
@@ -51,7 +51,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     try:
         data = await asked.host.run_long(_gather, stream)  # what is wrong with the paths is seen here
         await response.prepare(request)
-        request[BEGUN] = True
+        request[ANSWER_STARTED] = True
         while data:
             await response.write(data)
             data = await asked.host.run_long(_gather, stream)

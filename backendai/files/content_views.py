@@ -15,7 +15,7 @@ from backendai.files.content import LARGEST_TEXT, OpenedFile
 from backendai.files.media import media_type
 from backendai.files.receiving import receive
 from backendai.files.refusals import Refusal
-from backendai.files.serving import BEGUN, Asked, admit, query_path, switch
+from backendai.files.serving import ANSWER_STARTED, Asked, admit, query_path, switch
 
 _CHUNK = 2**20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
@@ -53,7 +53,7 @@ async def download(request: web.Request) -> web.StreamResponse:
             response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{opened.size}"
         response.content_length = end - start
         await response.prepare(request)
-        request[BEGUN] = True
+        request[ANSWER_STARTED] = True
         if request.method != "HEAD":
             await send(asked, response, opened.file, start, end)
     return response

@@ -101,7 +101,7 @@ class Host:
 
     async def _let_it_end(self, call: Call) -> None:
         """Wait until a call whose asker left has ended: what comes after it must not meet it."""
-        call.answer.cancel()  # one that has not begun never does
+        call.answer.cancel()  # one that has not started never does
         while not (call.ended.done() or self.silent):
             await asyncio.wait([call.ended], timeout=_LOOK_EVERY)
 

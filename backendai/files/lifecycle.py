@@ -33,16 +33,28 @@ from backendai.files.tree import (
 
 READY, CLONING, CREATING, BEING_DELETED, ABSENT = "ready", "cloning", "creating", "deleting", "absent"
 _MOST_META = 4096
+_ATTEMPTS = 5
 
 
 def create(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> None:
-    """Make a folder, or take a newer version of its meta over. Refuses older versions with 409."""
-    state = state_of(root, folder_id)
-    if state == READY:
-        change_meta(root, folder_id, version, told)
-        return
-    if state != ABSENT:
+    """Make a folder, or take a newer version of its meta over. Refuses older versions with 409. Several processes may
+    order the same folder at once: one makes it, the others take over their versions."""
+    for attempt in range(_ATTEMPTS):
+        state = state_of(root, folder_id)
+        if state != ABSENT:
+            break
+        try:
+            _make(root, folder_id, version, told)
+            return
+        except (FileExistsError, FileNotFoundError):  # another order was faster, or renamed what both wrote
+            if attempt == _ATTEMPTS - 1:
+                raise
+    if state != READY:
         raise Refusal(409, "busy", f"The folder is {state}; wait until that is done.")
+    change_meta(root, folder_id, version, told)
+
+
+def _make(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> None:
     meta = with_facts(Meta(str(folder_id), version), told)
     with opened_place(root, STAGING) as staging:
         name = str(folder_id).encode()

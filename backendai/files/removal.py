@@ -1,4 +1,4 @@
-"""Removal of whole trees, however deep they are and whoever changes them meanwhile. No link is followed."""
+"""Removal of whole trees, however deep they are, also while others change them. No link is followed."""
 
 from __future__ import annotations
 

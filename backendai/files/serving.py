@@ -67,7 +67,7 @@ class Server:
 
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
-BEGUN: web.RequestKey[bool] = web.RequestKey("begun", bool)  # the answer is on its way
+ANSWER_STARTED: web.RequestKey[bool] = web.RequestKey("started", bool)  # the answer is on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         if (refusal := as_refusal(error)) is None:
             logger.exception("%s %s failed", request.method, request.path)
             refusal = Refusal(500, "platform-error", "The file server has failed here; its log says more.")
-        if request.get(BEGUN):
+        if request.get(ANSWER_STARTED):
             raise ConnectionAbortedError(refusal.message) from error  # too late for another status
         return refuse(refusal)
 

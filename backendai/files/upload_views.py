@@ -36,7 +36,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, key: tuple[UUID, str]) -> AsyncIterator[None]:
-        """Wait until nobody else writes, after ending whoever does."""
+        """Wait until nobody else writes, after ending the other writer."""
         lock, writer = self._locks.get(key, (asyncio.Lock(), None))
         me = asyncio.current_task()
         self._locks[key] = lock, me
@@ -87,7 +87,7 @@ async def create(request: web.Request) -> web.Response:
 async def show(request: web.Request) -> web.Response:
     """Answer how much has come safely."""
     asked = _admit(request)
-    # Whoever asks has lost the connection by which it wrote, even if this side has not noticed yet.
+    # The asking client has lost the connection by which it wrote, even if this side has not noticed yet.
     async with request.app[TURNS].turn((asked.folder_id, request.match_info["upload"])):
         upload = await asked.run(uploads.find, request.match_info["upload"])
     told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}

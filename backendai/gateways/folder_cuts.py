@@ -28,6 +28,8 @@ def unmount(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> 
     """Return the mount that is gone, and how many programs were killed, as they used it. Waits for the agents. Raises
     as ``mount_to_cut``, and a Conflict where an agent cannot do it: then the session still mounts the folder."""
     mount = mount_to_cut(actor, folder, session_id)
+    if folder.linked_path:  # agents know a folder in a kernel by its directory, which a linked folder does not have
+        raise _refused(Message("It is a linked folder."))
     kernels = list(Kernel.objects.filter(session=session_id, status__in=LIVE).select_related("agent").order_by("rank"))
     ended = sum(_unmount_from(kernel, folder) for kernel in kernels if kernel.agent is not None)
     note_unmounted(actor, mount, now=now)

@@ -134,7 +134,7 @@ class _Answer(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.head: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-        self.head.add_done_callback(_seen)  # whoever asked may have given up
+        self.head.add_done_callback(_seen)  # the caller may have given up
         self._more = asyncio.Event()
         self._said = bytearray()
         self._has_ended = False

@@ -1,4 +1,4 @@
-"""System checks: settings that cannot work are refused at start, with an id and the mend."""
+"""System checks: settings that cannot work are refused at start, with an id and the remedy."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _check_provider() -> list[CheckMessage]:
         found.append(Error("BACKENDAI_OIDC_MAPPING cannot be used.", wrong, id="portal.E024"))
     issuer = urlsplit(settings.OIDC_ISSUER)
     if issuer.scheme != "https" and issuer.hostname not in ("localhost", "127.0.0.1", "::1"):
-        hint = "Write it as https://identities.example.org: whoever can read or change that talk can be anybody here."
+        hint = "Write it as https://identities.example.org: who reads or changes that traffic can sign in as anybody."
         found.append(Error("BACKENDAI_OIDC_ISSUER is not an HTTPS address.", hint, id="portal.E025"))
     return found
 

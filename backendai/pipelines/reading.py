@@ -44,13 +44,14 @@ _SESSION = ("status", "result", "status_reason", "status_data")
 @dataclass(slots=True)
 class Picture:
     """The unfinished runs, oldest first, what is to be decided about each, and how many sessions of each owner have no
-    agent yet."""
+    agent yet. ``has_more``: what was carried out opens more than this picture shows."""
 
     now: datetime
     runs: dict[UUID, Run]
     steps: dict[UUID, Step]
     views: dict[UUID, RunView]
     unplaced: Counter[UUID]
+    has_more: bool = False
 
 
 def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> Picture:

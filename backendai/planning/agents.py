@@ -51,7 +51,7 @@ class AgentRow(NamedTuple):
 
     @property
     def obstacle(self) -> str:
-        """Why the agent takes no session, in one sentence; empty: it does."""
+        """Why the agent takes no session, in one sentence; empty if it takes sessions."""
         if self.fault or not self.unknown_running:
             return self.fault
         if self.unknown_running == 1:
@@ -63,7 +63,7 @@ class AgentRow(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether the agent can pull an image."""
+        """Whether the agent can start images that it does not have: it pulls them, or needs none."""
         return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
 
     def can(self, capability: Capability) -> bool:
@@ -79,9 +79,9 @@ def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
 def images_there(
     agents: Sequence[AgentRow], made_here: Mapping[str, Image], fetched: Collection[Image] = ()
 ) -> Mapping[UUID, frozenset[str]]:
-    """Return which of these locally built or saved images each agent has. Agents without containers have every image
-    that names a native command, and no saved one. Images in ``fetched`` count as present unless the agent cannot
-    pull."""
+    """Return by agent which of these images it has. ``made_here``: images built or saved locally; ``fetched``: images
+    of registries, present unless the agent lacks them and cannot pull. Native agents have every image with a native
+    command; agents that run nothing have all. At most two queries."""
     there: dict[UUID, set[str]] = defaultdict(set)
     if made_here:
         with_engine = [agent.id for agent in agents if agent.can(Capability.LISTED_IMAGES)]
@@ -158,10 +158,11 @@ def read_agents(
 def builds_of(
     images: Mapping[str, Image], agents: Sequence[AgentRow], there: Mapping[UUID, frozenset[str]]
 ) -> dict[UUID, ImageBuild]:
-    """Return the build progress of locally built images that no agent of the group has yet."""
+    """Return by image id the progress of builds whose image no agent has yet. Only local builds count. Empty if an
+    agent of the group runs no containers."""
     if not agents or not all(agent.can(Capability.LISTED_IMAGES) for agent in agents):
         return {}
-    # What was made of a session is made once: where it is missing, nobody is making it.
+    # Images saved from sessions do not count: where one is missing, no build will bring it.
     missing = {name for name, image in images.items() if image.is_built_here} - frozenset().union(*there.values())
     jobs = newest_jobs(BUILD_JOB, missing) if missing else {}
     return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}

@@ -15,8 +15,8 @@ from backendai.scheduler.snapshot import LimitView
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Limit, use and pending amount of one slot (thousandths) or of sessions, and the limit of what may wait. None:
-    unlimited."""
+    """Limit, use and pending amount of one slot (thousandths) or of sessions. ``pending_limit``: the most that may be
+    pending. None: unlimited."""
 
     limit: int | None
     used: int
@@ -31,7 +31,8 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class HolderLimits:
-    """The allowances of one holder by slot, and of its sessions. ``policy``: the limiting one; None: unlimited."""
+    """The allowances of one holder by slot, and of its sessions. ``policy``: the policy with the limits; None:
+    unlimited."""
 
     scope: str
     name: str
@@ -67,8 +68,8 @@ class OwnLimits:
 
 
 def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
-    """Return the allowances of every holder that a user's launch in this project counts against, limited or not.
-    ``project`` brings its domain along. ``also``: slots to include besides those in a limit or a session. At most five
+    """Return the allowances of every holder that a user's launch in this project counts against. Unlimited holders and
+    the project's domain are included. ``also``: slots to include besides those in a limit or a session. At most five
     queries."""
     everybody = _everybody(user, project)
     keys = [holder.key for holder in everybody]
@@ -114,7 +115,7 @@ def least(numbers: Iterable[int | None]) -> int | None:
 
 
 def _everybody(user: User, project: Project | None) -> list[Limited]:
-    """Return the holders of a launch, the narrowest first, with an unlimited policy for those that have none."""
+    """Return the holders of a launch, the narrowest first. Holders without a policy get an unlimited one."""
     key_pair: KeyPair | None = user.key_pairs.main_first().first()
     rows: list[tuple[str, Any, str]] = [(KEY_PAIR, key_pair, key_pair.access_key)] if key_pair else []
     rows.append((USER, user, user.email))

@@ -36,7 +36,8 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Number of kernels, on one agent or several, and a designated agent, if any."""
+    """The form of a launch: its number of kernels, whether they may go to several agents, and a designated agent, if
+    any."""
 
     kernels: int = 1
     multi_node: bool = False
@@ -49,8 +50,8 @@ ALONE = Shape()
 @dataclass(frozen=True, slots=True)
 class Amount:
     """Bounds of one slot of one kernel, in thousandths. ``maximum``: None is unlimited; ``quota``: what the strictest
-    policy leaves (None: unlimited). ``free``: of all agents of the group, ``on_one``: the most on one. ``remaining``:
-    what could start now. ``is_offered``: the group has the slot and the image can use it."""
+    policy leaves (None: unlimited). ``free``: the sum over the agents, ``on_one``: the most on one agent.
+    ``remaining``: the most that could start now. ``is_offered``: the group has the slot and the image can use it."""
 
     slot: str
     minimum: Bound
@@ -95,8 +96,8 @@ class Machines:
 def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
-    """Return every slot that a kernel of the image may request here, cores and memory first, and required ones that are
-    missing. Only the site's settings are queried."""
+    """Return the bounds of every slot that a kernel of the image may request. Cores and memory come first. Slots that
+    the image requires and the group lacks are included. Queries the site's settings only."""
     room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
     offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
@@ -104,7 +105,8 @@ def amounts_of(
 
 
 def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machines | None = None) -> tuple[int, int]:
-    """Return how many kernels with these amounts could start now: on a single agent, and on all together."""
+    """Return how many kernels with these amounts could start now, within the user's limits: on one agent, and on all
+    together."""
     one, together = (machines or Machines(found)).kernels(asked)
     left = [(found.remaining.get(name), wanted) for name, wanted in asked.items() if wanted]
     quota = least(remaining // wanted for remaining, wanted in left if remaining is not None)
@@ -112,8 +114,8 @@ def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machine
 
 
 class _Suitable:
-    """Totals of the agents that suit a launch: ``largest`` by slot when empty, unreachable ones included; ``free`` in
-    all and ``on_one``, of those that take sessions."""
+    """Totals of the agents that suit a launch. ``largest``: by slot, the largest capacity, unreachable agents included;
+    ``free`` and ``on_one``: the sum and the most that is free on agents that take sessions."""
 
     def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
         self.is_empty = not agents
@@ -163,7 +165,7 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
 
 
 def _limits(slot: str, place: _Place) -> Iterator[Bound]:
-    """Yield every limit of one kernel, those first that no policy can raise."""
+    """Yield every limit of one kernel; limits that no policy can raise come first."""
     image, shape = place.image, place.shape
     if slot in image.maximum_slots:
         yield Bound(image.maximum_slots[slot], IMAGE, image.display_name)
@@ -191,7 +193,8 @@ def _quota(slot: str, place: _Place) -> Bound | None:
 
 
 def _step(slot: str, shape: Shape) -> int:
-    """Return the smallest step: whole devices, and whole accelerators if there are several kernels."""
+    """Return the step between amounts: whole units for unshared devices, and for every accelerator if there are several
+    kernels."""
     step = look_of(slot).quantum
     if is_fractional(slot):
         step = lcm(step, STEP)
@@ -205,7 +208,7 @@ def _floor(amount: int, step: int) -> int:
 
 
 def _free(agent: AgentView, rules: Rules) -> Mapping[str, int]:
-    """Return an agent's free amounts as the scheduler counts them, at most those of its devices."""
+    """Return an agent's free amounts as the scheduler counts them. Its devices limit them."""
     if agent.devices:
         return Room(agent, 0, rules).free
     taken = dict(agent.occupied)

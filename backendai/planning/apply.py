@@ -19,7 +19,7 @@ from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
 
 
 def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
-    """Carry the plan out and return the sessions that were placed."""
+    """Place the plan's sessions and store the reasons of its waits; returns the sessions that were placed."""
     writer = _Writer()
     placed = place_sessions(group.pk, [writer.assignment(placement) for placement in plan.placements], now=now)
     if plan.next_agent and plan.next_agent != group.next_agent:

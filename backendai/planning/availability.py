@@ -1,4 +1,4 @@
-"""What a user may still use, what a resource group has, and which presets fit now, for pages and REST."""
+"""Remaining amounts of a user and a resource group, and presets that fit now. For pages and REST."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PRESETS = Prepared(lambda user: ResourcePreset.objects.visible_to(user).select_
 
 @dataclass(frozen=True, slots=True)
 class GroupAmounts:
-    """Totals of the reachable agents that take sessions. ``free``: the sum over agents; ``max_per_agent``: the largest
-    capacity; ``max_free``: the most that one has free."""
+    """Totals of the group's reachable agents that take sessions. ``free``: the sum over agents; ``max_per_agent``: the
+    largest capacity; ``max_free``: the most that one agent has free."""
 
     agents: int
     total: Slots
@@ -49,8 +49,9 @@ class PresetFit:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); likewise for sessions. ``limited``:
-    the applicable policies. ``agents``: number of registered ones."""
+    """What a user may still use in a project and a group. ``remaining``: by slot, what the strictest holder leaves
+    (None: unlimited); likewise for sessions. ``limited``: the applicable policies. ``agents``: the group's registered
+    agents."""
 
     project: Project
     group: ResourceGroup
@@ -64,8 +65,8 @@ class Availability:
 
 
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
-    """Return what this user may still use in this project and group, in at most nine queries. ``project`` brings its
-    domain along; without ``key_pair`` the default one counts."""
+    """Return what this user may still use in this project and group. Limits of the project's domain apply too; without
+    ``key_pair``, the user's default one counts. At most nine queries."""
     key_pair = key_pair or key_pair_of(user)
     limited = limits_on(user, project, key_pair)
     views = limit_views(limited)
@@ -105,12 +106,12 @@ def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
 
 
 def presets_open(user: User) -> Sequence[ResourcePreset]:
-    """Return the presets that the user may pick in some group, in their order; read once for a request."""
+    """Return the presets that the user may see, of all groups, in their order. Read once for a request."""
     return once(("presets-open", user.pk), lambda: _PRESETS.rows(user))
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
-    """Return the presets of this group; its own replace global ones of the same name."""
+    """Return the presets that apply in this group; its own replace global ones of the same name."""
     visible = [preset for preset in presets_open(user) if preset.resource_group_id in (None, group.pk)]
     own = {preset.name for preset in visible if preset.resource_group_id}
     return [preset for preset in visible if preset.resource_group_id or preset.name not in own]

@@ -16,13 +16,14 @@ from backendai.usage.samples import latest
 
 _MOST, _MOST_LOOKED_AT = 5, 200
 _COMMON = ("cpu", "mem")
-_IDLE_BELOW = 0.05  # of what a kernel was given
+_IDLE_BELOW = 0.05  # a share of the kernel's allocation
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """``users``: e-mail addresses with their holdings; ``waiting``; ``idle``: sessions with unused accelerators;
-    ``troubled``: agents that are lost, refused, short of disk, or have unknown kernels or warnings. A few of each."""
+    """The overview, a few entries of each. ``users``: e-mail addresses with their holdings; ``waiting``: the sessions
+    that are pending longest; ``idle``: sessions with unused accelerators; ``troubled``: agents that are lost, refused,
+    short of disk, or have unknown kernels or warnings."""
 
     users: list[tuple[str, Slots]]
     waiting: list[ComputeSession]
@@ -36,7 +37,7 @@ def cluster_now() -> ClusterNow:
     waiting = sessions.filter(status=Status.PENDING).order_by("created_at", "pk")
     urgent = Q(status=Agent.Status.LOST) | Q(revoked_at__isnull=False) | Q(low_disk=True) | Q(unknown_kernels__gt=0)
     agents = Agent.objects.registered().filter(urgent | ~Q(notes=[]))
-    # Notes stay for as long as the machine is as it is: they must not push out what somebody has to decide now.
+    # Agents with notes come last: notes may stay for long, and must not hide urgent problems.
     troubled = agents.order_by(Case(When(urgent, then=0), default=1), "status", "name")
     return ClusterNow(_users(), list(waiting[:_MOST]), _idle(sessions), list(troubled[:_MOST]))
 

@@ -11,7 +11,7 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 
 
 class WrongRules(Exception):
-    """The group's strategies or their options are invalid, whatever its sessions are."""
+    """The group's strategies or their options are invalid, independent of its sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Decision:
 
 
 def decide_apart(snapshot: Snapshot) -> Decision:
-    """Return the decision without the sessions that make it fail. Raises WrongRules, or the original error if no single
-    session causes it."""
+    """Return the plan, leaving out sessions on which the decision fails. Raises WrongRules, or the original error if no
+    single session causes it."""
     try:
         return Decision(decide(snapshot), snapshot)
     except Exception:

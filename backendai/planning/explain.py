@@ -1,4 +1,4 @@
-"""Explains why a session waits, what is ahead of it and what would start it now, by a dry run of the next pass."""
+"""Explains why a session waits and what would start it now. Each explanation is a dry run of the next pass."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A session with an earlier turn that the user may see."""
+    """A session that the scheduler tries before the user's own, and that the user may see."""
 
     id: UUID
     name: str
@@ -52,8 +52,9 @@ class Ahead:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a session does not start, or where it would, as of ``now``. For several equal sessions: about the first that
-    does not start, with ``started`` that do. ``position`` counts from 1 among the group's ``waiting``. ``ahead``: those
-    of the first twenty in front that the user may see; ``ahead_total`` counts all. ``agents``: where it would start."""
+    does not start; ``started`` is the number of those that do. ``position`` counts from 1 among the group's ``waiting``
+    sessions. ``ahead``: those of the first twenty in front that the user may see; ``ahead_total`` counts all.
+    ``agents``: where it would start."""
 
     now: datetime
     group: str
@@ -79,7 +80,7 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
         return Explanation(now, group.name, verdict, message, _stored(session))
     snapshot = read_snapshot(group, now, even_if_idle=True)
     view = next((each for each in snapshot.pending if each.id == session.pk), None)
-    if view is None:  # beyond what one pass looks at, or nothing can be made of it
+    if view is None:  # not considered by a pass, or unreadable
         message = session.reason_text or Message("No scheduler pass has considered it yet.")
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
@@ -94,8 +95,8 @@ def foresee(
     least: Slots,
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
-    """Return what a pass would do with one session of the snapshot, or with several equal ones, limited to what the
-    user may see. ``others``: called for other groups in which a single session could start."""
+    """Return what a pass would do with one session, or with several equal ones. Names only sessions that the user may
+    see. ``others``: returns other groups in which a single session could start."""
     views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
@@ -110,7 +111,7 @@ def foresee(
     wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
     reason, in_front = _seen_by(user, wait)
-    # A change of amounts would change those of several that start, too.
+    # For several equal sessions, a change of amounts would also change those that start.
     changes = _changes(snapshot, views[wait.session_id], plan, least, others) if len(views) == 1 else []
     return Explanation(
         now=snapshot.now,
@@ -175,7 +176,8 @@ def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
 
 
 def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
-    """Return the reason; it names the session in front only if the user may see that."""
+    """Return the reason, and a sentence about the session in front. Both name that session only if the user may see
+    it."""
     details = {**wait.reason.details, **wait.reason.aside_details}
     in_front = ""
     if blocker := details.get("blocker"):

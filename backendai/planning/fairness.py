@@ -35,9 +35,11 @@ def read_weights(holders: Collection[Holder]) -> dict[str, float]:
 def read_past_usage(
     group: ResourceGroup, holders: Collection[Holder], capacity: Slots, now: datetime
 ) -> dict[str, float]:
-    """Return by key the past usage of these users, projects and domains as a share of the group's capacity. Usage
-    halves with each half-life and is dropped after four. The share is the mean over slots of usage / (capacity ×
-    period). One query; holders without usage are left out."""
+    """Return by holder's key the past usage as a share of the group's capacity.
+
+    Usage halves with each half-life and is dropped after four. The share is the mean over slots of usage / (capacity ×
+    period). One query; holders without usage are left out.
+    """
     lookback = group.usage_half_life * LOOKBACK_HALF_LIVES
     wanted = _keys(holders)
     shares: dict[str, float] = defaultdict(float)
@@ -76,7 +78,7 @@ def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterat
 
 
 def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
-    """Yield each past day with the weight of its usage, taken at the middle of the day."""
+    """Yield each past day with the weight of its usage, that of the middle of the day."""
     today = now.astimezone(UTC).date()
     day = (now - lookback).astimezone(UTC).date()
     while day <= today:

@@ -53,5 +53,5 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     return tuple(views)
 
 
-def _later(begun: datetime | None, longest: timedelta | None, before: timedelta = timedelta(0)) -> datetime | None:
-    return begun + before + longest if begun and longest else None
+def _later(started_at: datetime | None, longest: timedelta | None, before: timedelta = timedelta(0)) -> datetime | None:
+    return started_at + before + longest if started_at and longest else None

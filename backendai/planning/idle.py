@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class TellingRow(NamedTuple):
-    """What is recorded of one session and one checker."""
+    """The stored warning of one session by one idle checker, with its deadline and extension."""
 
     id: UUID
     session_id: UUID
@@ -48,8 +48,8 @@ class TellingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Input and result of a look at idle sessions. ``tellings``: earlier warnings; ``unheard``: sessions without any
-    recorded traffic, although a rule needs it."""
+    """The findings of the idle checkers with their input. ``tellings``: earlier warnings; ``unheard``: sessions without
+    any recorded traffic, although a rule needs it."""
 
     now: datetime
     findings: list[Finding]
@@ -58,8 +58,8 @@ class Picture:
 
 
 def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
-    """Return what the idle checkers say of all running sessions, or of ``only`` these. Eight queries at most, and two
-    for each averaging period, however many sessions there are."""
+    """Return what the idle checkers find about all running sessions, or about ``only`` these. At most eight queries,
+    and two for each averaging period, however many sessions there are."""
     holding = read_holding()
     tellings = _tellings(only)
     if not holding.checkers:
@@ -128,14 +128,14 @@ def _heard_since(now: datetime) -> datetime:
 
 
 def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return the sessions with a kernel on an unreachable agent, and since when lost agents are back, by session:
-    meanwhile nobody could use them."""
+    """Return sessions on unreachable agents, and by session when its agents last returned. While an agent is away,
+    nobody can use its sessions."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
-    if not (ids := list(agents.order_by().values_list("pk", flat=True))):  # the usual case, and the cheap one
+    if not (ids := list(agents.order_by().values_list("pk", flat=True))):  # the usual case
         return away, back
-    placed = Kernel.objects.placed()  # one that is done is used by nobody, wherever it was
+    placed = Kernel.objects.placed()  # ended kernels do not matter
     found = placed.filter(session__in=among([row.id for row in rows]), agent__in=ids).order_by()
     for session_id, status, returned_at in found.values_list("session_id", "agent__status", "agent__returned_at"):
         if status not in _ANSWERING:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from backendai.cluster.slot_types import look_of
-from backendai.compute.services.idle import IdleCase, collect_idle, forget_idle, put_off, take_back, warn_idle
+from backendai.compute.services.idle import IdleCase, collect_idle, delete_stale_idle, put_off, take_back, warn_idle
 from backendai.compute.services.traffic import note_traffic
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
@@ -19,8 +19,8 @@ _Told = Mapping[tuple[UUID, int | None], TellingRow]
 
 
 def act_on_idle(picture: Picture) -> int:
-    """Carry out what the picture demands; returns how many sessions were warned, spared or ended. Sessions without
-    recorded traffic start counting now."""
+    """Warn about, end and spare sessions as the findings demand; returns how many. For sessions without recorded
+    traffic the time without traffic starts now."""
     now = picture.now
     told = {(one.session_id, one.checker_id): one for one in picture.tellings}
     found = {(one.session, one.rule.id): one for one in picture.findings}
@@ -32,13 +32,13 @@ def act_on_idle(picture: Picture) -> int:
     changed += warn_idle([_case(one, now) for one in idle if not _is_told(one, told)], now=now)
     due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
     changed += len(collect_idle(due, now=now))
-    forget_idle()
+    delete_stale_idle()
     return changed
 
 
 def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
-    """Return the owner's message before an idle end and the final one. The first names times and not durations, as it
-    is read later."""
+    """Return two messages for the owner: one before an idle end, and one after it. The first names times and not
+    durations, as it is read later."""
     rule = finding.rule
     of = {"name": rule.name, "limit": describe_duration(rule.limit)}
     since = describe_duration(now - finding.since) if finding.since else ""

@@ -1,4 +1,4 @@
-"""What each idle checker says of one session, in numbers, for its page and for REST."""
+"""The state of each idle checker for one session, in numbers. For the session's page and for REST."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Findin
 
 @dataclass(frozen=True, slots=True)
 class IdleCheck:
-    """One checker's state for one session. ``ends_at``: its end if nothing changes, None if unknown; ``idle_seconds``:
-    since the last use, or since the start for lifetime checkers."""
+    """One checker's state for one session. ``ends_at``: when the session ends if nothing changes, None if unknown;
+    ``idle_seconds``: since the last use, or since the start for lifetime checkers."""
 
     checker: int
     name: str
@@ -45,12 +45,12 @@ class IdleCheck:
 
     @property
     def may_extend(self) -> bool:
-        """Whether the end can be put off and extensions are left."""
+        """Whether the owner can postpone the end: they have been warned, and extensions are left."""
         return self.warned_at is not None and self.extensions_left > 0
 
     @property
     def is_near(self) -> bool:
-        """Whether its owner has been warned."""
+        """Whether the session's owner has been warned."""
         return self.warned_at is not None
 
     @property
@@ -70,7 +70,8 @@ class IdleCheck:
 
 
 def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
-    """Return what each applicable checker says of a running session, the nearest end first. Writes nothing."""
+    """Return the state of each checker that applies to a session, the nearest end first. Empty unless the session is
+    running. Writes nothing."""
     if session.status != Status.RUNNING:
         return []
     findings = [one for one in look_at_idle(now, only=[session.pk]).findings if one.session == session.pk]

@@ -10,5 +10,5 @@ from backendai.scheduler.snapshot import Holder, LimitView
 
 
 def read_limits(holders: Collection[Holder]) -> dict[str, LimitView]:
-    """Return by key the limits of those holders that have a policy. One query if none has, else four."""
+    """Return by key the limits of the holders that have a policy. One query if none has a policy, else four."""
     return limit_views(limited_holders({key for holder in set(holders) for key in holder.keys}))

@@ -24,8 +24,7 @@ _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 def preview(
     user: User, spec: SessionSpec, *, now: datetime, copies: int = 1, checked: Checked | None = None
 ) -> Explanation:
-    """Return what the next pass would do with such a session: start it and where, or why it waits, or why it can never
-    start. Writes nothing.
+    """Return what the next pass would do with this launch: start it and where, or why not. Writes nothing.
 
     For several ``copies``: what it would do with the first that does not start, and how many start. ``checked``: the
     result of the launch's check, if made already. Raises the UserError of a launch, except that impossible amounts are

@@ -75,7 +75,7 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass looks at: at most ``MOST_PER_PASS`` of the group, and newcomers. ``is_partial``: more
+    """The sessions that a pass considers: at most ``MOST_PER_PASS`` of the group, and newcomers. ``is_partial``: more
     sessions are pending."""
 
     def __init__(
@@ -102,12 +102,12 @@ class Queue:
 
     @property
     def launches(self) -> set[UUID]:
-        """The launches whose sessions prefer to be spread or packed."""
+        """The launches whose sessions ask to be spread or packed."""
         return {row.launch_id for row in self.rows if row.launch_id and row.placement}
 
     @property
     def mounts_folders(self) -> bool:
-        """Whether any of its sessions needs agents that can mount its folders."""
+        """Whether a session needs agents that can mount its folders."""
         return bool(self._storage)
 
     @property
@@ -124,7 +124,7 @@ class Queue:
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
     ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
         """Return the sessions as the scheduler sees them, and unreadable ones with the error. ``builds``: progress of
-        images being built. ``somewhere_short``: some agent cannot pull any more, so its present images matter."""
+        images being built. ``somewhere_short``: an agent cannot pull, so the images that it has matter."""
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
         broken: list[Broken] = []
@@ -137,7 +137,7 @@ class Queue:
             try:
                 if kernels := self._kernels.get(row.id):
                     views.append(self._view(row, kernels, holder, builds, somewhere_short))
-            except Exception as error:  # whatever is wrong with one session must not stop the others
+            except Exception as error:  # an error of one session must not stop the others
                 broken.append((row.id, error))
         return tuple(views), tuple(broken)
 
@@ -182,8 +182,11 @@ def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> Kern
 
 
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
-    """Return the group's pending sessions, in four to seven queries; None, after one, if there are none. If more than
-    ``MOST_PER_PASS`` are pending, one more query takes those that can start at ``now``, in turn of their owners."""
+    """Return the group's pending sessions, in four to seven queries; None, after one query, if there are none.
+
+    If more than ``MOST_PER_PASS`` are pending, one more query takes those that can start at ``now``, with an equal
+    share for each owner.
+    """
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
     found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
     is_partial = len(found) > MOST_PER_PASS

@@ -1,4 +1,4 @@
-"""The first in line of a resource group that does not fit, and the sessions that hold slots there."""
+"""The first session of a resource group that does not fit, and those that hold slots."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A group with a waiting session: the ``first`` in line, the longest holders of slots, and the number of
-    ``others``."""
+    """A group with a session that does not fit. ``first``: that session; ``holders``: the sessions that have held slots
+    longest; ``others``: the number of further ones."""
 
     group: ResourceGroup
     first: ComputeSession
@@ -40,8 +40,8 @@ class Head:
 
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
-    """Return the queue heads of the first few of these groups, limited to sessions that the user may see; three
-    queries."""
+    """Return the head of the queue of each of the first five groups. Only sessions that the user may see are included.
+    Three queries."""
     shown = {group.pk: group for group in groups[:MOST_GROUPS]}
     visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
     waiting = visible.pending().filter(status_reason__in=LACKS_ROOM, queue_position__isnull=False)

@@ -19,8 +19,8 @@ from backendai.core.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class GroupRoom:
-    """A resource group's number of reachable agents, pending sessions, and capacity. ``free``: the sum over agents; one
-    with more allocated than its capacity counts as full."""
+    """A resource group's reachable agents that take sessions, its pending sessions, and amounts. ``free``: the sum over
+    agents; an agent with more allocated than its capacity counts as full."""
 
     group: ResourceGroup
     agents: int
@@ -32,7 +32,7 @@ class GroupRoom:
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
-    """A resource group's number of reachable agents, pending sessions, capacity and allocations."""
+    """A resource group's reachable agents that take sessions, its pending sessions, capacity and allocations."""
 
     group: ResourceGroup
     agents: int
@@ -62,8 +62,8 @@ def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
 
 
 def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
-    """Return the room of each group, in three queries."""
-    # Text is turned into amounts once for all machines that are alike; whole rows of agents have much more to unpack.
+    """Return the free amounts of each group, in three queries."""
+    # Equal texts are parsed only once, and whole rows of agents would take much longer to read.
     ids = [group.pk for group in groups]
     agents = list(_serving(ids).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
     taken = occupied_by_agent([pk for pk, *_ in agents])

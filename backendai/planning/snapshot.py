@@ -19,7 +19,7 @@ from backendai.planning.queue import Newcomer, read_queue
 from backendai.scheduler.gates import needs_network
 from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Networks, Rules, Snapshot
 
-_BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # their order does not ask who holds what
+_BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # their order does not depend on what users hold
 _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 
@@ -34,7 +34,7 @@ class Picture:
 
     @property
     def looked_at(self) -> list[UUID]:
-        """The pending sessions that were read."""
+        """The ids of the pending sessions that were read."""
         return [*(session.id for session in self.snapshot.pending), *(pk for pk, _ in self.broken)]
 
 
@@ -50,7 +50,7 @@ def read_snapshot(
 def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
-    """Return the snapshot of ``read_snapshot``, and the unreadable sessions."""
+    """Return the snapshot of ``read_snapshot``, with the unreadable sessions."""
     queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:

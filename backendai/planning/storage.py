@@ -1,4 +1,4 @@
-"""Database → the storage hosts that sessions need and agents offer, as the scheduler sees them."""
+"""Database → the storage hosts that sessions need and agents offer, for the scheduler."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NO_OFFER = Offer()
 
 
 def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
-    """Return the storage needs of these sessions, in one query; none for no sessions. Automatic mounts are optional and
-    need nothing."""
+    """Return the storage needs of these sessions, in one query. Sessions whose folders are all mounted automatically
+    need nothing and are left out."""
     if not session_ids:
         return {}
     found: dict[UUID, list[tuple[str, str, bool, bool]]] = defaultdict(list)
@@ -42,7 +42,7 @@ def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
 
 
 def storage_need(mounts: Iterable[ResolvedMount]) -> StorageNeed | None:
-    """Return the storage needs of a session before its launch."""
+    """Return the storage needs of a session before its launch; None if it needs none."""
     rows = [
         (one.folder_name, one.host, one.rights == Rights.VIEW, bool(one.sub_path))
         for one in mounts
@@ -52,7 +52,8 @@ def storage_need(mounts: Iterable[ResolvedMount]) -> StorageNeed | None:
 
 
 def storage_offers(agent_ids: Collection[UUID]) -> dict[UUID, Offer]:
-    """Return what these agents offer, in one query; agents that report no host are left out."""
+    """Return by agent its features and faults of storage hosts, in one query. Agents that report no host are left
+    out."""
     features: dict[UUID, set[str]] = defaultdict(set)
     faults: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
     rows = HostOnAgent.objects.filter(agent__in=among(agent_ids)).order_by("host__name")

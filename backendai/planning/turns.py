@@ -22,8 +22,8 @@ class Busy(UserError):
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold one of the process's few slots for previews, at most one per person. A person's second request waits for the
-    first, a third is rejected. Raises Busy, also after waiting ``patience`` seconds."""
+    """Hold one of this process's two turns for previews, at most one per person. A person's second request waits for
+    the first, a third is rejected. Raises Busy, also after waiting ``patience`` seconds."""
     with _changed:
         if _waiting[person]:
             raise Busy("Two of your requests are already being processed. Try again when they finish.")

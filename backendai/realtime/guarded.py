@@ -34,7 +34,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         raise NotImplementedError
 
     def may_stay(self) -> bool:
-        """Return whether whoever opened it is still let in. Runs in a thread, may ask the database."""
+        """Return whether the person who opened it may still use it. Runs in a thread, may ask the database."""
         raise NotImplementedError
 
     def question(self) -> Hashable:

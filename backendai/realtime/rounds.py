@@ -53,16 +53,16 @@ class Rounds:
 
     async def shared(self, question: Hashable, ask: Callable[[], bool]) -> bool:
         """Return what ``ask`` returns in a thread. Those who have the same question at the same time share an answer,
-        but nobody gets one that was begun before they asked."""
+        but nobody gets one that was started before they asked."""
         answer = self._answers.setdefault(question, _Answer())
         answer.wanted += 1
         asked = next(self._order)
         try:
             async with answer.asking:
-                if answer.begun < asked:
-                    begun = next(self._order)
+                if answer.turn < asked:
+                    turn = next(self._order)
                     answer.stays = await database_sync_to_async(ask)()
-                    answer.begun = begun
+                    answer.turn = turn
                 return answer.stays
         finally:
             answer.wanted -= 1
@@ -89,11 +89,11 @@ class Rounds:
 
 
 class _Answer:
-    """The last answer to a question, when it was begun, and how many wait for it."""
+    """The last answer to a question, when it was started, and how many wait for it."""
 
     def __init__(self) -> None:
         self.asking = asyncio.Lock()
-        self.begun = self.wanted = 0
+        self.turn = self.wanted = 0
         self.stays = False
 
 

@@ -58,7 +58,7 @@ def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | Non
 
 
 def may_see(credentials: Credentials, session_id: UUID) -> bool:
-    """Return whether whoever opened the socket is still let in and may still see the session."""
+    """Return whether the person who opened the socket may still sign in and see the session."""
     return still_visible(user_of(credentials), session_id)
 
 

@@ -26,7 +26,7 @@ from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import AgentView, RunningView, SessionView
 
 _Kept = tuple[Room, Request, list[Shares]]
-_Steps = list[tuple[datetime, list[RunningView]]]  # moments, and who ends at each
+_Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions that end at each
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Start:
 
 
 class Reservation:
-    """Slots reserved for the first in line while sessions behind it are placed."""
+    """Slots reserved for the first in line while sessions behind it are placed. ``starts_at``: its reserved start
+    (None: it has none)."""
 
     def __init__(self, rooms: Rooms, needed: list[_Kept], starts_at: datetime | None) -> None:
         self.starts_at = starts_at
@@ -53,8 +54,8 @@ class Reservation:
         return self.starts_at is not None and run is not None and now + run <= self.starts_at
 
     def keep(self, kept: bool) -> None:
-        """Subtract the reservation from the free amounts, or undo that. Sessions that end before the reserved start may
-        have used part of it; then there is less to subtract."""
+        """Subtract the reserved amounts from the free ones, or add them back if not ``kept``. Sessions that end before
+        the reserved start may have used part of them; then there is less to subtract. May be called twice."""
         if kept == bool(self._taken):
             return
         turn = self._rooms.turn
@@ -75,12 +76,13 @@ class Reservation:
 def earliest_start(
     session: SessionView, demand: Demand, rooms: Rooms, running: Iterable[RunningView], now: datetime
 ) -> Start | None:
-    """Return the earliest start of the session by the known end times, or None if they do not suffice."""
+    """Return the earliest time at which the session fits, by the known ends of ``running``; None if they do not
+    suffice."""
     ends = sorted(((max(each.ends_at, now), each) for each in running if each.ends_at is not None), key=_moment)
     steps = [(at, [each for _, each in same]) for at, same in groupby(ends, key=_moment)]
     before, low, high = rooms, 0, len(steps)
     found = _start_after(session, demand, before, steps)
-    while found is not None and high - low > 1:  # by halves: what is free only grows from end to end
+    while found is not None and high - low > 1:  # bisection: with each end the free amounts only grow
         middle = (low + high) // 2
         sooner = _start_after(session, demand, before, steps[low:middle])
         if sooner is None:
@@ -94,13 +96,14 @@ def reserve(start: Start, rooms: Rooms) -> Reservation:
     """Return the reservation for a session whose start is known."""
     then = {room.id: room for room in start.rooms.all}
     mine = {seat.room.id for seat in start.seats}
-    # At the reserved start its seats are booked: what is less then than now is not covered by what ends until then.
+    # ``then`` has its seats booked: only what it has less than now is not covered by sessions that end before.
     needed = [_less(room, then[room.id]) for room in rooms.all if room.id in mine]
     return Reservation(rooms, needed, start.at)
 
 
 def reserve_anywhere(session: SessionView, demand: Demand, rooms: Rooms, agents: Iterable[AgentView]) -> Reservation:
-    """Return the reservation for a session without a known start, on every agent that could hold it."""
+    """Return the reservation for a session without a known start: on every agent that could hold one of its requests
+    when empty."""
     by_id = {agent.id: agent for agent in agents}
     needed = []
     for room in rooms.all:
@@ -172,7 +175,7 @@ def _could_hold(agent: AgentView, request: Request) -> bool:
 
 def _at_most(room: Room, requests: list[Request]) -> _Kept:
     """Return the most that these requests could take of an agent's free amounts. Of shared devices that is everything:
-    which of them becomes whole again first is unknown."""
+    it is unknown which of them becomes whole again first."""
     asked = sum((request.wanted for request in requests), Slots())
     kernels = sum(request.kernels for request in requests)
     if room.max_kernels is not None:

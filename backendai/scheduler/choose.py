@@ -24,11 +24,12 @@ from backendai.scheduler.snapshot import SessionView
 
 _Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, how many better ranked ones were passed over
 
-_FEW = 64  # so few agents are looked at one by one
+_FEW = 64  # up to this number, agents are checked one by one
 
 
 class Seat(NamedTuple):
-    """A request with its agent, the number of better agents that were full, and the devices of each kernel."""
+    """A request with its agent, and the devices of each kernel. ``passed_over``: the number of better ranked agents
+    without room."""
 
     request: Request
     room: Room
@@ -37,7 +38,7 @@ class Seat(NamedTuple):
 
 
 def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
-    """Return the request's seat on the best agent that can hold it, or None."""
+    """Return the request's seat on the best agent that can hold it, or None. Books nothing."""
     cost = rooms.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -88,7 +89,7 @@ def _first_from(
         if end > count:
             end = count
         if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
-            for at in range(place, end):  # most often the first will do: a slice would copy all of them
+            for at in range(place, end):  # the first mostly fits, and a slice would copy all
                 room = nodes[at]
                 if (
                     (room.packed | guards) - cost & guards == guards
@@ -138,7 +139,7 @@ def _first_of_several(
 def _most_liked(
     level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID], taste: Taste
 ) -> _Found | None:
-    """Return the agent on these shelves that can hold the request and that the launch prefers most."""
+    """Return the agent on these shelves that the launch prefers most and that has room."""
 
     def may_take(room: Room) -> bool:
         return rooms.packing.has_room(room.packed, cost) and room.id not in avoid
@@ -164,7 +165,7 @@ def _most_liked(
 
 
 def _few(request: Request, rooms: Rooms) -> list[Room] | None:
-    """Return the candidate agents if they are few from the start (designated ones, for example)."""
+    """Return the candidate agents if these are known to be few, as with designated agents; else None."""
     if request.designated:
         return [rooms.by_id[each] for each in request.designated if each in rooms.by_id]
     if request.node_images:
@@ -177,7 +178,7 @@ def _few(request: Request, rooms: Rooms) -> list[Room] | None:
 
 
 def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Seat | None:
-    """Return the best of a few agents by checking each."""
+    """Return the request's seat on the best of these agents, or None. Checks each agent."""
 
     def key(room: Room) -> tuple[int, int, Entry]:
         liking = taste.of(room) if taste else 0

@@ -24,7 +24,7 @@ def decide(snapshot: Snapshot) -> Plan:
     free, gated = progress.shapes()
     # 1. Order: whose turn comes first.
     for turn, session in enumerate(turns(sequence, snapshot, progress.tally), 1):
-        # 2. Gates: what keeps this session from starting whatever the agents have.
+        # 2. Gates: checks that do not depend on free amounts.
         # 3. Capacity: could it start at all, were every agent empty?
         shape = free.pop(id(session), None)
         if shape is not None:
@@ -37,7 +37,7 @@ def decide(snapshot: Snapshot) -> Plan:
         if refusal is not None:
             progress.wait(session, refusal, turn)
             continue
-        if queue.is_settled and shape.no_room is not None:  # as with most of a full cluster: nothing to ask
+        if queue.is_settled and shape.no_room is not None:  # most sessions of a full cluster end here
             progress.wait(session, shape.no_room, turn, tried=shape.lacks_room)
             continue
         # 5. Place: the best agent that fits, for all of its kernels or for none.
@@ -45,7 +45,7 @@ def decide(snapshot: Snapshot) -> Plan:
         if not isinstance(outcome, Refusal):
             progress.start(session, shape, outcome, turn)
             continue
-        # 6. Say why not, and keep those behind from taking what it waits for.
+        # 6. Say why not, and keep sessions behind it from taking the slots that it waits for.
         refusal, tried = queue.wait_for_room(session, shape, outcome)
         progress.wait(session, refusal, turn, tried=tried)
     _check_nobody_is_left(len(free) + len(gated), snapshot)

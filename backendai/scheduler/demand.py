@@ -1,4 +1,4 @@
-"""What a session requests, as requests that each go to one agent."""
+"""The demand of a session: its requests, each of which goes to one agent."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_IMAGES: frozenset[str] = frozenset()
 class Request:
     """Amounts that one agent must provide together, for ``kernels`` kernels.
 
-    No architecture means any, as do no designated agents. ``node_images``: images that the agent must have already;
-    ``storage``: what it must be able to mount. ``accelerators``: what each kernel requests of them. ``Rooms.cost`` sets
-    ``cost``, ``fields``, ``start`` and ``step``.
+    An empty ``architecture`` or ``designated`` means any. ``node_images``: images that the agent must already have;
+    ``storage``: the storage hosts that it must mount. ``accelerators``: by kernel, the requested amounts.
+    ``Rooms.cost`` sets ``cost``, ``fields``, ``start`` and ``step``.
     """
 
     __slots__ = (
@@ -73,8 +73,8 @@ class Request:
 
 class Demand:
     """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one.
-    ``flaw``: why no agent can ever satisfy it (an impossible amount). ``only``: the request, if it is a single one
-    without a flaw."""
+    ``flaw``: why no agent can ever provide an amount (None: one could). ``only``: the request, if there is just one and
+    no flaw."""
 
     def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests
@@ -88,8 +88,8 @@ class Demand:
 
 
 def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
-    """Return a key for each session: sessions with equal keys are interchangeable for the scheduler. The choice among
-    agents with room matters only if kernels go to several."""
+    """Return a key for each session: sessions with equal keys are interchangeable for the scheduler. Preferences among
+    agents are part of the key only if kernels may go to several agents."""
     return [
         (kernels[0].slots, kernels[0].architecture)
         if len(kernels := session.kernels) == 1

@@ -16,7 +16,7 @@ from backendai.scheduler.snapshot import DeviceView
 
 STEP = 10  # thousandths: fractions of a device come in steps of 0.01
 
-KernelDevices = tuple[tuple[str, int], ...]  # what one kernel asks of accelerators: slot, amount
+KernelDevices = tuple[tuple[str, int], ...]  # the accelerators that one kernel requests: slot, amount
 Shares = dict[str, dict[str, int]]  # slot → device id → amount
 
 
@@ -31,7 +31,7 @@ def is_unique(slot: str) -> bool:
 
 
 def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
-    """Return why no agent can ever provide a kernel's accelerator amounts, or None if one could."""
+    """Return why no agent can ever provide these accelerator amounts to a kernel, or None."""
     for slot, amount in amounts:
         wrong = ""
         if is_fractional(slot) and amount % STEP:
@@ -51,7 +51,8 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
 
 
 class DeviceBook:
-    """The free amounts of an agent's devices within a pass."""
+    """The free amounts of one agent's devices within a pass. ``fill``: take whole units where the fewest are free;
+    ``allow_fragmentation``: split fractions over devices even if one empty device could hold them."""
 
     __slots__ = ("_capacity", "_free", "_views", "allow_fragmentation", "fill")
 
@@ -73,7 +74,7 @@ class DeviceBook:
 
     @property
     def is_entangled(self) -> bool:
-        """Whether some device belongs to several slots, so that using one slot reduces another."""
+        """Whether a device is listed under several slots. Then use of one slot reduces another."""
         return bool(self._views)
 
     def available(self, slot: str) -> Mapping[str, int]:
@@ -107,7 +108,7 @@ class DeviceBook:
         return chosen
 
     def take(self, kernels: Iterable[Shares], times: int = 1) -> None:
-        """Reserve the chosen devices; ``times=-1`` undoes it."""
+        """Subtract these shares from the devices' free amounts ``times`` times; -1 adds them back."""
         for kernel in kernels:
             for slot, shares in kernel.items():
                 free = self._free[slot]
@@ -119,7 +120,7 @@ class DeviceBook:
         self.take(kernels, times=-1)
 
     def estimate_return(self, slot: str, amount: int) -> None:
-        """Free an amount whose devices are unknown: on devices with exactly that use, else on the fullest."""
+        """Free an amount whose devices are unknown: first on a device with exactly that use, then on the fullest."""
         free, capacity = self._free.get(slot, {}), self._capacity.get(slot, {})
         held = {device: capacity[device] - left for device, left in free.items() if capacity[device] > left}
         for device in sorted(held, key=lambda device: (held[device] != amount, -held[device])):
@@ -128,11 +129,11 @@ class DeviceBook:
             amount -= returned
 
     def largest_and_sum(self, slot: str) -> tuple[int, int]:
-        """Return the most that one device of the slot can provide, and what all can provide together."""
+        """Return the slot's largest free amount on one device, and the sum over its devices."""
         return max(self.available(slot).values(), default=0), self.total(slot)
 
     def total(self, slot: str) -> int:
-        """Return what all devices of the slot can provide together."""
+        """Return the free amount of all devices of the slot together; negative amounts count as 0."""
         return sum([left for left in self.available(slot).values() if left > 0])
 
     def copy(self) -> DeviceBook:
@@ -164,7 +165,7 @@ class DeviceBook:
 
 
 def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the fullest device that still has room for the whole amount."""
+    """Return the whole amount on the fullest device that has room for it; None if no device has."""
     best = None
     for device, left in free.items():
         if left >= amount and (best is None or left < free[best]):
@@ -173,7 +174,8 @@ def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] | None:
-    """Return whole units: filling one device after the other, or each from the emptiest device."""
+    """Return the whole units to take from each device; None if too few are free. ``fill``: one device after the other,
+    the one with the fewest free units first; else unit by unit from the device with the most."""
     units, rest = divmod(amount, MILLI)
     pieces = [
         (left // MILLI * (1 if fill else -1), place, device)
@@ -195,7 +197,7 @@ def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] |
 
 
 def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return a fraction combined from the fewest devices, as evenly as possible, leaving the smallest remainder."""
+    """Return the amount split over the fewest devices, as evenly as possible; None if they have too little free."""
     by_size = sorted((left // STEP * STEP, place, device) for place, (device, left) in enumerate(free.items()))
     number = total = 0
     while total < amount:
@@ -216,7 +218,8 @@ def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _evenly(amount: int, devices: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return equal shares in steps of 0.01, fewer from devices with less; ``devices`` from the smallest up."""
+    """Return equal shares in steps of 0.01; a device with less gives what it has. ``devices``: the one with the least
+    first."""
     shares = {}
     for place, (device, left) in enumerate(devices):
         even = amount // (len(devices) - place) // STEP * STEP

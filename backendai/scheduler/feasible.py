@@ -16,7 +16,7 @@ from backendai.scheduler.storage import cannot_mount
 
 
 class Offer(Protocol):
-    """Anything with free amounts."""
+    """An agent in any form that has free amounts by slot (thousandths)."""
 
     @property
     def free(self) -> Mapping[str, int]: ...
@@ -24,8 +24,8 @@ class Offer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of agents: its name in the trace, the check, and the reason if it fails. ``asked``: whether it applies
-    to this request."""
+    """A check of one agent for one request. ``step``: its name in the trace; ``refusal``: the reason when it fails;
+    ``asked``: whether the check applies to the request."""
 
     step: str
     passes: Callable[[Room, Request], bool]
@@ -35,7 +35,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Free amounts of a slot's devices on which a kernel does not fit: the sum, and the largest piece."""
+    """Free amounts of a slot on which a kernel does not fit: all devices together, and the largest on one device."""
 
     slot: str
     wanted: int
@@ -53,7 +53,7 @@ class Fragment:
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
-    """Return why the agent cannot hold this many kernels with these amounts in sum, or None."""
+    """Return why the agent cannot hold this many kernels that request ``wanted`` in total; None if it can."""
     room, request = Room(agent, 0), Request(wanted, kernels, architecture)
     obstacle = first_obstacle(room, request)
     return obstacle.refusal(room, request) if obstacle else None
@@ -68,7 +68,7 @@ def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | Non
 
 
 def shortages(agent: Offer, request: Request) -> list[Shortage]:
-    """Return every slot of the request of which the agent has too little free."""
+    """Return the slots of which the agent has too little for the request, with both amounts."""
     return [
         Shortage(name, amount, agent.free.get(name, 0))
         for name, amount in request.items
@@ -77,7 +77,8 @@ def shortages(agent: Offer, request: Request) -> list[Shortage]:
 
 
 def distance(agent: Offer, request: Request) -> int:
-    """Return how far the agent is from fitting: the missing thousandths of each slot's request, summed."""
+    """Return how far the agent is from fitting: for each slot the missing part of the request in thousandths,
+    summed."""
     total = 0
     for name, amount in request.items:
         missing = amount - agent.free.get(name, 0)
@@ -87,7 +88,7 @@ def distance(agent: Offer, request: Request) -> int:
 
 
 def describe_request(request: Request) -> str:
-    """Return the requested amounts for people: ``2 CPU cores, 4 GiB of memory``, or that there are none."""
+    """Return the requested amounts as text: ``2 CPU cores, 4 GiB of memory``, or ``no resources``."""
     return request.wanted.describe() or Message("no resources")
 
 
@@ -98,7 +99,8 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
 
 
 def fragments(room: Room, request: Request) -> list[Fragment]:
-    """Return the free amounts of the agent's devices for every accelerator that the request needs."""
+    """Return how the agent's free amount of each requested accelerator is spread over devices. Empty if its devices are
+    unknown."""
     if room.book is None:
         return []
     return [
@@ -123,7 +125,7 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 
 
 def cannot_start(agents: Sequence[Room]) -> Reason:
-    """Return the reason when agents report faults: the message of the first."""
+    """Return the reason for agents that report a fault; it quotes the first one's."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:

@@ -14,11 +14,11 @@ from uuid import UUID
 
 LIFETIME, NETWORK, UTILIZATION = "session-lifetime", "network-timeout", "utilization"
 ALL, ANY = "all", "any"
-LEAST_COVERED = 0.8  # of a window must have been measured; less says nothing about it
+LEAST_COVERED = 0.8  # the part of a period that must have been measured; otherwise its use is unknown
 
 
 class Verdict(StrEnum):
-    """What a rule does to a session."""
+    """What a rule does to a session: nothing, warn its owner, or end it."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -28,8 +28,9 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Rule:
     """An idle checker. ``limit``: the maximum run time, the maximum time without traffic, or the period over which use
-    is averaged. ``thresholds``: slot → share of the allocation (0 to 1) below which it counts as unused. ``sign``: a
-    fingerprint of all these, to recognise warnings by an older version of the rule."""
+    is averaged. ``grace``: the time after the start without checks; ``lead``: the time between warning and end.
+    ``thresholds``: slot → share of the allocation (0 to 1) below which it counts as unused. ``sign``: a fingerprint of
+    all these, to recognise warnings by an older version of the rule."""
 
     id: int
     name: str
@@ -44,7 +45,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A session's average use of its allocation; slots that it lacks are missing, unmeasured ones are None."""
+    """A session's average use of its allocation (0 to 1). ``covered``: how much time was measured. Slots that the
+    session lacks are missing; None: not measured."""
 
     shares: Mapping[str, float | None]
     covered: timedelta
@@ -62,8 +64,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A running session. ``known_since``: since when its traffic would have been recorded without a gap;
-    ``last_traffic`` None: nothing is recorded. ``uses``: measured use by rule."""
+    """A running session as idle rules see it. ``known_since``: since when its traffic would have been recorded without
+    a gap; ``last_traffic`` None: nothing is recorded. ``uses`` and ``told``: measured use and recorded state, by
+    rule."""
 
     id: UUID
     started_at: datetime
@@ -77,8 +80,8 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one rule for one session. ``due_at``: when it ends if nothing changes, None if unknown; ``since``:
-    when the rule's period began; ``code``: a short reason."""
+    """The result of one rule for one session. ``due_at``: when the session ends if nothing changes, None if unknown;
+    ``since``: when the rule's period began; ``code``: a short reason."""
 
     session: UUID
     rule: Rule
@@ -116,7 +119,7 @@ def _by_traffic(session: Watched, rule: Rule, told: Told, spared_until: datetime
         return Finding(session.id, rule, Verdict.KEEP, code)
     since = max(session.last_traffic, session.known_since, session.started_at)
     shares: Mapping[str, float | None] = {}
-    if rule.thresholds:  # a session that works by itself is none that nobody uses
+    if rule.thresholds:  # a busy session is in use even without traffic
         use = session.uses.get(rule.id)
         code = _why_used(use, rule)
         shares = use.shares if use else {}
@@ -134,7 +137,7 @@ def _by_use(session: Watched, rule: Rule, told: Told, spared_until: datetime, no
     code = "not-reachable" if not session.is_reachable else _why_used(use, rule)
     if code:
         return Finding(session.id, rule, Verdict.KEEP, code, None, None, shares)
-    # That it is idle is known now; it is due as soon as the warning has stood for its time.
+    # Idle as of now: the session ends once the warning has lasted for the lead.
     return _by_time(session, rule, told, first, now, now - rule.limit, shares)
 
 
@@ -165,7 +168,7 @@ def _why_used(use: Use | None, rule: Rule) -> str:
     """Return why the measured use keeps the session; empty if it is below the thresholds."""
     if use is None or use.covered < rule.limit * LEAST_COVERED:
         return "not-measured"
-    # Slots that it does not have say nothing about it; one that it has and nobody measured may be busy.
+    # Slots that the session lacks are left out; an unmeasured slot that it has may be busy.
     below = [None if (share := use.shares[slot]) is None else share < least for slot, least in rule.thresholds.items()
              if slot in use.shares]  # fmt: skip
     if rule.match == ANY and any(below):

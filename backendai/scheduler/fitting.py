@@ -30,11 +30,11 @@ def obstacles(
     limits: Limits,
     holder: Holder,
 ) -> list[Reason | None]:
-    """Return for each of these amounts why one kernel with them could not start now, or None. Checked in this order:
-    amounts that no agent could ever provide, the holder's limits, free amounts on a single agent."""
+    """Return for each of these amounts why one kernel could not start now, or None. Checked in this order: amounts that
+    no agent could ever provide, the holder's limits, free amounts on a single agent."""
     everybody = tuple(agents)
     kinds = kinds_of(everybody)
-    # Which of those that fit is chosen plays no part, so a selection that cannot be followed does no harm here.
+    # Any agent with room will do, so the default selection replaces the group's, which may be invalid.
     rooms = Rooms(everybody, replace(rules, selection=Rules().selection, options={}))
 
     def obstacle(slots: Slots) -> Reason | None:

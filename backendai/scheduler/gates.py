@@ -34,7 +34,8 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate: returns a reason to wait, or None, for a session and its total request."""
+    """A check of one session and its total request. ``closed`` returns the reason to wait, or None; ``passed`` is the
+    text for None."""
 
     step: str
     closed: Callable[[SessionView, Amounts, Sight], Reason | None]
@@ -56,17 +57,19 @@ def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
 
 
 def closed_for_all(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
-    """Return index and reason of the first gate that rejects every session with this request, or None."""
+    """Return the first gate that rejects every session with this request, or None. A gate is its index in ``GATES`` and
+    the reason."""
     return _first_closed(_OF_SHAPE, session, asked, sight)
 
 
 def closed_for_one(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
-    """Return index and reason of the first per-session gate that rejects the session, or None."""
+    """Return the first per-session gate that rejects the session, or None. A gate is its index in ``GATES`` and the
+    reason."""
     return _first_closed(_OF_SESSION, session, asked, sight)
 
 
 def free_of_gates(sessions: Sequence[SessionView], sight: Sight) -> list[bool]:
-    """Return for each session whether no per-session gate applies to it, now and later in the pass."""
+    """Return for each session whether all per-session gates stay open for the whole pass."""
     if sight.has_limits:
         return [False] * len(sessions)
     types = sight.session_types
@@ -116,7 +119,7 @@ def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | N
 
 
 def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
-    """Return why a session with this start time waits, or None if the time has come."""
+    """Return why a session with this start time waits; None once the time has come."""
     if starts_at is None or starts_at <= now:
         return None
     when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()

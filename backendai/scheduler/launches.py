@@ -11,7 +11,8 @@ _NONE: Mapping[int, int] = {}
 
 
 class Taste:
-    """One session's preference. ``companions``: the number of kernels of its launch by agent."""
+    """The placement preference of one session. ``companions``: by the agent's order, the number of kernels of the same
+    launch."""
 
     __slots__ = ("companions", "spreads")
 
@@ -39,7 +40,7 @@ class Launches:
                 self._companions.setdefault(launch, {})[order] = number
 
     def taste(self, session: SessionView) -> Taste | None:
-        """Return the session's preference, or None if it has none among the agents."""
+        """Return the session's preference; None if it has none, or no agent runs kernels of its launch yet."""
         if session.placement not in ("spread", "pack"):
             return None
         companions = self._companions.get(launch_of(session), _NONE)
@@ -60,5 +61,5 @@ class Launches:
 
 
 def launch_of(session: SessionView) -> str:
-    """Return the launch of the session; one with a preference but no launch is its own launch."""
+    """Return the session's launch; its own id if it has a placement preference but no launch, else ""."""
     return session.launch or (str(session.id) if session.placement else "")

@@ -21,16 +21,16 @@ _SCOPES = {
 
 
 class Limits:
-    """The limits of all holders, including what this pass has placed."""
+    """The limits of all holders, and what is left of them after this pass's placements."""
 
     def __init__(self, limits: Mapping[str, LimitView], networks: Networks | None = None) -> None:
         self._networks = networks
         self._networks_left: float = inf if networks is None else networks.left
         self._accounts = {key: _Account(limit) for key, limit in limits.items()}
-        self._by_holder: dict[int, _Accounts] = {}  # by id: the snapshot keeps its holders alive
+        self._by_holder: dict[int, _Accounts] = {}  # by ``id()``: the snapshot keeps its holders alive
 
     def sessions_reason(self, holder: Holder) -> Reason | None:
-        """Return why no further session of the holder may start, or None."""
+        """Return why the holder's number of sessions allows no further one now, or None."""
         if not self._accounts:
             return None
         for account in self._of(holder).accounts:
@@ -50,7 +50,7 @@ class Limits:
         return None
 
     def networks_reason(self) -> Reason | None:
-        """Return why no further session across several agents may start, or None."""
+        """Return why no session that needs a network across agents may start now, or None."""
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most
@@ -66,7 +66,7 @@ class Limits:
         self._networks_left -= 1
 
     def count(self, holder: Holder, asked: Amounts) -> None:
-        """Count a placed session."""
+        """Count a placed session against the limits of its holders."""
         if self._accounts:
             for account in self._of(holder).accounts:
                 account.count(asked)
@@ -92,7 +92,7 @@ class _Account:
         self.sessions = limit.sessions
 
     def exceeded(self, asked: Amounts) -> str:
-        """Return the first slot whose remaining limit this would exceed, or nothing."""
+        """Return the first slot whose remaining limit these amounts would exceed; empty if none."""
         left, unnamed = self.left, self.unnamed
         for name, amount in asked:
             if amount > left.get(name, unnamed):
@@ -100,7 +100,7 @@ class _Account:
         return ""
 
     def impossible(self, asked: Amounts) -> str:
-        """Return the first slot whose whole limit this would exceed, or nothing."""
+        """Return the first slot whose whole limit these amounts would exceed; empty if none."""
         return next((name for name, amount in asked if amount > self.most.get(name, self.unnamed)), "")
 
     def count(self, asked: Amounts) -> None:

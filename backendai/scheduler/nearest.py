@@ -1,8 +1,8 @@
-"""Finds the agent that comes closest to having room for a request, without checking all agents.
+"""Finds the agent that comes closest to having room for a request. Not every agent is checked.
 
-A tree of agents: each knot stores the maximum of each slot among the agents below it, so no agent below can be closer
-than that maximum. Most knots need not be searched. When an agent shrinks, the maxima above it are too high, never too
-low, until the next search. A knot is divided when it is first searched; most never are.
+Agents are the leaves of a tree. Each knot stores the maximum of each slot among the agents below it: no agent below can
+be closer than that, so most knots are never searched. When an agent shrinks, the maxima above it are too high until the
+next search, but never too low. A knot is divided when it is first searched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BRANCHES = 8
 
 
 class _Knot:
-    """A group of agents, with knots below it once it is divided; ``order``: the first agent by name."""
+    """A group of agents, with knots below it once it is divided; ``order``: the position of the first agent by name."""
 
     __slots__ = ("above", "below", "free", "is_stale", "order")
 
@@ -26,9 +26,9 @@ class _Knot:
         self.below: list[Room] | list[_Knot] = rooms
         self.order: int = min(room.order for room in rooms)
         self.free: dict[str, int] = {}
-        self.mend()
+        self.restore()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         free: dict[str, int] = {}
         for each in self.below:
             for name, amount in each.free.items():
@@ -47,7 +47,8 @@ class Nearest:
         self._above = dict.fromkeys(everybody, self._root)
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
-        """Return the closest suitable agent and its distance; equals by name."""
+        """Return the distance and the agent that is closest among those that ``suits`` accepts; None if there is none.
+        Of equally close agents the first by name is returned."""
         search = _Search(request, suits, self._divide)
         if self._root is not None:
             search.open(self._root)
@@ -88,7 +89,7 @@ class _Search:
 
     def open(self, knot: _Knot) -> None:
         if knot.is_stale:
-            knot.mend()
+            knot.restore()
         if len(knot.below) > _BRANCHES:
             self._divide(knot)
         bounds = []

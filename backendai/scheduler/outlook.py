@@ -20,7 +20,7 @@ from backendai.scheduler.snapshot import NAME, AgentView
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Agents with equal capacity: one of them, and their number."""
+    """Agents alike in capacity, devices, architecture and state: one of them, emptied, and their number."""
 
     empty: Room
     capacity: Slots
@@ -28,7 +28,8 @@ class Kind:
 
 
 def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
-    """Return the agents grouped by capacity, each group represented by its first name."""
+    """Return the agents grouped by capacity, devices, architecture and state. The first by name represents its
+    group."""
     alike: dict[tuple[object, ...], list[AgentView]] = {}
     for agent in sorted(agents, key=NAME):
         features = (
@@ -45,7 +46,8 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
 
 
 def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
-    """Return why the session could not start on empty agents, or None if it could."""
+    """Return why the session could not start on empty agents, or None. For several kernels, None only means that
+    nothing rules it out."""
     if not kinds:
         return Reason(
             "no-agent",
@@ -59,7 +61,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
     if not _hold_together(demand, kinds):
         return _too_big_for_all(demand, kinds)
     alive = tuple([kind for kind in kinds if kind.empty.alive])
-    if len(alive) < len(kinds) and not _hold(demand, alive):  # all of them could, as was just seen
+    if len(alive) < len(kinds) and not _hold(demand, alive):  # all agents together could, as just checked
         return _not_enough_alive(demand, kinds, alive)
     schedulable = tuple([kind for kind in alive if kind.empty.schedulable])
     if len(schedulable) < len(alive) and not _hold(demand, schedulable):
@@ -68,7 +70,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
 
 
 def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
-    """Return the reason of a session whose designated agents are not in the group."""
+    """Return the reason for a session none of whose designated agents is in the group."""
     unknown = sorted(map(str, designated))
     message = Message(
         "0 of {number} designated agents are in resource group {group} ({unknown}).",
@@ -190,7 +192,8 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
 
 
 def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
-    """Return whether empty agents could hold the session; for several kernels "yes" only means "perhaps"."""
+    """Return whether empty agents could hold the session. For several kernels, True only means that nothing rules it
+    out."""
     each = all(any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds) for request in demand.requests)
     return each and _hold_together(demand, kinds)
 
@@ -203,7 +206,7 @@ def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
 
 
 def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
-    """Return the most kernels that could fit if all were as small as the smallest in every slot."""
+    """Return how many kernels fit on empty agents if all are as small as the smallest. This is an upper bound."""
     least, wanted = _least(demand), len(demand.requests)
     limit = 0
     for kind in _able(demand, kinds):
@@ -214,7 +217,7 @@ def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
 
 
 def _able(demand: Demand, kinds: tuple[Kind, ...]) -> list[Kind]:
-    """Return the kinds of agents that can hold at least one of the requests when empty."""
+    """Return the kinds of agents that can hold at least one request when empty."""
     return [kind for kind in kinds if any(_suits(kind, each) and kind.empty.fits(each) for each in demand.requests)]
 
 

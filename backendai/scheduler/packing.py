@@ -1,4 +1,4 @@
-"""All amounts of an agent packed into one integer, so that comparing, booking and testing are one operation each.
+"""Packs all amounts of an agent into one integer. Comparing, booking and testing are then one operation each.
 
 Every slot has a bit field, the most precious slot the highest, with a guard bit above it. Packed numbers compare like
 lists of amounts. Subtracting a request from the free amounts with all guard bits set clears the guard of each field
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 class Packing:
-    """The bit fields of one pass. ``slot_order`` names every offered slot; ``largest`` bounds its free amount."""
+    """The bit field of each slot in the packed amounts of one pass. ``slot_order``: every offered slot, the most
+    precious first; ``largest``: by slot, the largest free amount of an agent; ``agents``: their number."""
 
     def __init__(self, slot_order: tuple[str, ...], largest: Mapping[str, int], agents: int) -> None:
         self.slot_order = slot_order
@@ -29,7 +30,7 @@ class Packing:
             shift += 1
 
     def pack(self, free: Mapping[str, int]) -> int:
-        """Return the amounts as one number; negative amounts (the agent shrank) count as 0."""
+        """Return free amounts packed into one integer; negative amounts (the agent shrank) count as 0."""
         packed = 0
         for name, amount in free.items():
             if amount > 0:
@@ -38,7 +39,7 @@ class Packing:
         return packed
 
     def cost(self, items: Iterable[tuple[str, int]]) -> int | None:
-        """Return a request as one number, or None if it exceeds every agent."""
+        """Return requested amounts packed into one integer, or None if an amount exceeds every agent."""
         cost = 0
         for name, amount in items:
             shift, most = self._fields.get(name, (0, -1))
@@ -48,14 +49,14 @@ class Packing:
         return cost
 
     def field(self, name: str) -> int:
-        """Return the bits of a slot; 0 if no agent offers it."""
+        """Return the mask of the bits that hold a slot's amount; 0 if no agent offers the slot."""
         shift, most = self._fields.get(name, (0, 0))
         return most << shift
 
     def most_of(self, several: Sequence[int]) -> int:
-        """Return packed amounts with the maximum of each slot."""
+        """Return one packed integer with the largest amount of each slot among ``several``."""
         return sum([max([number & field for number in several]) for field in self._masks])
 
     def has_room(self, packed: int, cost: int) -> bool:
-        """Return whether every amount fits."""
+        """Return whether the packed free amounts cover every amount of the packed request."""
         return (packed | self.guards) - cost & self.guards == self.guards

@@ -17,7 +17,8 @@ _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
 def place(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Refusal:
-    """Return a seat for each request in order, booked for the rest of the pass, or the reason why there is none."""
+    """Return a seat for each request in order, or why the session does not fit. The seats are booked for the rest of
+    the pass."""
     request = demand.only
     if request is None:
         return _place_all(session, demand, rooms)

@@ -61,7 +61,7 @@ class Trail(NamedTuple):
 
     @property
     def in_turn(self) -> str:
-        """The text about whose turn it was."""
+        """One sentence with the session's position in the order of the pass."""
         return Message(
             "Position {turn} of {pending} in the order {sequence}.",
             turn=self.turn,
@@ -71,7 +71,7 @@ class Trail(NamedTuple):
 
     @property
     def own(self) -> tuple[Step, ...]:
-        """The text about the chosen agents."""
+        """One step for each chosen agent."""
         selection = self.within.selection
         return tuple(
             [
@@ -103,8 +103,8 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """Start this session: the agent of every kernel, and the devices of each kernel, if any. The last four fields
-    belong to its ``trail``."""
+    """A session to start: the agent of every kernel (``seats``), and the devices of each kernel, if any. The last four
+    fields belong to its ``trail``."""
 
     session_id: UUID
     seats: tuple[tuple[UUID, UUID], ...]
@@ -131,8 +131,8 @@ class Placement(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Leave this session pending; ``position`` counts from 1 in the order of the pass. ``tried``: it had its turn and
-    did not fit. ``overtaken``: it had so many tries that others may pass it; the caller must remember since when, as
+    """A session that stays pending; ``position`` counts from 1 in the order of the pass. ``tried``: it had its turn and
+    did not fit. ``overtaken``: it had so many tries that others may pass it; the caller stores since when, as
     overtaking is limited. The last three fields belong to its ``trail``."""
 
     session_id: UUID
@@ -157,7 +157,7 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The result of one pass over one resource group. ``next_agent``: where round-robin continues."""
+    """The result of one pass over one resource group. ``next_agent``: where round-robin continues in the next pass."""
 
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()

@@ -45,7 +45,7 @@ class Shape:
 
 
 class Progress:
-    """Agents, limits and holdings of users during a pass, updated with each placement, and cached answers."""
+    """The state of one pass: agents, limits, holdings of users, and cached answers. Each placement updates it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -53,7 +53,7 @@ class Progress:
         self._retries_to_skip = snapshot.rules.retries_to_skip
         self.rooms = Rooms(snapshot.agents, snapshot.rules)
         self.tally = Tally(snapshot.held)
-        self.started: list[tuple[SessionView, list[Seat]]] = []  # with backfill only: nobody else asks
+        self.started: list[tuple[SessionView, list[Seat]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
         self._has_limits = bool(snapshot.limits) or snapshot.networks is not None
         self._sight = sight_of(snapshot, self._limits)
@@ -65,8 +65,8 @@ class Progress:
         self._pass = Pass(len(snapshot.pending), snapshot.rules.sequence, snapshot.rules.selection)
 
     def shapes(self) -> tuple[dict[int, Shape], dict[int, Shape]]:
-        """Return the shape of each pending session by its ``id``. Sessions without per-session gates come first. All
-        are read at once in the order of memory, as fetching each at its turn is slower."""
+        """Return two maps from a session's ``id()`` to its shape: for sessions without per-session gates, and for the
+        others. All shapes are built at once in the order of memory, as fetching each at its turn is slower."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
         pending, shapes, sight = self.snapshot.pending, self._shapes, self._sight
@@ -78,8 +78,8 @@ class Progress:
         return free, gated
 
     def barred(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return why the session may not start even with free agents: a gate rejects it, or it exceeds empty agents.
-        That it can never start takes precedence over a gate that opens in time."""
+        """Return why the session may not start even with free agents: a gate rejects it, or it exceeds empty agents. A
+        reason that lasts for ever comes before a gate that opens in time."""
         if shape.is_malformed:
             return shape.hopeless
         closed = closed_for_one(session, shape.asked, self._sight)
@@ -88,13 +88,14 @@ class Progress:
         index, reason = closed
         if shape.hopeless is not None and shape.hopeless.reason.never and not reason.never:
             return shape.hopeless
-        refusal = self._gate_refusals.get(id(reason))  # one reason may hold many sessions
+        refusal = self._gate_refusals.get(id(reason))  # many sessions may share a reason
         if refusal is None or refusal.reason is not reason:
             refusal = self._gate_refusals[id(reason)] = at_gate(index, reason)
         return refusal
 
     def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the session's seats, booked for the rest of the pass, or why there are none."""
+        """Return the session's seats, or why it does not fit. The seats are booked for the rest of the pass. Sessions
+        of a shape that did not fit are not tried again."""
         if shape.no_room is not None:
             return shape.no_room
         outcome = place(session, shape.demand, self.rooms)
@@ -104,7 +105,7 @@ class Progress:
         return outcome
 
     def start(self, session: SessionView, shape: Shape, seats: list[Seat], turn: int) -> None:
-        """Record the session's placement, and count what it takes."""
+        """Record the session's placement, and count its amounts against the limits."""
         if not shape.steps:
             shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
         self._placements.append(placement_of(session, seats, turn, self._pass, shape.steps))
@@ -124,7 +125,7 @@ class Progress:
         waits.append(new_tuple(Wait, fields))
 
     def plan(self) -> Plan:
-        """Return the recorded decisions."""
+        """Return the placements and waits recorded in this pass."""
         return Plan(tuple(self._placements), tuple(self._waits), self.rooms.next_agent)
 
     def _new_shape(self, session: SessionView) -> Shape:

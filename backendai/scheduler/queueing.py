@@ -28,9 +28,9 @@ from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:
-    """Which sessions are held back during a pass. ``holds_back``: some may be. ``is_settled``: further sessions that do
-    not fit change nothing. ``place`` returns a session's seats besides the reservation for the first in line, or why
-    there are none."""
+    """The sessions that are held back during a pass. ``holds_back``: some may be. ``is_settled``: further sessions that
+    do not fit change nothing. ``place`` returns a session's seats, which leave the reservation for the first in line
+    free, or why the session does not fit."""
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
         self._snapshot = snapshot
@@ -44,14 +44,14 @@ class Queue:
         self._without_start: set[Shape] = set()
 
     def held_back(self, session: SessionView) -> Refusal | None:
-        """Return why a session may not be tried, or None."""
+        """Return why a session must not be tried behind the first in line, or None."""
         if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None
 
     def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
-        """Return why a session that did not fit waits, and whether that counts as a try. From now on it may hold back
-        others."""
+        """Return why a session that did not fit waits, and whether it was a try. May reserve room for the session and
+        hold back those behind it."""
         if self._reservation is not None or not shape.lacks_room:
             return refusal, False
         backfill = self._snapshot.rules.backfill
@@ -67,7 +67,8 @@ class Queue:
         return refusal, True
 
     def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Place a session besides the reservation for the first in line."""
+        """Place a session without touching the reservation for the first in line. A session that ends before the
+        reserved start may use reserved slots."""
         assert self._reservation is not None
         if self._reservation.ends_before(session, self._snapshot.now):
             self._reservation.keep(False)
@@ -119,7 +120,7 @@ class Queue:
         self.is_settled = self.holds_back = not self._snapshot.rules.backfill
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
-        # The name of the first in line is its owner's affair: whoever waits may not see that session.
+        # The message does not name the first in line: owners of other sessions may not see that session.
         message, aside = self._why_behind(), Message("That session requests {asked}.", asked=asked)
         about_the_first: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
         if self._snapshot.rules.backfill:

@@ -1,4 +1,4 @@
-"""The rule that ranks agents under every selection: accelerators must not stay idle beside a session."""
+"""The rule that comes before every selection: avoid agents whose accelerators would stay idle beside the session."""
 
 from __future__ import annotations
 

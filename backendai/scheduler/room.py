@@ -80,13 +80,15 @@ class Room:
         return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
 
     def shares_for(self, request: Request) -> Sequence[Shares] | None:
-        """Return the devices for each kernel, empty if it needs none, None if they do not fit."""
+        """Return the devices for each kernel: empty if the request needs none, None if they do not fit. Reserves
+        nothing."""
         if self.book is None or not request.kinds:
             return NO_SHARES
         return self.book.choose(request.accelerators)
 
     def take(self, request: Request, times: int = 1) -> None:
-        """Subtract the request's amounts from the free ones; ``times=-1`` undoes it."""
+        """Subtract the request's amounts and kernels from the free ones; ``times=-1`` adds them back. Devices are not
+        changed."""
         self.kernels += request.kernels * times
         if self.book is None and times == 1:
             self._taken.append(request)
@@ -101,12 +103,13 @@ class Room:
                 free[name] = ledger[name]
 
     def take_devices(self, shares: Sequence[Shares], times: int = 1) -> None:
-        """Reserve the devices of a request; ``times=-1`` undoes it. The amounts are subtracted separately."""
+        """Reserve the devices of a request; ``times=-1`` frees them. The amounts are subtracted separately."""
         if self.book is not None:
             self.book.take(shares, times)
 
     def return_devices(self, request: Request) -> None:
-        """Free devices for amounts that will be freed next, when it is unknown which devices held them."""
+        """Estimate which devices become free with this request, and free them. The amounts are added back
+        separately."""
         if self.book is not None:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])

@@ -28,7 +28,8 @@ from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
 class Rooms:
-    """All agents of the group during one pass, by name; ValueError for an unknown selection or an invalid option."""
+    """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection or an invalid
+    option."""
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=NAME)
@@ -58,7 +59,7 @@ class Rooms:
 
     @property
     def next_agent(self) -> str:
-        """The name at which round-robin continues; other selections return it unchanged."""
+        """The name of the agent at which round-robin continues; unchanged under other selections."""
         return self._next_agent if self.turn == self._first_turn else self.all[self.turn].name
 
     @property
@@ -91,11 +92,11 @@ class Rooms:
         if self.takes_turns:
             self.ranking.chosen(room.order, len(self.all))
         step, packed = request.step, room.packed - (request.cost or 0)
-        took_last = request.kinds and not all([packed & field for field in request.fields])  # then it changes its shelf
+        took_last = request.kinds and not all([packed & field for field in request.fields])  # so it changes its shelf
         if took_last or step is None or room.shelf is None or room.book is not None:
             self._settle(room, request)
             return
-        room.packed = packed  # as ``_settle`` does, for most of them in short
+        room.packed = packed  # the short form of ``_settle``, enough for most bookings
         if step:
             room.shelf.move(room, room.entry + step)
         if self._nearest is not None:
@@ -110,12 +111,13 @@ class Rooms:
         self.take(room, request, times=-1)
 
     def take(self, room: Room, request: Request, times: int = 1) -> None:
-        """Subtract amounts and kernels, whatever the devices; ``times=-1`` undoes it."""
+        """Subtract the request's amounts and kernels but no devices; ``times=-1`` adds them back."""
         room.take(request, times)
         self._settle(room, request)
 
     def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
-        """Free the slots of a running session on an agent; agents outside the group are ignored."""
+        """Free what a running session holds on an agent. Agents outside the group are ignored; devices are
+        estimated."""
         room = self.by_id.get(agent_id)
         if room is not None:
             request = Request(Slots(amounts), kernels, "")
@@ -126,7 +128,7 @@ class Rooms:
         """Return an independent copy of the current state."""
         other = copy(self)
         other.all = [room.copy() for room in self.all]
-        other.__dict__.pop("by_id", None)  # those are the rooms of this one
+        other.__dict__.pop("by_id", None)  # it holds the rooms of the original
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
         other._having, other._mounting = {}, {}
@@ -136,7 +138,8 @@ class Rooms:
         return other
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
-        """Return the distance of the closest suitable agent from having the amounts."""
+        """Return the distance and the agent that lacks least among those that ``suits`` accepts; None if there is none.
+        Only agents that take sessions are searched."""
         if self._nearest is None:
             self._nearest = Nearest(room for room in self.all if room.shelf is not None)
         return self._nearest.closest(request, suits)
@@ -149,7 +152,7 @@ class Rooms:
         return having
 
     def mounting(self, features: frozenset[str]) -> list[Room]:
-        """Return the agents with these features of storage hosts, by name."""
+        """Return the agents that offer all these features of storage hosts, by name."""
         mounting = self._mounting.get(features)
         if mounting is None:
             mounting = self._mounting[features] = [room for room in self.all if features <= room.storage]
@@ -168,7 +171,7 @@ class Rooms:
         self.shelves.sort()
 
     def _settle(self, room: Room, request: Request) -> None:
-        """Move the agent to its place after its free amounts changed."""
+        """Update the agent's packed amounts, rank and shelf after its free amounts changed."""
         shelf = room.shelf
         if shelf is None:
             return
@@ -197,7 +200,7 @@ class Rooms:
 
 
 def _largest(agents: Iterable[AgentView]) -> dict[str, int]:
-    """Return the largest capacity of any agent by slot, 0 for slots that are only allocated."""
+    """Return by slot the largest capacity of any agent; 0 for slots without capacity."""
     largest: dict[str, int] = {}
     held: dict[str, int] = {}
     for agent in agents:

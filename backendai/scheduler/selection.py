@@ -1,8 +1,8 @@
 """Selections: strategies that rank the agents on which a session fits.
 
 Each selection is a file of ``selections``, chosen by its name. The built-in ones rank by ``Packing``'s integers; a new
-one may pass a function of the agent to ``by_key``. Agents whose accelerators would stay idle come last under every
-selection.
+selection may pass a function of the agent to ``by_key``. Under every selection, agents whose accelerators would stay
+idle come last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ranking(Protocol):
         """Return the rank of an agent with ``packed`` free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the lowest rank at which the request may fit, or at which round-robin starts."""
+        """Return the lowest rank at which the request may fit; under round-robin, the rank whose turn is next."""
 
     def step(self, cost: int) -> Entry | None:
         """Return the change of an agent's rank when it takes the request; None if it must be computed anew."""
@@ -67,7 +67,8 @@ KeyOf = Callable[[Candidate, Sequence[str], Mapping[str, object]], tuple[int, ..
 
 
 def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking]:
-    """Return the ranking by a function of agent, slot order and options; smallest key first, equals by name."""
+    """Return a ranking by a function of agent, slot order and options: the smallest key first, of equal keys the first
+    name."""
 
     def ranking(packing: Packing, options: Mapping[str, object]) -> Ranking:
         return ByKey(function, packing.slot_order, options)
@@ -144,7 +145,7 @@ class InTurn:
 
 
 class ByKey:
-    """The agent with the smallest key first."""
+    """The agent with the smallest key first; of equal keys the first by name."""
 
     def __init__(self, function: KeyOf, slot_order: tuple[str, ...], options: Mapping[str, object]) -> None:
         self._function, self._slot_order, self._options = function, slot_order, options

@@ -20,9 +20,9 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Tally:
-    """What users hold in the group during the pass. ``latest``: the amounts placed at the last turn, empty if it did
-    not fit; the sequence resets it before each turn. ``held``: by user at the start of the pass, updated by the
-    sequence."""
+    """What users hold in the group during the pass. ``latest``: the amounts placed at the last turn, empty if the
+    session did not fit; the sequence resets it before each turn. ``held``: by user, at the start of the pass; the
+    sequence updates it."""
 
     __slots__ = ("held", "latest")
 
@@ -88,7 +88,7 @@ def is_tired(session: SessionView, rules: Rules) -> bool:
 
 
 def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether others have passed the session for as long as allowed."""
+    """Return whether others have passed the session for as long as the group allows."""
     return session.overtaken_since is not None and now - session.overtaken_since >= rules.overtaking_limit
 
 

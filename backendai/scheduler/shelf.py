@@ -16,7 +16,7 @@ from backendai.scheduler.room import Room
 from backendai.scheduler.selection import Entry
 
 STRETCH = 64
-_PATIENCE = 16  # looks in vain, each of which costs about an eighth of measuring a stretch
+_PATIENCE = 16  # failed searches; each costs about an eighth of measuring a stretch
 
 
 class Shelf:
@@ -53,7 +53,7 @@ class Shelf:
         return other
 
     def put(self, room: Room) -> None:
-        """Insert the agent by its entry."""
+        """Insert the agent at the place of its rank."""
         place = bisect_left(self.entries, room.entry)
         self.entries.insert(place, room.entry)
         self.rooms.insert(place, room)
@@ -63,7 +63,7 @@ class Shelf:
         self._cover((place, *_begins(place, len(self.rooms))))
 
     def remove(self, room: Room) -> None:
-        """Remove the agent; its entry must be the one it was inserted with."""
+        """Remove the agent; its rank must be unchanged since it was inserted."""
         place = bisect_left(self.entries, room.entry)
         del self.entries[place], self.rooms[place]
         self._cover(_ends(place, len(self.rooms)))
@@ -84,7 +84,8 @@ class Shelf:
         self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
 
     def looked_in_vain(self, stretch: int) -> None:
-        """Count a search of the stretch that its bound allowed but that found no agent."""
+        """Count a search that the stretch's bound allowed but that found no agent. After ``_PATIENCE`` of them the
+        bound is measured anew."""
         self._in_vain[stretch] += 1
         if self._in_vain[stretch] == _PATIENCE:
             self._in_vain[stretch] = 0

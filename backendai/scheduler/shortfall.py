@@ -41,7 +41,8 @@ class Refusal:
 
 
 def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Refusal:
-    """Return why no agent can hold the request, after ``placed`` of the session's ``kernels`` requests were placed."""
+    """Return why no agent can hold the request. ``placed`` of the session's ``kernels`` requests got an agent
+    before."""
     counts = dict(_fixed_counts(request, rooms))
     left = len(rooms.all) - sum(counts.values())
     counts[KERNELS_FILTER.step] = full = len(_full(request, rooms)) if left else 0
@@ -62,7 +63,7 @@ def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Ref
 
 
 def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
-    """Return the steps of the amount-independent filters for a placed request."""
+    """Return a placed request's steps for the filters that do not depend on free amounts."""
     return _filter_steps(FIXED_FILTERS, _fixed_counts(request, rooms), len(rooms.all), "")
 
 
@@ -92,7 +93,7 @@ def _full(request: Request, rooms: Rooms) -> list[Room]:
 
 
 def _broken(request: Request, rooms: Rooms) -> list[Room]:
-    """Return the agents that have the amounts, but scattered over devices."""
+    """Return the agents with enough free in total, but on devices that cannot be combined."""
     if not request.kinds or not rooms.has_devices:
         return []
     return [room for room in with_amounts(request, rooms) if _suits(room, request)]
@@ -103,7 +104,7 @@ def _suits(room: Room, request: Request) -> bool:
 
 
 def _reason(request: Request, rooms: Rooms, counts: Counts, broken: list[Room]) -> Reason:
-    """Return the reason of the filter that removed the last agent, with all counts."""
+    """Return the reason of the filter that removed the last agent. Its details have the counts of all filters."""
     last = next((step for step in reversed(counts) if counts[step]), "")
     if last == DEVICES_FILTER.step:
         reason = _lacks_devices(request, broken)
@@ -175,7 +176,7 @@ def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
 
 
 def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reason:
-    """Return why no agent is a candidate, whatever is free."""
+    """Return why no agent is a candidate, regardless of free amounts."""
     designated = [room for room in rooms.all if room.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))

@@ -60,7 +60,7 @@ class AgentView:
         return self.capacity - self.occupied
 
 
-NAME = attrgetter("name", "id")  # by what agents are sorted
+NAME = attrgetter("name", "id")  # the sort key of agents
 
 
 @dataclass(frozen=True, slots=True)

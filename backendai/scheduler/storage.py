@@ -24,8 +24,8 @@ def where_folders_lie(need: StorageNeed, agents: Sequence[Room]) -> str:
 
 
 def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
-    """Return why no agent can mount the folders: an agent's report, or what is missing. Agents that could were rejected
-    for another reason."""
+    """Return why no session with these folders can start: the agents that mount them are ruled out, an agent reports a
+    fault, or no agent has all features."""
     hosts = hosts_of(need)
     details: dict[str, object] = {"storage_hosts": hosts, "folders": [name for name, _ in need.folders]}
     if any(need.features <= agent.storage for agent in agents):
@@ -80,7 +80,7 @@ def _lacking(need: StorageNeed, agent: Room) -> list[str]:
 
 
 def _folders(need: StorageNeed) -> str:
-    """Return ``Folder data lies on gpu3-disk``, or the same for several folders."""
+    """Return ``Folder data is on gpu3-disk``, or the same for several folders."""
     names = sorted({name for name, _ in need.folders})
     hosts = hosts_of(need)
     where = hosts[0] if len(hosts) == 1 else Message("{hosts} and {last_host}", hosts=hosts[:-1], last_host=hosts[-1])

@@ -30,7 +30,7 @@ def strategy_named(name: str) -> Sequence:
 
 
 def describe_strategies() -> tuple[StrategyView, ...]:
-    """Return every sequence and every selection with its label and its options, each level by name."""
+    """Return every sequence and every selection for forms, each level sorted by name."""
     sequences = [StrategyView("sequence", each.name, each.label, each.options) for each in SEQUENCES.values()]
     selections = [StrategyView("selection", each.name, each.label, each.options) for each in SELECTIONS.values()]
     return (*sequences, *selections)

@@ -21,7 +21,8 @@ _STEPS = {"cpu": MILLI // 10, "cuda.shares": MILLI // 100}
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change with which the session starts now: ``resources`` per kernel, None if they are unchanged."""
+    """A change with which the session starts now. ``resources``: the new amounts per kernel, None if they are
+    unchanged."""
 
     group: str
     resources: Slots | None
@@ -33,8 +34,8 @@ def suggest(
     snapshot: Snapshot, session: SessionView, others: Sequence[Snapshot], *, least: Slots, plan: Plan | None = None
 ) -> list[Suggestion]:
     """Return changes that would start the session now, the smallest first; empty if it starts anyway or none helps.
-    ``session`` is one of the snapshot's pending ones, ``others`` the groups it may use as well, ``least`` the minimum
-    of each kernel, ``plan`` the snapshot's plan, if known."""
+    ``session``: one of the snapshot's pending ones; ``others``: other groups that it may use; ``least``: the minimum of
+    each kernel; ``plan``: the snapshot's plan, if known. Each try costs a whole ``decide``."""
     plan = plan or decide(snapshot)
     if _placement(plan, session.id):
         return []
@@ -62,7 +63,7 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
 
 
 def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> list[Slots]:
-    """Return amounts per kernel that fit on one agent now and within the limits, the smallest loss first."""
+    """Return smaller amounts per kernel that one agent and the limits allow now. The smallest loss comes first."""
     wanted = session.kernels[0].slots
     count = len(session.kernels)
     free = _free_after(snapshot, plan)
@@ -153,7 +154,7 @@ def _may_take(agent: AgentView, session: SessionView) -> bool:
 
 
 def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
-    """Yield the agent's free amounts, and those without combining fractions of several devices."""
+    """Yield the agent's free amounts; then, if smaller, those with at most one device of each slot."""
     yield free
     largest: dict[str, int] = {}
     for device in agent.devices:
@@ -172,7 +173,7 @@ def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
 
 
 def _loss(wanted: Slots, amounts: Slots) -> int:
-    """Return how much is given up: the thousandths of each slot's request, summed."""
+    """Return how much is given up: for each slot the missing part of the request in thousandths, summed."""
     return sum((amount - amounts[name]) * 1000 // amount for name, amount in wanted.items())
 
 

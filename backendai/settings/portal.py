@@ -242,7 +242,7 @@ SESSION_COOKIE_HTTPONLY = True
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
 SECURE_HSTS_SECONDS = 31536000 if SECURE else 0
 SILENCED_SYSTEM_CHECKS = [
-    "security.W005",  # HSTS for names below the portal's: whoever runs them decides how they are reached
+    "security.W005",  # HSTS for names below the portal's: their operators decide how they are reached
     "security.W008",  # the proxy redirects to HTTPS; agents and health checks may come by HTTP from the inner network
     "security.W021",  # browsers' preload lists take whole registered domains, of which the portal is one name
 ]

@@ -44,7 +44,7 @@ class GateServer(asyncssh.SSHServer):
         self._connection = conn
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever counts."""
+        """Tell the counter."""
         if not self._closed.done():
             self._closed.set_result(None)
         if self._visit is not None:

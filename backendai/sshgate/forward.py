@@ -20,7 +20,7 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
 
     def __init__(self, visit: Visit, link: Link) -> None:
         self._visit, self._link, self._use = visit, link, Use()
-        self._is_done = self._has_ended = False
+        self._is_done = self._has_ended = self._has_client_ended = False
 
     def connection_made(self, chan: Any) -> None:
         """Keep the channel, which is counted since it was asked for."""
@@ -37,6 +37,7 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
 
     def eof_received(self) -> bool:
         """Pass on the end; the other direction stays open."""
+        self._has_client_ended = True
         self._link.end_writing()
         return True
 
@@ -49,10 +50,13 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
         self._link.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the connection in the kernel."""
+        """Close the connection in the kernel; what both sides have ended is still sent."""
         self._visit.channels -= 1
         self._is_done = True
-        self._link.close()
+        if self._has_ended and self._has_client_ended:
+            self._link.finish()
+        else:
+            self._link.close(at_once=True)
 
     def wait(self) -> None:
         """Take nothing from the client for now."""

@@ -18,6 +18,7 @@ from backendai.sshgate.entrances import ShellTarget
 _ANSWER_SECONDS = 40.0
 _LONGEST_ANSWER = 64 * 1024
 _KEPT_FREE = 128 * 1024
+_FINISH_SECONDS = 60.0
 _RESET = struct.pack("ii", 1, 0)  # no lingering: the other side learns of it though it reads nothing
 
 
@@ -106,6 +107,13 @@ class Link(asyncio.Protocol):
         """Read again."""
         if not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """Close it when what was written is sent; cut it if that takes long."""
+        if not self._transport.is_closing():
+            self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(_FINISH_SECONDS, self._transport.abort)
 
     def close(self, *, at_once: bool = False) -> None:
         """Cut it; the guest hangs up the program. ``at_once``: even one that does not take what was sent to it."""

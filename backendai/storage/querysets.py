@@ -52,7 +52,7 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def visible_to(self, user: User) -> FolderQuerySet:
         """Folders to which the user has any rights, with ``rights``; administrators manage those of their domain. Those
-        that are not ready, such as in the trash, are there for whoever manages them."""
+        that are not ready, such as in the trash, are there for anyone who manages them."""
         rows = self.live().with_rights_of(user).exclude(rights=Rights.NONE)
         return rows.filter(Q(rights=MANAGE) | Q(status=FolderStatus.READY))
 

@@ -82,6 +82,11 @@ def filled_in(
     return layers
 
 
+def is_gap(value: object) -> bool:
+    """Return whether the value is one gap and nothing else."""
+    return isinstance(value, str) and value.count("${{") == 1 and GAP.fullmatch(value) is not None
+
+
 def check_gaps(document: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
     """Refuse gaps in keys, in what runs as a program, and those of parameters that there are not."""
     for path, key, value in _texts(document, ""):

@@ -155,8 +155,8 @@ def _of_slot(kernel_id: UUID, ids: Mapping[str, str], devices: Mapping[str, Devi
 
 
 def _of_device(kernel_id: UUID, device: DeviceUsage | None, *, is_whole: bool) -> tuple[float | None, int | None]:
-    """A kernel that has a device for itself uses what is used of it, whoever the driver says it is: a program that is
-    not recognised must not look idle."""
+    """A kernel that has a device for itself uses what is used of it, to whichever process the driver counts
+    it: a program that is not recognised must not look idle."""
     if device is None:
         return None, None
     own = device.kernels.get(kernel_id)

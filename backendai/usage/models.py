@@ -79,7 +79,7 @@ class UsageSample(models.Model):
     driver does not tell.
     """
 
-    # The unique constraint begins with it; it is not checked again, for whoever writes has just read the kernel.
+    # The unique constraint begins with it; it is not checked again, since the writer has just read the kernel.
     kernel = models.ForeignKey(
         Kernel, on_delete=models.CASCADE, related_name="samples", db_index=False, db_constraint=False
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -79,21 +79,36 @@ def averages(session_ids: Collection[UUID], since: datetime, until: datetime) ->
 
 def series(session_id: UUID, since: datetime, until: datetime, points: int, *, kernel_id: UUID | None = None) -> Series:
     """Return the use of a session, or of one of its kernels, over the window in at most so many points; two queries."""
-    step = max((until - since).total_seconds() / min(max(points, 1), MOST_POINTS), 1.0)
+    step = _step_of(since, until, points)
     kernels = {pk: amounts for pk, (_, amounts) in _kernels([session_id], since).items() if kernel_id in (None, pk)}
     held = sum(kernels.values(), Slots())
     every = _devices(held)
-    rows = _samples([session_id], since, until).filter(kernel__in=list(kernels))
-    by_step: dict[int, list[tuple[Slots, _Row]]] = defaultdict(list)
-    steps = _Step(F("at"), since.timestamp(), step)
-    for row in rows.values("kernel_id", step=steps).annotate(**_sums(every)).order_by("step"):
-        by_step[row["step"]].append((kernels[row["kernel_id"]], row))
+    rows = _samples([session_id], since, until)
+    by_step = _by_step(rows, kernels, every, since, step)
     return Series(
         step,
         {slot: amount / MILLI for slot, amount in held.items()},
         max((row["longest"] for members in by_step.values() for _, row in members), default=0.0),
         [_point(since.timestamp() + number * step, members, every) for number, members in by_step.items()],
     )
+
+
+def accelerator_parts(
+    session_ids: Collection[UUID], since: datetime, until: datetime, points: int
+) -> list[tuple[datetime, float]]:
+    """Return which part of their most used accelerators these sessions used together, over time, 0 to 1; two queries,
+    one where they have none."""
+    kernels = {pk: amounts for pk, (_, amounts) in _kernels(session_ids, since).items()}
+    every = _devices(sum(kernels.values(), Slots()))
+    if not every:
+        return []
+    step = _step_of(since, until, points)
+    found = []
+    for number, members in _by_step(_samples(session_ids, since, until), kernels, every, since, step).items():
+        used = [part for slot in every if (part := _part(members, every, slot)) is not None]
+        if used:
+            found.append((since + timedelta(seconds=number * step), max(used)))
+    return found
 
 
 def latest(session_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UsageSample]]:
@@ -105,6 +120,22 @@ def latest(session_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UsageSample]]
     for sample in rows.annotate(session_id=F("kernel__session_id")).order_by("kernel__rank"):
         found[sample.session_id][sample.kernel_id] = sample
     return dict(found)
+
+
+def _step_of(since: datetime, until: datetime, points: int) -> float:
+    return max((until - since).total_seconds() / min(max(points, 1), MOST_POINTS), 1.0)
+
+
+def _by_step(
+    rows: Any, kernels: Mapping[UUID, Slots], every: Sequence[str], since: datetime, step: float
+) -> dict[int, list[tuple[Slots, _Row]]]:
+    """Return sums of samples by step, each with what its kernel was given."""
+    found: dict[int, list[tuple[Slots, _Row]]] = defaultdict(list)
+    steps = _Step(F("at"), since.timestamp(), step)
+    rows = rows.filter(kernel__in=list(kernels)).values("kernel_id", step=steps)
+    for row in rows.annotate(**_sums(every)).order_by("step"):
+        found[row["step"]].append((kernels[row["kernel_id"]], row))
+    return found
 
 
 def _kernels(session_ids: Collection[UUID], since: datetime) -> dict[UUID, tuple[UUID, Slots]]:

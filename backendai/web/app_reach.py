@@ -8,7 +8,7 @@ from backendai.texts.translation import gettext as _
 
 
 def why_out_of_reach(host: str, domain: str) -> str:
-    """Return a sentence with the mend when a browser that found the portal under this host (as in its Host header) will
+    """Return a sentence with the remedy when a browser that found the portal under this host (its Host header) will
     not find the apps under this domain; nothing when it will."""
     if not _is_local(domain) or _is_local(_name_in(host)):
         return ""

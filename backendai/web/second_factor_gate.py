@@ -1,4 +1,4 @@
-"""Whoever has to have a second factor and has none can do one thing only: set one up."""
+"""Anyone who has to have a second factor and has none can do one thing only: set one up."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PortalIdentities(DefaultSocialAccountAdapter):
     """Decides about each person whom the provider vouches for, before allauth would."""
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Find or make the user, and give them what their groups say. Whoever is not let in sees why."""
+        """Find or make the user, and give them what their groups say. Anyone who is refused sees why."""
         if sociallogin.state.get("process") != "login":
             raise _refusal(
                 request, _("Accounts cannot be linked here. Sign out, and sign in with the identity provider.")

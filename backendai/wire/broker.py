@@ -1,7 +1,7 @@
 """Hints over the broker: the only module of the portal that sends Celery messages.
 
-A hint carries ids only and saves seconds; losing it is harmless. While the broker is down nobody waits for it: one
-thread per process sends hints, several in one round trip, and pauses ``_REST_SECONDS`` after a failure.
+A hint carries ids only and saves seconds; losing it is harmless. No caller waits for the broker: one thread per process
+sends hints, several in one round trip, and drops all hints for ``_REST_SECONDS`` after a failure.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ class _Hint(NamedTuple):
 
 
 def hint(task: str, *args: Argument, queue: str) -> None:
-    """Send a hint soon, in the order of the calls. Never raises and never waits."""
+    """Queue a hint, which a thread sends soon, in the order of the calls. Never raises and never waits. A hint that no
+    worker takes within 60 s is dropped."""
     _sender.put(_Hint(task, args, queue))
 
 
 def hint_on_commit(task: str, *args: Argument, queue: str) -> None:
-    """Send a hint when the current transaction has committed (at once outside one)."""
+    """Queue a hint when the current transaction commits; without a transaction, at once."""
     transaction.on_commit(lambda: hint(task, *args, queue=queue))
 
 
@@ -59,7 +60,7 @@ class _Sender:
     def put(self, one: _Hint) -> None:
         self._hints.put(one)
         with self._starting:
-            if self._thread is None or not self._thread.is_alive():  # of a process that was forked it is not there
+            if self._thread is None or not self._thread.is_alive():  # a forked process has no copy of the thread
                 self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
                 self._thread.start()
                 atexit.register(self._say_last_words)
@@ -74,11 +75,11 @@ class _Sender:
             except (KombuError, RedisError, OSError) as error:
                 resting_until = time.monotonic() + _REST_SECONDS
                 logger.warning("hints not sent (%s, the first is %s): %s", len(many), many[0].task, error)
-            except Exception:  # nothing that one hint does may end this thread
+            except Exception:  # no error of one hint may end this thread
                 logger.exception("hints not sent (%s, the first is %s)", len(many), many[0].task)
 
     def _take(self) -> list[_Hint]:
-        """Wait for hints and return all that are queued; an empty list at shutdown."""
+        """Wait for hints and return up to ``_MOST_AT_ONCE`` of them; an empty list at shutdown."""
         first = self._hints.get()
         taken = [] if first is None else [first]
         while taken and len(taken) < _MOST_AT_ONCE and not self._hints.empty():
@@ -90,7 +91,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """Send hints that are still queued when the process exits."""
+        """Send queued hints when the process exits; wait up to ``_LAST_WORDS_SECONDS`` for that."""
         self._hints.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)
@@ -100,7 +101,7 @@ def _send(hints: Sequence[_Hint]) -> None:
     app = _producer()
     with app.producer_or_acquire() as producer, producer.batch():
         for task, args, queue in hints:
-            # Nobody reads how its arguments look, and long lists take long to be looked at.
+            # ``argsrepr`` is never read, and making it of long lists takes long.
             app.send_task(
                 task,
                 args=args,
@@ -115,7 +116,7 @@ def _send(hints: Sequence[_Hint]) -> None:
 
 @cache
 def _producer() -> Celery:
-    # Consumers retry for ever; a producer must not: what it sends is worth nothing later.
+    # Consumers retry for ever; a producer must not: a late hint is worth nothing.
     app = Celery("hints", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=broker_address(settings.REDIS_URL),

@@ -19,7 +19,7 @@ from redis.retry import Retry
 from backendai.wire.queues import node_queue
 
 _TIMEOUT_SECONDS = 2.0
-# What a worker needs that only takes from one list: it looks how long that is, in a transaction, and waits for more.
+# A Celery worker with one queue needs only these: it reads the queue's length in a transaction, and waits for hints.
 _COMMANDS = ("+ping", "+select", "+multi", "+exec", "+llen", "+brpop")
 _GRANTS = ("~", "%", "&", "+", "(", "allkeys", "allchannels", "allcommands", "nopass")
 
@@ -45,10 +45,10 @@ def account_name(node: str) -> str:
 
 
 def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
-    """Make the broker's accounts of this deployment exactly those in ``wanted`` (agent → password hash). Raises
-    NoAccounts and BrokerAway.
+    """Make the broker's accounts of this deployment match ``ask_wanted()`` (agent → password hash). Connections of
+    corrected and deleted accounts are cut. Raises NoAccounts and BrokerAway.
 
-    Read ``wanted`` after the list of accounts: otherwise an account created in between would be deleted.
+    ``ask_wanted`` is called after the accounts are listed: otherwise an account created in between would be deleted.
     """
     with _broker() as redis:
         there = _accounts(redis)
@@ -60,8 +60,8 @@ def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
 
 
 def make_account(node: str, digest: str) -> bool:
-    """Create or correct an agent's account and cut connections with another password. Returns whether anything changed.
-    Raises NoAccounts and BrokerAway."""
+    """Create or correct an agent's account; return whether the account changed. Connections of a corrected account are
+    cut. Raises NoAccounts and BrokerAway."""
     with _broker() as redis:
         there = _accounts(redis)
         if _is_right(there.get(node), node, digest):
@@ -93,8 +93,8 @@ def is_open_to_all() -> bool:
 
 
 def trim_queues(nodes: Collection[str], *, longest: int) -> None:
-    """Drop all but the newest ``longest`` hints of each agent's queue; an agent that is off reads none. Raises
-    BrokerAway."""
+    """Delete all but the newest ``longest`` hints of each agent's queue; a stopped agent reads none. Raises NoAccounts
+    and BrokerAway."""
     with _broker() as redis:
         pipe = redis.pipeline(transaction=False)
         for node in nodes:
@@ -128,7 +128,7 @@ def _broker() -> Iterator[Redis]:
 
 
 def _accounts(redis: Redis) -> dict[str, list[str]]:
-    """Return the account of each agent of this deployment, as words of Redis's ACL."""
+    """Return by agent the permissions of this deployment's accounts, as words of Redis's ACL."""
     prefix = _prefix()
     ours = (words for words in _all_accounts(redis) if words[1].startswith(prefix))
     return {words[1].removeprefix(prefix): words[2:] for words in ours}
@@ -168,6 +168,6 @@ def _change(redis: Redis, made: Mapping[str, str], dropped: Collection[str]) -> 
             reset=True,
         )
     pipe.execute()
-    # Without a file for them at the broker this is refused, and after its restart the repair pass makes them anew.
+    # A broker without an ACL file refuses this; the repair pass then makes the accounts again after its restart.
     with suppress(ResponseError):
         redis.acl_save()

@@ -8,14 +8,15 @@ from backendai.wire.fields import Message, Order
 
 
 class BrokerUp(Message):
-    """An agent's request for an account at the broker, with the SHA-256 of the password that the agent made."""
+    """An agent's request for an account at the broker. ``digest``: the SHA-256 of the password, which the agent
+    made."""
 
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class BrokerDown(Order):
-    """The broker's address (empty: use syncs alone) and the agent's user name. Without a user name the broker has no
-    accounts, and the address holds the password that all agents share."""
+    """The broker's address (empty: the agent relies on syncs alone) and the agent's user name. Without a user name the
+    broker has no accounts, and the address holds the password that all agents share."""
 
     url: str = ""
     username: str = ""

@@ -54,14 +54,15 @@ def group_of(user_id: UUID | str) -> str:
 
 
 def publish_on_commit(events: Iterable[Event]) -> None:
-    """Tell the owners' and administrators' browsers when the current transaction has committed."""
+    """Publish these events when the current transaction commits; without a transaction, at once."""
     batch = list(events)
     if batch:
         transaction.on_commit(lambda: publish(batch))
 
 
 def publish(events: Iterable[Event]) -> None:
-    """Tell the owners' and administrators' browsers soon, in this order. Never raises, never waits."""
+    """Queue events for the browsers of their owners and of administrators. A thread sends them soon, in this order.
+    Never raises and never waits; while ``_MOST_WAITING`` calls are queued, further events are dropped."""
     _sender.put(list(events))
 
 
@@ -99,7 +100,7 @@ class _Sender:
                     logger.warning("browser events not sent: %s", error)
 
     def _take(self) -> list[Event] | None:
-        """Return all queued events, or None at shutdown."""
+        """Wait for events and return all that are queued; None at shutdown."""
         taken = self._batches.get()
         while taken is not None and not self._batches.empty():
             more = self._batches.get()
@@ -110,7 +111,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """Send events that are still queued when the process exits."""
+        """Send queued events when the process exits; wait up to ``_LAST_WORDS_SECONDS`` for that."""
         self._batches.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)
@@ -145,7 +146,7 @@ def _groups_of(event: Event) -> tuple[str, ...]:
 
 
 def _newest(events: Iterable[Event]) -> Iterable[JobEvent]:
-    """Return the newest event of each job; the browser reloads a job once."""
+    """Return the newest event of each job: a browser reloads a job only once."""
     return {event.id: event for event in events if isinstance(event, JobEvent)}.values()
 
 

@@ -1,4 +1,4 @@
-"""How the kernels of one session reach each other: where each is, and the keys that all of them have."""
+"""How the kernels of one session reach each other: their host names and addresses, and the SSH keys that they share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pydantic import Field
 
 from backendai.wire.fields import Order
 
-SSH_PORT = 2222  # where a kernel with a network of its own listens
+SSH_PORT = 2222  # where the SSH server of a kernel with a network of its own listens
 
 
 class Peer(Order):
     """A kernel of the same session: its host name and, when known, its address on the session's network. ``slots``: how
-    many processes of a parallel program it takes; ``ssh_port``: where it can be logged in to from the others."""
+    many processes of a parallel program it takes; ``ssh_port``: the port where its SSH server accepts the other
+    kernels."""
 
     hostname: str
     address: str | None = None
@@ -22,8 +23,8 @@ class Peer(Order):
 
 
 class ClusterKeys(Order):
-    """The key by which kernels of one session log in to each other, and the one by which they are known: the seeds of
-    Ed25519 keys in hexadecimal (files of OpenSSH differ each time that they are made)."""
+    """The SSH keys that all kernels of one session share: ``login`` is the client key, ``host`` the host key. Both are
+    seeds of Ed25519 keys in hexadecimal, because an OpenSSH key file differs each time that it is made."""
 
     login: str = Field(repr=False)
     host: str = Field(repr=False)

@@ -1,7 +1,7 @@
 """The network of a session with kernels on several agents: one Ethernet across them.
 
 Every agent has a bridge with the same subnet, and a VXLAN joins the bridges. A kernel's rank determines its address;
-each agent's bridge has a gateway address of its own, so that no two machines answer for one.
+each agent's bridge has a gateway address of its own, so that no two agents answer for the same address.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pydantic import Field
 
 from backendai.wire.fields import Order
 
-DEFAULT_POOL = "10.89.0.0/16"  # of one node, where BACKENDAI_NETWORK_POOL names no other
-SUBNET_BITS = 26  # 62 addresses: 16 kernels from below, as many nodes from above
+DEFAULT_POOL = "10.89.0.0/16"  # of one agent, unless BACKENDAI_NETWORK_POOL names another
+SUBNET_BITS = 26  # 62 addresses: 16 kernels from the lowest up, 16 agents from the highest down
 _NUMBER_BITS = 12
 
 
@@ -36,22 +36,23 @@ def most_networks(pool: str) -> int:
 
 
 def subnet_of(pool: str, number: int) -> ipaddress.IPv4Network:
-    """Return the addresses of the network with this number, counted from 0."""
+    """Return the subnet of the network with this number (from 0) in the address pool."""
     base = int(ipaddress.IPv4Network(pool).network_address)
     return ipaddress.IPv4Network((base + (number << (32 - SUBNET_BITS)), SUBNET_BITS))
 
 
 def kernel_address(subnet: ipaddress.IPv4Network, rank: int) -> str:
-    """Return the address of the kernel of this rank."""
+    """Return the address of the session's kernel with this rank (from 0)."""
     return str(subnet.network_address + 1 + rank)
 
 
 def gateway_address(subnet: ipaddress.IPv4Network, place: int) -> str:
-    """Return the address of the bridge on the session's agent at this place, counted from 0."""
+    """Return the address of the bridge on one of the session's agents; ``place`` counts those agents from 0."""
     return str(subnet.broadcast_address - 1 - place)
 
 
 def vni_of(deployment: str, number: int) -> int:
-    """Return the VXLAN identifier, which is unique also among several deployments on the same agents."""
+    """Return the VXLAN identifier of the network with this number. Its upper 12 bits are a hash of the deployment's
+    name, so that deployments on the same agents rarely share an identifier."""
     own = zlib.crc32(deployment.encode()) % ((1 << _NUMBER_BITS) - 1) + 1
     return own << _NUMBER_BITS | number

@@ -12,7 +12,7 @@ from backendai.wire.pulls import RegistryAccess
 COMMIT, DELETE = "image.commit", "image.delete"
 PUSHING = "push"  # the phase in which an image goes to its registry
 
-# Labels of an image that was made of a session. What lacks them, or bears another deployment's, is never removed.
+# Labels of an image saved from a session. An image without them, or of another deployment, is never removed.
 OWNER_LABEL = "ai.backend.customized-image.owner"
 NAME_LABEL = "ai.backend.customized-image.name"
 ID_LABEL = "ai.backend.customized-image.id"
@@ -21,7 +21,8 @@ DEPLOYMENT_LABEL = "ai.backend.customized-image.deployment"
 
 class CommitSpec(Order):
     """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the most that the kernel may have
-    written (0: no limit). ``push``: the image is pushed to its registry with this account."""
+    written (0: no limit). ``timeout``: in seconds. ``push``: whether the agent also pushes the image, with the account
+    ``access``."""
 
     kernel_id: UUID
     generation: int
@@ -41,6 +42,6 @@ class CommitResult(Message):
 
 
 class DeleteWork(Order):
-    """Which saved image to delete."""
+    """The saved image that an agent is to delete."""
 
     reference: str

@@ -1,5 +1,5 @@
-"""Field types of messages. Agents have little trust: their values are cut to what the database can store and pages can
-show."""
+"""Field types of messages. The portal does not rely on agents: their values are cut to what the database can store and
+pages can show."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def _percent(value: float | None) -> float | None:
 
 
 def _plausible(value: int | None) -> int | None:
-    """Return the value, or None if no real image can have it: a wrong number in a display must not fail a kernel."""
+    """Return the size in bytes; None if no real image is that large. Sizes are only displayed: a wrong one must not
+    fail a kernel."""
     return None if value is not None and value > _LARGEST_IMAGE else value
 
 
 def _reachable(url: str) -> str:
-    """Return the address of a gateway. Raises ValueError for an address that no machine can have."""
+    """Return the gateway's address unchanged; it may be empty. Raises ValueError without a usable host and port, and
+    for link-local, multicast and unspecified addresses."""
     if not url:
         return url
     parts = urlsplit(url)
@@ -60,7 +62,7 @@ Digest = Annotated[str, AfterValidator(_cut(128))]
 Sentence = Annotated[str, AfterValidator(_cut(500))]
 Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
 Percent = Annotated[float | None, AfterValidator(_percent)]  # from 0 to 100
-# What one node may say in one message at most; an agent leaves out what is more.
+# The most entries that one agent may send in one message; an agent leaves out the rest.
 MOST_SLOTS, MOST_NOTES, MOST_IMAGES, MOST_LABELS, MOST_KERNELS = 32, 64, 5000, 64, 10_000
 _SlotName = Annotated[str, Field(max_length=64)]
 _Amount = Annotated[str, Field(max_length=32)]  # as a decimal
@@ -71,7 +73,7 @@ _LabelText = Annotated[str, Field(max_length=4096)]
 Labels = Annotated[dict[_LabelName, _LabelText], Field(max_length=MOST_LABELS)]
 Size = Annotated[int | None, Field(ge=0, lt=2**63)]  # bytes
 ImageBytes = Annotated[Size, AfterValidator(_plausible)]
-# No query and no fragment: what the portal asks for stands after it and must stay the path.
+# No query and no fragment: the portal appends a path to the address.
 _Address = Annotated[str, Field(max_length=255, pattern=r"^(https?://[^/?#@\s\\]+(/[^?#\s\\]*)?)?$")]
 GatewayUrl = Annotated[_Address, AfterValidator(_reachable)]
 
@@ -91,7 +93,7 @@ class Telling(Message):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, data: Any) -> Any:
-        """Move the values of a message into ``told``."""
+        """Add ``told`` where ``message`` is a ``core.messages.Message`` with values."""
         said = data.get("message") if isinstance(data, dict) else None
         if isinstance(said, messages.Message) and said.values and "told" not in data:
             return {**data, "told": said.data()}
@@ -106,4 +108,4 @@ class Telling(Message):
 
 
 class Order(Message):
-    """Base of what the portal tells agents."""
+    """Base of messages that the portal sends to agents."""

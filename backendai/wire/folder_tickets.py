@@ -20,7 +20,7 @@ _PURPOSE = "folder"
 
 
 class FolderTicketRefused(PlatformError):
-    """The ticket is forged, expired, or for another purpose."""
+    """The ticket is forged, expired, or for another purpose or storage host."""
 
     code = "ticket-refused"
 
@@ -29,8 +29,8 @@ class FolderTicketRefused(PlatformError):
 class FolderTicket:
     """The right to use one folder of one storage host until ``expires_at`` (epoch seconds).
 
-    ``view`` reads, ``edit`` also changes files; ``manage`` is the portal's own: create, delete, clone and measure.
-    ``version`` is the folder's: a file server refuses orders with an older one than it has seen.
+    ``view`` reads files, ``edit`` also changes them; ``manage``, which only the portal gets, creates, deletes, clones
+    and measures folders. ``version`` is the folder's: a file server refuses orders with an older one than it has seen.
     """
 
     host: str
@@ -38,7 +38,7 @@ class FolderTicket:
     version: int
     rights: TicketRights
     expires_at: float
-    account: str = ""  # of the person on whose behalf, for logs
+    account: str = ""  # of the person for whom the portal acts; for logs
 
     def allows(self, rights: TicketRights) -> bool:
         """Return whether the ticket holds at least these rights."""
@@ -63,7 +63,8 @@ def sign_folder_ticket(
 
 
 def read_folder_ticket(public_key: str, token: str, *, host: str, now: float) -> FolderTicket:
-    """Return the ticket's content; raises FolderTicketRefused when it is forged, expired or for another host."""
+    """Return the ticket's content. Raises FolderTicketRefused if it is forged, expired, or for another purpose or
+    host."""
     try:
         claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
         rights, purpose = str(claims["rights"]), claims["for"]

@@ -1,10 +1,10 @@
-"""Frames between agent and guest agent: one byte for the kind, four for the length, then the content. The guest agent
-imports none of our packages; ``agent/guest/frames.py`` repeats this format."""
+"""Frames between agent and guest agent: one byte for the kind, four for the length (big-endian), then the content.
+``agent/guest/frames.py`` repeats this format, because the guest agent imports none of our packages."""
 
 from __future__ import annotations
 
-INPUT, RESIZE, SIGNAL = 0, 1, 2  # towards the program; an empty INPUT is its end
-STDOUT, STDERR, EXIT = 1, 2, 3  # from it
+INPUT, RESIZE, SIGNAL = 0, 1, 2  # to the program; an empty INPUT ends its input
+STDOUT, STDERR, EXIT = 1, 2, 3  # from the program
 LARGEST = 256 * 1024
 
 

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from backendai.wire.fields import Message, Name, Percent, Sentence, Size
 
-MOST_DEVICES = 128  # of one node: eight GPUs cut into seven pieces are 56
-Devices = Annotated[list[Name], Field(max_length=1024)]  # ids of those that are handed out as one slot
-MOST_USERS = 64  # kernels whose processes are told of one device
+MOST_DEVICES = 128  # of one agent: eight GPUs cut into seven pieces are 56
+Devices = Annotated[list[Name], Field(max_length=1024)]  # ids of the devices under one slot
+MOST_USERS = 64  # kernels that a sample of one device names
 
 
 class DeviceUse(Message):
@@ -22,8 +22,8 @@ class DeviceUse(Message):
 
 
 class DeviceSample(Message):
-    """An accelerator's current state. ``slot``: under which it is allocated (empty: not at all). ``numa``: the nearest
-    memory node of the machine. ``kernels``: use by kernel, if processes are known."""
+    """An accelerator's current state. ``slot``: the slot under which it is allocated (empty: it cannot be allocated).
+    ``numa``: the nearest memory node of the machine. ``kernels``: use by kernel, if its processes are known."""
 
     slot: Name = ""
     model: Name = ""

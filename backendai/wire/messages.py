@@ -41,11 +41,11 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.usage import UsageReport
 
 PROTOCOL = 1
-MOST_UNKNOWN = 256  # kernels whose details one sync tells; the others follow when these are decided
+MOST_UNKNOWN = 256  # kernels whose details one sync reports; the others follow when these are decided
 
 
 class KernelState(StrEnum):
-    """State of a kernel as its agent reports it, with the names of the kernel statuses."""
+    """State of a kernel as its agent reports it. The names are those of kernel statuses."""
 
     PREPARING = "PREPARING"
     PULLING = "PULLING"
@@ -69,21 +69,29 @@ class HomeFile(Order):
         return path
 
 
-RunMode = Literal["interactive", "batch"]  # how a kernel ends, whatever kinds of sessions there are
+RunMode = Literal["interactive", "batch"]  # how a kernel ends; independent of the kinds of sessions
 
 
 def mode_of(*, runs_program: bool) -> RunMode:
-    """Return the mode of a kernel: it ends with its command, or on request."""
+    """Return ``batch`` for a kernel that ends with its command, else ``interactive``: it ends on request."""
     return "batch" if runs_program else "interactive"
 
 
+class ReadyCheck(Order):
+    """A kernel is ready when a program in it listens on port ``tcp``. Its start fails if none does for ``within``
+    seconds."""
+
+    tcp: int
+    within: float = 60.0
+
+
 class KernelSpec(Order):
-    """Everything an agent needs to start one kernel.
+    """Everything that an agent needs to start one kernel.
 
     ``generation`` is the fencing token: it grows with every placement, and a container of an older generation is stale.
-    ``digest``: the exact image to start; empty: whatever the agent has under the image's name. ``files``: the user's
+    ``digest``: the exact image to start; empty: the image that the agent has under the name. ``files``: the user's
     dotfiles and the session's files; ``bootstrap``: a script that runs first. Both may hold secrets and are written to
-    the home folder only. ``authorities``: certificates (PEM).
+    the home folder only. ``authorities``: certificates (PEM). Timeouts are in seconds.
     """
 
     deployment: str
@@ -113,16 +121,17 @@ class KernelSpec(Order):
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None
-    keys: ClusterKeys | None = None  # of a session with several kernels
+    keys: ClusterKeys | None = None  # set for a session with several kernels
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
-    manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
+    ready: ReadyCheck | None = None  # None: ready when its main process is alive
+    manifest: str = Field(default="", repr=False)  # signed by the portal: with it the session can be adopted later
     mounts: list[MountSpec] = Field(default_factory=list)
     start_in: str = ""  # where programs begin; empty: in the home
 
     @property
     def runs_program(self) -> bool:
-        """Whether the kernel ends with its command; else it stays until it is told to end."""
+        """Whether the kernel ends with its command; otherwise it runs until the portal orders its end."""
         return self.session_type == "batch"
 
     @property
@@ -132,7 +141,8 @@ class KernelSpec(Order):
 
 
 class StopOrder(Order):
-    """Stop this kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, even if the log is lost."""
+    """An order to stop a kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, even if the log is
+    lost."""
 
     kernel_id: UUID
     generation: int
@@ -140,8 +150,8 @@ class StopOrder(Order):
 
 
 class KernelReport(Telling):
-    """A state change of one kernel: ``reason`` is a kebab-case code, ``message`` one sentence with the numbers.
-    ``fetched_bytes`` of ``image_bytes`` of its image are pulled; the total may still grow."""
+    """A state change of one kernel: ``reason`` is a kebab-case code, ``message`` one sentence with the numbers. Of the
+    kernel's image, ``fetched_bytes`` of ``image_bytes`` are pulled so far; the total may still grow."""
 
     kernel_id: UUID
     generation: int
@@ -152,7 +162,7 @@ class KernelReport(Telling):
     progress: Share = None
     fetched_bytes: ImageBytes = None
     image_bytes: ImageBytes = None
-    address: Name = ""  # nobody reads it: earlier nodes say it, and unknown fields are refused
+    address: Name = ""  # never read; earlier versions of agents send it
     timings: dict[Name, float] = Field(default_factory=dict, max_length=64)
 
 
@@ -253,7 +263,8 @@ class SyncDown(Order):
     ``desired`` holds every live kernel of the agent, ``stop`` those that must end, ``unwanted`` those in the agent's
     list that have ended in the database: the agent removes one that two consecutive answers name. ``unknown``: kernels
     in the list that the database does not know; they keep running, and the agent reports details. ``removals``: kernels
-    that an administrator has decided to remove. ``jobs``: jobs without a reported result.
+    that an administrator has decided to remove. ``jobs``: jobs without a reported result. ``takes_bundles``: the portal
+    takes several questions and reports in one call (``wire.bundles``).
     """
 
     deployment: str
@@ -267,6 +278,7 @@ class SyncDown(Order):
     removals: list[KernelSighting] = Field(default_factory=list)
     epoch: Epoch | None = None
     jobs: list[NodeJobOrder] = Field(default_factory=list)
+    takes_bundles: bool = False
 
 
 class JoinUp(Message):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from backendai.wire.fields import Message, Name, Order, Sentence
 
-MOST_HOSTS = 32  # that one agent reports
+MOST_HOSTS = 32  # the most storage hosts that one agent may report
 
 
 class MountSpec(Order):
@@ -22,12 +22,13 @@ class MountSpec(Order):
     sub_path: str = ""
     target: str
     rights: Literal["view", "edit"]
-    is_automatic: bool = False  # the kernel starts without it where it cannot be mounted
+    is_automatic: bool = False  # the kernel starts without the folder where it cannot be mounted
     linked_path: str = ""  # an existing path that is offered read-only; the agent's own setting must allow it
 
 
 class HostReport(Message):
-    """A storage host as an agent sees it; ``fault``: why kernels cannot mount its folders there."""
+    """A storage host as an agent sees it. ``fault``: why kernels cannot mount its folders on this agent; empty: they
+    can."""
 
     name: Name
     fault: Sentence = ""

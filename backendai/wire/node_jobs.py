@@ -1,7 +1,7 @@
 """Jobs of agents besides kernels: pull, save or delete an image.
 
-``kind`` says what ``work`` and ``result`` hold. The union is open: an agent rejects a job of an unknown kind, and not
-the whole sync.
+``kind`` determines the keys of ``work`` and ``result``. New kinds may appear at any time: an agent rejects a job of an
+unknown kind, not the whole sync.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class NodeJobOrder(Order):
 
 
 class NodeJobSpec(NodeJobOrder):
-    """A job with its work, which may hold secrets. ``seconds``: its remaining time. ``has_begun``: the portal has a
+    """A job with its work, which may hold secrets. ``seconds``: its remaining time. ``has_started``: the portal has a
     report of this attempt, so the agent was interrupted."""
 
     seconds: float = 1800.0
-    has_begun: bool = False
+    has_started: bool = False
     work: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
 
 

@@ -1,4 +1,4 @@
-"""A portal's mark in the broker, by which a portal detects another one with the same deployment name."""
+"""A portal's mark in the broker, which reveals another portal with the same deployment name."""
 
 from __future__ import annotations
 

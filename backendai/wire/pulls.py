@@ -11,7 +11,8 @@ PULL = "image.pull"
 
 
 class RegistryAccess(Order):
-    """An account for a registry; no name: anonymous. An agent gets it just before a pull and never stores it."""
+    """An account at a registry; without ``username``: anonymous. An agent gets it just before a pull and never stores
+    it."""
 
     username: str = ""
     password: str = Field(default="", repr=False)

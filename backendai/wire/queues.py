@@ -8,7 +8,7 @@ CONTROL_QUEUE = "control"
 
 
 def node_queue(agent_name: str) -> str:
-    """Return the queue that only this agent's worker consumes."""
+    """Return the name of the queue that only this agent's worker consumes."""
     return f"node.{agent_name}"
 
 
@@ -23,7 +23,7 @@ def with_account(redis_url: str, username: str, password: str) -> str:
 
 
 def with_account_of(redis_url: str, other: str) -> str:
-    """Return the address with the account of another address, if that has one."""
+    """Return the address with the account of the address ``other``; unchanged if that has none."""
     account = account_in(other)
     return _join(redis_url, account) if account else redis_url
 

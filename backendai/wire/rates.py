@@ -1,7 +1,7 @@
 """Rate limits in Redis (GCRA), with one round trip for all limits of a request.
 
-GCRA stores one number per bucket: the time at which it will be full again. While Redis is down nothing is limited:
-these limits protect against floods only.
+GCRA stores one number per bucket: the time at which the bucket will be full again. While Redis is down nothing is
+limited: these limits protect against floods only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.1
 _REST_SECONDS = 2.0
-# One that is refused takes nothing from any bucket.
+# A refused request takes nothing from any bucket.
 _TAKE = """
 local now, wait, full = tonumber(ARGV[1]), 0, {}
 for i = 1, #KEYS do
@@ -57,7 +57,7 @@ class Rate:
 
 
 def take(rates: Sequence[Rate], *, now: float) -> float:
-    """Take the cost from all buckets and return 0, or take nothing and return the seconds to wait."""
+    """Take the cost from all buckets, or from none; return the seconds to wait. 0: taken, or Redis is down."""
     limited = [rate for rate in rates if rate.number > 0]
     if not limited or time.monotonic() < _resting["until"]:
         return 0.0
@@ -72,8 +72,8 @@ def take(rates: Sequence[Rate], *, now: float) -> float:
 
 
 def take_each(rates: Sequence[Rate], *, now: float) -> list[float]:
-    """Take the cost from each bucket independently, in one round trip; return the seconds to wait for each (0:
-    taken)."""
+    """Take from each bucket on its own; return the seconds to wait for each (0: taken). One round trip; all 0 while
+    Redis is down. Unlike ``take``, it accepts no rate whose ``number`` is 0."""
     if not rates or time.monotonic() < _resting["until"]:
         return [0.0] * len(rates)
     script = _script(settings.REDIS_URL)

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 _LOOK_SECONDS = 1.0
-_KEPT_FREE = 64 * 1024  # what waits to be written on one side at most, in bytes, before the other is not read
+# How long unsent bytes may take when the other end was reset, and when it ended in good order.
+_FLUSH_SECONDS, _FINISH_SECONDS = 5.0, 60.0
+_KEPT_FREE = 64 * 1024  # bytes that may wait to be written on one side before reading from the other pauses
 
 
 class Side(asyncio.Protocol):
-    """One end of a splice. Bytes are buffered until it is joined; ``former`` is informed when the connection is
-    lost."""
+    """One end of a splice. Bytes are buffered until it is joined. ``former``: the connection's former protocol,
+    informed when the connection is lost."""
 
     def __init__(self, former: asyncio.BaseProtocol | None = None) -> None:
         self._former = former
@@ -27,7 +29,7 @@ class Side(asyncio.Protocol):
         self._early = bytearray()
         self._has_ended = self._is_cut = False
         self._looking: asyncio.TimerHandle | None = None
-        self.heard: Callable[[bytes], None] | None = None  # told of what comes from this end
+        self.heard: Callable[[bytes], None] | None = None  # called with all bytes that this end receives
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -37,7 +39,7 @@ class Side(asyncio.Protocol):
         self.pause_reading()
 
     def join(self, peer: Side) -> None:
-        """Start to forward bytes to the peer."""
+        """Forward bytes to the peer from now on, first those that were buffered."""
         self._peer = peer
         if self._early:
             peer.write(bytes(self._early))
@@ -59,7 +61,7 @@ class Side(asyncio.Protocol):
             self._peer.write(data)
 
     def eof_received(self) -> bool:
-        """Forward the end of the stream to the peer, which may still send."""
+        """Forward the end of the stream to the peer; return whether this connection stays open for the peer's bytes."""
         self._has_ended = True
         if self._peer is None or self._peer._has_ended:
             return False
@@ -94,12 +96,12 @@ class Side(asyncio.Protocol):
         self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Cut both ends when this one was reset: a loop notices that only of connections that it reads."""
+        """Cut both ends if this end was reset. The event loop notices a reset only on connections that it reads."""
         self._looking = None
         if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
             return
         found = select.poll()
-        found.register(self._transport.get_extra_info("socket").fileno(), 0)  # errors are always told
+        found.register(self._transport.get_extra_info("socket").fileno(), 0)  # poll reports errors also without asking
         if found.poll(0):
             self._is_cut = True
             self._transport.abort()
@@ -115,15 +117,31 @@ class Side(asyncio.Protocol):
         """Close the peer and inform the connection's former protocol."""
         if self._peer is not None:
             self._peer.abort() if self._is_cut else self._peer.close()
-        if self._former is not None:
-            self._former.connection_lost(error)
+            self._peer.cut_later(_FINISH_SECONDS if error is None else _FLUSH_SECONDS)
+        self._tell_former(error)
         if not self.lost.done():
             self.lost.set_result(None)
+
+    def _tell_former(self, error: Exception | None) -> None:
+        """Inform the former protocol: after an orderly end not before the peer's connection has ended. aiohttp then
+        ends its handler, which cuts both ends; the peer's remaining bytes have to be sent before that."""
+        former, peer = self._former, self._peer
+        if former is None:
+            return
+        if error is None and peer is not None and not peer.lost.done():
+            peer.lost.add_done_callback(lambda _: former.connection_lost(None))
+        else:
+            former.connection_lost(error)
 
     def close(self) -> None:
         """Close after all bytes are sent; may be called twice."""
         if self._transport is not None:
             self._transport.close()
+
+    def cut_later(self, seconds: float) -> None:
+        """Cut the connection after ``seconds`` if bytes are waiting to be sent now."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
     def abort(self) -> None:
         """Close at once."""
@@ -150,7 +168,8 @@ class _Rest:
 
 
 def take_over(protocol: Any, *, is_client: bool) -> Side:
-    """Return the bare connection of an aiohttp protocol that has answered 101."""
+    """Return the bare connection of an aiohttp protocol that has answered 101. Raises ConnectionResetError if it is
+    closed."""
     rest = _Rest()
     protocol.set_parser(rest, *([rest] if is_client else []))
     transport = protocol.transport
@@ -176,7 +195,7 @@ def take_over_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def splice(one: Side, other: Side) -> None:
-    """Join both and return when both connections are closed; cancellation closes both."""
+    """Forward bytes both ways until both connections have closed; a cancellation closes both."""
     one.join(other)
     other.join(one)
     try:

@@ -70,7 +70,8 @@ def sign_ticket(
 
 
 def read_ticket(public_key: str, token: str, *, purpose: Purpose, now: float) -> Ticket:
-    """Return the ticket's content; raises TicketRefused if it is forged, expired or for another purpose."""
+    """Return the ticket's content. Raises TicketRefused if it is forged, expired or for another purpose. The caller
+    compares kernel, generation, service and port."""
     try:
         claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
         about = (str(claims.get("service", "")), int(claims.get("port", 0)))

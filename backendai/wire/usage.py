@@ -11,10 +11,10 @@ from pydantic import AfterValidator, Field
 from backendai.wire.fields import Message, Name, Size
 from backendai.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
 
-MOST_KERNELS = 512  # in one report; what is more is said with the next sync
+MOST_KERNELS = 512  # in one report; the others follow with the next sync
 LONGEST_SECONDS = 900.0
 _MOST_CORES = 4096.0
-_LAST_SECOND = 2.0**32  # of the clock: the year 2106
+_LAST_SECOND = 2.0**32  # latest time in epoch seconds: the year 2106
 
 
 def _cores(value: float | None) -> float | None:
@@ -40,16 +40,16 @@ class KernelUsage(Message):
 
 
 class DeviceUsage(DeviceUse):
-    """Mean use of an accelerator, in all and by kernel. ``is_complete``: all its processes are known, so a kernel that
-    is not named used nothing."""
+    """Mean use of an accelerator, in total and by kernel. ``is_complete``: all its processes are known, so a kernel
+    that is not named did not use it."""
 
     is_complete: bool = False
     kernels: dict[UUID, DeviceUse] = Field(default_factory=dict, max_length=MOST_USERS)
 
 
 class UsageReport(Message):
-    """One round of measurements that ended ``at`` (epoch seconds on the portal's clock); sending it twice counts
-    once."""
+    """One round of measurements that ended ``at`` (epoch seconds on the portal's clock). The portal counts a report
+    once, even if it arrives twice."""
 
     at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
     kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)

@@ -65,7 +65,7 @@ def forget_fleet(data: Path) -> None:
 
 
 def _join_all(names: Collection[str], portal_url: str, token: str, gateway_url: str) -> list[JoinDown]:
-    client, begun = PortalClient(portal_url), time.monotonic()
+    client, started_at = PortalClient(portal_url), time.monotonic()
 
     def join(name: str) -> JoinDown:
         while True:
@@ -82,7 +82,7 @@ def _join_all(names: Collection[str], portal_url: str, token: str, gateway_url: 
         raise UserError(f"The portal refuses to let these nodes join: {error.message}", code="refused") from error
     finally:
         client.close()
-    logger.info("%d nodes joined %s in %.1f s", len(answers), portal_url, time.monotonic() - begun)
+    logger.info("%d nodes joined %s in %.1f s", len(answers), portal_url, time.monotonic() - started_at)
     return answers
 
 

@@ -1,4 +1,4 @@
-// When a batch session starts and how long it may take: both are ticked first, and said in words.
+// When a batch session starts and how long it may take: both are checked first, and said in words.
 document.addEventListener("DOMContentLoaded", () => {
   const times = document.getElementById("batch-times");
   if (!times) return;
@@ -12,7 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const place = times.querySelector(`[data-wish=${name}]`);
     const [tick, field] = [place.querySelector("[type=checkbox]"), document.getElementById(`id_${name}`)];
     const show = () => (place.querySelector(".field").hidden = !tick.checked);
-    Object.assign(tick, { name: "wished", value: name }).setAttribute("form", "launch"); // ticked and left empty is a mistake
+    Object.assign(tick, { name: "wished", value: name }).setAttribute("form", "launch"); // checked and left empty is a mistake
     tick.checked = Boolean(field.value);
     tick.addEventListener("change", () => {
       field.value = tick.checked ? usual() : "";

@@ -50,7 +50,7 @@
       closing.delete(id);
       const card = cardOf(id);
       if (!card || !("over" in card.dataset)) return;
-      // Whoever points at it, or has the keyboard in it, goes on reading.
+      // Anyone who points at it, or has the keyboard in it, goes on reading.
       if (isInUse(card)) closeSoon(id);
       else htmx.trigger(card.querySelector("form"), "submit");
     };

@@ -7,7 +7,7 @@
 
   const look = () => {
     timer = 0;
-    // Whoever is choosing from a list would lose it.
+    // A person choosing from a list would lose the list.
     if (place.querySelector("select:focus")) return soon();
     lookedAt = Date.now();
     htmx.trigger(place, "look-again");

@@ -22,24 +22,24 @@
     }
   };
 
-  const read = async (response, begun) => {
+  const read = async (response, startedAt) => {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     let first = null;
     for (;;) {
       const { value, done } = await reader.read();
       if (done) break;
-      first ??= performance.now() - begun;
+      first ??= performance.now() - startedAt;
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       lines.forEach((line) => show(pieceOf(line.trimEnd())));
     }
     show(pieceOf(rest));
-    return first ?? performance.now() - begun;
+    return first ?? performance.now() - startedAt;
   };
 
   const ask = async () => {
-    const begun = performance.now();
+    const startedAt = performance.now();
     const token = form.querySelector("input").value.trim();
     const response = await fetch(`${box.dataset.callBox}/v1/chat/completions`, {
       method: "POST",
@@ -53,9 +53,9 @@
         messages: [{ role: "user", content: form.querySelector("textarea").value }],
       }),
     });
-    const first = await read(response, begun);
+    const first = await read(response, startedAt);
     status.textContent = box.dataset.done.replace("{status}", response.status)
-      .replace("{first}", Math.round(first)).replace("{all}", Math.round(performance.now() - begun));
+      .replace("{first}", Math.round(first)).replace("{all}", Math.round(performance.now() - startedAt));
   };
 
   form.addEventListener("submit", async (event) => {

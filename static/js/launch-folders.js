@@ -1,4 +1,4 @@
-// The folders of a launch: what is said about one ticks it, a search hides the others, a new one is ticked.
+// The folders of a launch: what is said about one ticks it, a search hides the others, a new one is checked.
 document.addEventListener("DOMContentLoaded", () => {
   // The table is renewed when a folder is created, so nothing is bound to it.
   const tick = (row) => row.querySelector("[name=mounts]");

@@ -1,5 +1,5 @@
 // The owner on the launch form: another address than the one that was looked up puts away what belongs to that one, and
-// whoever turns the switch off gets a form of their own again.
+// anyone who turns the switch off gets a form of their own again.
 document.addEventListener("DOMContentLoaded", () => {
   const place = document.getElementById("owner-lookup");
   const address = document.getElementById("id_owner");

@@ -10,10 +10,10 @@ window.portal = window.portal || {};
     const usual = word.textContent;
     let lines = null;
     let decoder = null;
-    let [begun, size] = [0, 0];
+    let [startedAt, size] = [0, 0];
 
     const keep = (kind, text) => {
-      const line = JSON.stringify([Number(((performance.now() - begun) / 1000).toFixed(6)), kind, text]);
+      const line = JSON.stringify([Number(((performance.now() - startedAt) / 1000).toFixed(6)), kind, text]);
       size += line.length;
       lines.push(line);
       if (size <= most) return;
@@ -37,7 +37,7 @@ window.portal = window.portal || {};
       setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     };
     const start = (terminal) => {
-      [begun, size, decoder] = [performance.now(), 0, new TextDecoder()];
+      [startedAt, size, decoder] = [performance.now(), 0, new TextDecoder()];
       const head = { version: 2, width: terminal.cols, height: terminal.rows, timestamp: Math.floor(Date.now() / 1000) };
       lines = [JSON.stringify(head)];
       show(true);

@@ -153,7 +153,7 @@ window.portal = window.portal || {};
     };
   };
 
-  // Whoever signs in there comes back to this place.
+  // Anyone who signs in there comes back to this place.
   const toSignIn = (box) => {
     const next = location.pathname + location.search + location.hash;
     location.assign(`${box.dataset.signInAt}?${new URLSearchParams({ next })}`);

@@ -127,7 +127,7 @@ window.portal = window.portal || {};
     };
 
     const give = (writes, restAfter) => {
-      const begun = performance.now();
+      const startedAt = performance.now();
       busy = true;
       leftOut = false;
       given = writes.reduce((sum, { length }) => sum + length, 0);
@@ -137,7 +137,7 @@ window.portal = window.portal || {};
         given = 0;
         whenRoom();
         const now = performance.now();
-        const wait = restAfter(now - begun);
+        const wait = restAfter(now - startedAt);
         if (wait) rest(now + wait);
         else if (pieces.length) draw(false);
       });

@@ -18,10 +18,10 @@ from backendai.accounts.services import (
     accept_as_new,
     digest_of,
     invite,
-    let_in,
     open_invitation,
     revoke_invitation,
     set_member_role,
+    set_user_active,
 )
 from backendai.accounts.services.policies import delete_policy
 from backendai.activity.models import AuditEntry
@@ -97,7 +97,7 @@ def test_an_invitation_ends_with_the_power_of_whoever_sent_it(world: World, what
     if what == "demoted":
         set_member_role(world.erin, world.vision, world.bob, "member")
     elif what == "deactivated":
-        let_in(world.erin, world.bob, False, now=NOW)
+        set_user_active(world.erin, world.bob, False, now=NOW)
     else:
         type(world.vision).objects.filter(pk=world.vision.pk).update(is_active=False)
     expected = "project-inactive" if what == "project" else "invitation-revoked"

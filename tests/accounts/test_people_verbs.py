@@ -21,10 +21,10 @@ from backendai.accounts.services import (
     create_user,
     delete_domain,
     delete_project,
-    let_in,
     remove_member,
     set_member_role,
     set_password,
+    set_user_active,
     user_of_token,
 )
 from backendai.activity.models import AuditEntry
@@ -117,9 +117,9 @@ def test_an_administrators_password_replaces_the_old_one_and_can_end_tokens(worl
 
 def test_deactivation_ends_tokens_for_good(world: World) -> None:
     _, text = create_token(world.gina, "laptop")
-    assert let_in(world.erin, world.gina, False, now=NOW)
-    assert not let_in(world.erin, world.gina, False, now=NOW), "it was so before"
-    assert let_in(world.erin, world.gina, True, now=NOW)
+    assert set_user_active(world.erin, world.gina, False, now=NOW)
+    assert not set_user_active(world.erin, world.gina, False, now=NOW), "it was so before"
+    assert set_user_active(world.erin, world.gina, True, now=NOW)
     assert user_of_token(text) is None
 
 
@@ -133,7 +133,7 @@ def test_who_is_purged_leaves_no_name_and_what_they_did_stays(world: World) -> N
         day=NOW.date(), slot="cpu", amount_seconds=60,
     )  # fmt: skip
     assert refusal(lambda: purge_user(dana, alice, typed=alice.email, now=NOW)).code == "still-active"
-    let_in(dana, alice, False, now=NOW)
+    set_user_active(dana, alice, False, now=NOW)
     assert refusal(lambda: purge_user(dana, alice, typed="bob@example.com", now=NOW)).code == "not-confirmed"
     error = refusal(lambda: purge_user(dana, alice, typed=alice.email, now=NOW))
     assert (error.code, error.details["sessions"]) == ("sessions-live", {"PENDING": 1})

@@ -26,10 +26,10 @@ from backendai.accounts.services import (
     delete_project,
     import_people,
     invite,
-    let_in,
     remove_member,
     set_member_role,
     set_password,
+    set_user_active,
 )
 from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
@@ -121,7 +121,7 @@ ACTIONS: dict[str, tuple[Try, tuple[str, ...], dict[str, set[str]]]] = {
         to_users(set(), {"gina"}),
     ),
     "deactivate": (
-        lambda _, actor, user: let_in(actor, user, False, now=NOW()),
+        lambda _, actor, user: set_user_active(actor, user, False, now=NOW()),
         USERS,
         to_users(BELOW_ERIN, BELOW_DANA),
     ),
@@ -298,25 +298,25 @@ def test_a_domain_admin_without_a_domain_rules_nothing(world: World) -> None:
     assert list(User.objects.visible_to(erin)) == [erin]
     assert not Project.objects.managed_by(erin).exclude(memberships__user=erin).exists()
     with pytest.raises(NotAllowed):
-        let_in(erin, world.person("gina"), False, now=NOW())
+        set_user_active(erin, world.person("gina"), False, now=NOW())
 
 
 @pytest.mark.parametrize("role", ["user", "admin"])
 def test_the_last_active_superadmin_stays_one(world: World, role: str) -> None:
     dana = world.person("dana")
     second = create_user(dana, NewUser("second@example.com", role="superadmin", domain=world.domain))
-    let_in(dana, second, False, now=NOW())
+    set_user_active(dana, second, False, now=NOW())
     second.refresh_from_db()
     for action in (
         lambda: change_user(second, dana, {"role": role}, now=NOW()),
-        lambda: let_in(second, dana, False, now=NOW()),
+        lambda: set_user_active(second, dana, False, now=NOW()),
     ):
         with pytest.raises(UserError) as refused:
             action()
         assert refused.value.code == "last-superadmin"
     dana.refresh_from_db()
     assert (dana.role, dana.is_superuser, dana.is_active) == ("superadmin", True, True)
-    let_in(dana, second, True, now=NOW())
+    set_user_active(dana, second, True, now=NOW())
     second.refresh_from_db()
     demoted = change_user(second, dana, {"role": role}, now=NOW())
     assert (demoted.role, demoted.is_superuser) == (role, False)

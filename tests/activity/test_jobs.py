@@ -96,7 +96,7 @@ def test_what_ended_long_ago_is_forgotten(cast: Cast) -> None:
     done, fresh, running = start(), start(kind="a"), start(kind="b", silence_limit=timedelta(days=99))
     jobs.finish_job(done.pk, message="Done.", now=NOW)
     jobs.finish_job(fresh.pk, message="Done.", now=NOW + timedelta(days=20))
-    assert jobs.forget_jobs(NOW + timedelta(days=31)) == 1
+    assert jobs.delete_old_jobs(NOW + timedelta(days=31)) == 1
     assert set(BackgroundJob.objects.values_list("pk", flat=True)) == {fresh.pk, running.pk}
 
 

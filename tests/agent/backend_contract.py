@@ -119,9 +119,9 @@ class BackendContract(StreamContract):
         spec = new_spec(session_type="batch", command=self.ignores_the_polite_signal)
         backend.start(spec)
         until(lambda: b"ready" in backend.read_log(spec.kernel_id, limit=100)[0])
-        begun = time.monotonic()
+        started_at = time.monotonic()
         backend.stop(spec.kernel_id, grace=1)
-        assert time.monotonic() - begun < 15, "stop goes far beyond its grace"
+        assert time.monotonic() - started_at < 15, "stop goes far beyond its grace"
         ended = backend.ended(spec.kernel_id)
         assert ended is not None and ended.reason == ""
 

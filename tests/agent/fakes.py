@@ -26,14 +26,14 @@ class InstantBackend(SimulatedBackend):
 
 
 class SlowBackend(InstantBackend):
-    """Each start waits until the test sets ``go_on``; ``begun`` tells that one waits."""
+    """Each start waits until the test sets ``go_on``; ``started`` tells that one waits."""
 
     def __init__(self, **over: Any) -> None:
         super().__init__(**over)
-        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.started, self.go_on = threading.Event(), threading.Event()
 
     def start(self, spec: KernelSpec) -> Started:
-        self.begun.set()
+        self.started.set()
         if not self.go_on.wait(60):
             raise StartFailed("The test never let the start go on.")
         return super().start(spec)
@@ -47,7 +47,7 @@ class NeverStarts(SlowBackend):
         self.give_up = self.go_on
 
     def start(self, spec: KernelSpec) -> Started:
-        self.begun.set()
+        self.started.set()
         self.give_up.wait(60)
         raise StartFailed(FIRST_WORDS)
 

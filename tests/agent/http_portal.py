@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.broker_messages import BrokerDown, BrokerUp
+from backendai.wire.bundles import BundleDown, BundleUp
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
 from backendai.wire.node_jobs import NodeJobReport
 from tests.agent.portal import DEPLOYMENT, FakePortal
@@ -27,6 +28,7 @@ class HttpPortal(FakePortal):
         self.broker_url, self.broker_user, self.broken_secret = broker_url, "", ""
         self.on_broker: Callable[[str], None] = lambda digest: None
         self.joins: list[JoinUp] = []
+        self.bundles: list[BundleUp] = []
         portal = self
 
         class Handler(_Handler):
@@ -79,6 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, BrokerDown(url=portal.broker_url, username=portal.broker_user).model_dump_json()
         if path == "/sync":
             return 200, portal.sync(SyncUp.model_validate_json(body)).model_dump_json()
+        if path == "/bundle":
+            return 200, self._bundle(BundleUp.model_validate_json(body)).model_dump_json()
         if path.startswith("/jobs/"):
             return self._job(*path.split("/")[2:], body=body)
         _, _, kernel_id, *rest = path.split("/")
@@ -92,6 +96,15 @@ class _Handler(BaseHTTPRequestHandler):
             return 204, ""
         spec = portal.fetch_spec(UUID(kernel_id))
         return (200, spec.model_dump_json()) if spec else (404, "{}")
+
+    def _bundle(self, up: BundleUp) -> BundleDown:
+        portal = self.served
+        portal.bundles.append(up)
+        for log in up.logs:
+            portal.put_log(log.kernel_id, log.generation, log.content, truncated=log.truncated)
+        applied = [portal.report(one) if one.kernel_id in portal.specs else None for one in up.reports]
+        specs = [spec for spec in map(portal.fetch_spec, up.specs) if spec]
+        return BundleDown(specs=specs, kept=[True] * len(up.logs), applied=applied)
 
     def _job(self, kind: str, job_id: str, *rest: str, body: bytes) -> tuple[int, str]:
         if rest == ("report",):

@@ -15,11 +15,13 @@ from docker.errors import ImageNotFound
 
 from tests.agent.specs import TINY_IMAGE
 
-TMUX_IMAGE = "local/backendai-test:tmux"
-SERVICE_IMAGE = "local/backendai-test:service-1"
-PYTHON_IMAGE = "local/backendai-test:python-1"
+# Repositories of their own: the portal takes the tags of one repository for versions of one environment.
+TMUX_IMAGE = "local/backendai-test-tmux:1"
+SERVICE_IMAGE = "local/backendai-test-service:1"
+PYTHON_IMAGE = "local/backendai-test-python:1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
-SSH_IMAGE = "local/backendai-test:ssh-1"
+SSH_IMAGE = "local/backendai-test-ssh:1"
+WORK_IMAGE = "local/backendai-test-work:1"
 LABEL = "backendai-test.image"
 _SERVICE_FILES = Path(__file__).parent / "service_image"
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
@@ -56,6 +58,17 @@ def ensure_python_image(client: APIClient) -> str:
     return PYTHON_IMAGE
 
 
+def ensure_work_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with Python and git, as people develop in. Needs git."""
+    if not _has(client, WORK_IMAGE):
+        git = Path("/usr/bin/git")
+        files = [(str(path).lstrip("/"), path) for path in [git, *_libraries_of([git])]]
+        links = [(f"bin/git-{name}", b"/usr/bin/git") for name in ("receive-pack", "upload-pack")]
+        told = {name: content for name, content in [*_busybox_files(), *_python_files(), *files, *links]}
+        _import(client, WORK_IMAGE, told.items())
+    return WORK_IMAGE
+
+
 def ensure_ssh_image(client: APIClient) -> str:
     """Return the reference of the tiny image with a client and a server of SSH. Needs openssh-server."""
     if not _has(client, SSH_IMAGE):
@@ -63,6 +76,19 @@ def ensure_ssh_image(client: APIClient) -> str:
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         _import(client, SSH_IMAGE, [*_busybox_files(), *files])
     return SSH_IMAGE
+
+
+def ensure_packages_image(client: APIClient, reference: str, packages: Path) -> str:
+    """Return the reference of the Python image with these installed packages under ``/opt/packages``."""
+    if not _has(client, reference):
+        found = [path for path in packages.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        compiled = [path for path in found if ".so" in path.suffixes]
+        outside = [path for path in _libraries_of(compiled) if packages not in path.parents]
+        files = [(f"opt/packages/{path.relative_to(packages)}", path) for path in found]
+        files += [(str(path).lstrip("/"), path) for path in outside]
+        # Libraries of the packages are often Python's own, and an archive may name a path once.
+        _import(client, reference, dict([*_busybox_files(), *_python_files(), *files]).items())
+    return reference
 
 
 def _libraries_of(programs: Iterable[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Bridges of several nodes joined into one: what is for every kernel reaches every node, whoever speaks first."""
+"""Bridges of several nodes joined into one: what is for every kernel reaches every node, in any order."""
 
 from __future__ import annotations
 

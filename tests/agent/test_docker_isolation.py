@@ -35,7 +35,7 @@ def packet_rules() -> None:
 
 @pytest.fixture
 def host_port() -> Iterator[int]:
-    """The port of a service on all addresses of this machine that hangs up on whoever connects."""
+    """The port of a service on all addresses of this machine that hangs up on anyone who connects."""
 
     def hang_up() -> None:
         with contextlib.suppress(OSError):

@@ -149,7 +149,7 @@ def test_it_takes_an_engine_that_hangs_up_for_no_answer(
     assert caught.value.code == "engine-unreachable"
 
 
-def test_it_takes_silence_for_a_no_once_the_engine_has_begun_to_answer(
+def test_it_takes_silence_for_a_no_once_the_engine_has_started_to_answer(
     line: Line, far: Engine, killed: dict[str, Any]
 ) -> None:
     line.go_on.set()

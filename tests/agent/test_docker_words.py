@@ -53,8 +53,8 @@ def test_it_tells_an_unknown_image_from_a_silent_registry(words: str, error: typ
 
 def test_it_adds_up_the_progress_of_all_layers() -> None:
     layers: dict[str, tuple[int, int]] = {}
-    begun = {"status": "Pulling fs layer", "progressDetail": {}, "id": "a"}
-    assert _fetched(layers, begun) == Fetched(None, "Pulling fs layer")
+    started_at = {"status": "Pulling fs layer", "progressDetail": {}, "id": "a"}
+    assert _fetched(layers, started_at) == Fetched(None, "Pulling fs layer")
     half = {"status": "Downloading", "progressDetail": {"current": 5 * 2**20, "total": 10 * 2**20}, "id": "a"}
     assert _fetched(layers, half) == Fetched(0.5, "5 of 10 MiB", 5 * 2**20, 10 * 2**20)
     other = {"status": "Downloading", "progressDetail": {"current": 0, "total": 10 * 2**20}, "id": "b"}

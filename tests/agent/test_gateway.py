@@ -129,18 +129,18 @@ async def test_it_takes_keys_while_the_window_is_full() -> None:
 async def test_it_opens_its_window_for_a_client_that_acknowledges_fast_and_closes_it_again() -> None:
     window = Window(WINDOW_BYTES, widest=4 * WINDOW_BYTES)
 
-    async def acknowledge_for_a_second(begun: float, bytes_per_second: int) -> int:
+    async def acknowledge_for_a_second(started_at: float, bytes_per_second: int) -> int:
         """Returns how many bytes are sent then until there is no room."""
         for step in range(100):
             window.sent(bytes_per_second // 100)
-            window.acknowledged(bytes_per_second // 100, begun + step / 100)
+            window.acknowledged(bytes_per_second // 100, started_at + step / 100)
         sent = 0
         with suppress(TimeoutError):
             while True:
                 await asyncio.wait_for(window.wait_for_room(), 0.05)
                 window.sent(1024)
                 sent += 1024
-        window.acknowledged(sent, begun + 1)
+        window.acknowledged(sent, started_at + 1)
         return sent
 
     assert await acknowledge_for_a_second(1000.0, 6 * WINDOW_BYTES) == WINDOW_BYTES

@@ -91,7 +91,7 @@ def test_outcomes_that_nobody_asks_for_again_make_room_for_newer_ones(monkeypatc
 
 def test_a_kind_that_cannot_be_repeated_fails_after_the_agent_was_restarted() -> None:
     node = MovingNode()
-    node.begin(node.want(has_begun=True))
+    node.begin(node.want(has_started=True))
     assert node.said() == [("FAILED", "The agent was restarted while it worked on this.")]
     assert (node.handler.moved, node.handler.undone) == ([], ["it"])
 

@@ -87,7 +87,7 @@ def test_an_expired_watch_begins_with_a_new_list(cluster: Cluster, backend: Kube
         cluster.watches.clear()
         cluster.end(name_of(spec), exitCode=3, reason="Error")
         cluster.watches = []
-    until(lambda: spec.kernel_id in told or backend._feed.begun > 1)
+    until(lambda: spec.kernel_id in told or backend._feed.lists_taken > 1)
     ended = backend.ended(spec.kernel_id)
     assert ended is not None and (ended.exit_code, ended.reason) == (3, "exited")
 
@@ -112,7 +112,7 @@ def test_a_cut_watch_is_not_hammered(cluster: Cluster, backend: KubernetesBacken
         until(lambda: cluster.watches)
         cluster.cut_watches()
         until(lambda: not cluster.watches)
-        if backend._feed.begun >= 2:
+        if backend._feed.lists_taken >= 2:
             break
     asked = [path for _, path in cluster.asked if "watch" in path]
     assert len(asked) <= 3
@@ -297,13 +297,13 @@ def test_an_idle_agent_asks_little(cluster: Cluster, backend: KubernetesBackend)
     backend.notes()
     backend.capacity()
     until(lambda: cluster.watches)
-    before, begun = len(cluster.asked), time.monotonic()
+    before, started_at = len(cluster.asked), time.monotonic()
     for _ in range(5):
         backend.capacity()
         backend.images()
         backend.kernels()
     assert len(cluster.asked) - before == 5, cluster.asked[before:]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - started_at < 5
 
 
 @pytest.mark.parametrize(

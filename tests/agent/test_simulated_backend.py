@@ -173,7 +173,7 @@ def test_it_starts_slowly_when_the_fake_is_slow() -> None:
     backend, spec = SlowBackend(), make_spec()
     starting = threading.Thread(target=backend.start, args=[spec])
     starting.start()
-    assert backend.begun.wait(30)
+    assert backend.started.wait(30)
     assert backend.kernels() == []
     backend.go_on.set()
     starting.join(30)

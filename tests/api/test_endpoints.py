@@ -50,6 +50,9 @@ def test_an_endpoint_is_created_read_changed_and_deleted(alice: Client, cast: Ca
     changed = alice.patch(url, {"maximum": 5}, content_type="application/json")
     assert (changed.status_code, changed.json()["maximum"]) == (200, 5)
     assert alice.get(URL).json()["results"][0]["maximum"] == 5
+    slept = alice.patch(url, {"asleep_after": 60}, content_type="application/json")
+    assert (slept.status_code, slept.json()["asleep_after"]) == (200, 60)
+    assert alice.patch(url, {"asleep_after": 0}, content_type="application/json").status_code == 400
     assert alice.delete(url).status_code == 204
     assert alice.get(url).status_code == 404
     actions = AuditEntry.objects.filter(target_type="endpoint").values_list("action", flat=True)

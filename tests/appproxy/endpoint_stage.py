@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -54,6 +55,7 @@ class Model:
         app = web.Application(client_max_size=2**30)
         app.router.add_get("/health", self._health)
         app.router.add_get("/stream", self._stream)
+        app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_route("*", "/{path:.*}", self._answer)
         return app
 
@@ -68,6 +70,21 @@ class Model:
             request.transport.abort()
         await self.gate.wait()
         return web.Response(text=self.name, status=self.status)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        """Stream its name and two words, as OpenAI does, to those who ask for a stream."""
+        said = json.loads(await request.text())
+        if not said.get("stream"):
+            return await self._answer(request)
+        self.requests.append(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for word in (self.name, "two", "words"):
+            choice = {"index": 0, "delta": {"content": f"{word} "}, "finish_reason": None}
+            event = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)

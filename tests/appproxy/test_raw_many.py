@@ -97,7 +97,7 @@ HOSTS = [
 
 
 async def ask(here: Stage, raw: bytes) -> bytes:
-    """Return all that comes back until the other side closes, or rests for half a second after it has begun."""
+    """Return all that comes back until the other side closes, or rests for half a second after it has started."""
     reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
     writer.write(raw)
     answer = b""

@@ -48,8 +48,8 @@ def test_each_node_gets_what_it_should_start_and_nothing_of_its_neighbours(
 def test_a_start_and_an_end_go_their_whole_way(cast: Cast, nodes: list[tuple[Agent, str]]) -> None:
     agent, token = nodes[0]
     kernel = placed(cast, agent)
-    begun = report(kernel, KernelState.RUNNING, container_id="c1")
-    assert call(FleetNode(token=token, reports=[begun]))[0].applied == [True]
+    started_at = report(kernel, KernelState.RUNNING, container_id="c1")
+    assert call(FleetNode(token=token, reports=[started_at]))[0].applied == [True]
     kernel.session.refresh_from_db()
     assert kernel.session.status == Status.RUNNING
     tail = KernelLogTail(kernel_id=kernel.pk, generation=1, text="line-1\n", truncated=True)

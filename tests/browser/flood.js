@@ -105,7 +105,7 @@ window.flood = (() => {
   const compareRandom = (seed) => {
     const random = randomFrom(seed);
     const sizes = { cols: 20 + Math.floor(random() * 80), rows: 4 + Math.floor(random() * 30), scrollback: Math.floor(random() * 400) };
-    const end = encoder.encode("\x18\x07\x1bc"); // whatever sequence was begun: it ends
+    const end = encoder.encode("\x18\x07\x1bc"); // whatever sequence was started: it ends
     const parts = Array.from({ length: 10 }, () => {
       const bytes = partOf(random);
       const messages = random() < 0.3 ? [end] : [];

@@ -10,7 +10,7 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_person, create_token, get_or_create_project
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup, SiteSetting
-from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
+from tests.browser.people import ADMIN, ALICE, BOB, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 from tests.factories import make_agent
 
 _NOWHERE = "registry.invalid/lab/"
@@ -29,6 +29,12 @@ def make_visitors() -> None:
     print(create_token(alice, SCRIPT)[1])  # noqa: T201
 
 
+def make_colleague() -> None:
+    """Make Bob, who works with Alice in her project, and print a token of his."""
+    alice = User.objects.get(email=ALICE)
+    print(create_token(create_person(BOB, password=PASSWORD, project=alice.projects.get()), "laptop")[1])  # noqa: T201
+
+
 def make_administrator() -> None:
     """Let the administrator sign in with the password."""
     print(_let_in(ADMIN, full_name="Ada Park").email)  # noqa: T201
@@ -43,7 +49,7 @@ def make_versions() -> None:
 
 
 def drop_versions() -> None:
-    """Take those away again from whoever might choose them."""
+    """Take those away again from anyone who might choose them."""
     print(Image.objects.filter(reference__startswith=_NOWHERE).update(is_enabled=False))  # noqa: T201
 
 

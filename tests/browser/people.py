@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ADMIN = "admin@example.com"
-ALICE, CHARLIE = "alice@example.com", "charlie@example.com"
+ALICE, BOB, CHARLIE = "alice@example.com", "bob@example.com", "charlie@example.com"
 PASSWORD = "correct horse battery"
 
 SCRIPT = "<script>document.title='owned'</script>"

@@ -17,6 +17,7 @@ from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+_IMAGE = ("local/backendai-launched", "latest")
 _ADD_IMAGE = """
 from backendai.catalog.models import Image
 labels = {{"ai.backend.service-ports": "board:http:[7001],db:tcp:[5432]", "ai.backend.app.board.title": "Board",
@@ -91,8 +92,10 @@ _HOSTILE = """async ([portal, neighbour, session]) => {
 def session(platform: Platform, alice: Client) -> Iterator[Body]:
     """A running session of Alice's, in which two servers run on ports that she opened."""
     engine = APIClient()
-    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(ensure_python_image(engine)))
-    engine.close()
+    # By a name of its own: images of one name are versions of one environment.
+    engine.tag(ensure_python_image(engine), *_IMAGE)
+    image = ":".join(_IMAGE)
+    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image))
     assert done.returncode == 0, done.stderr
     launch = {"image": "launched", "resources": {"cpu": "1", "mem": "128m"}, "preopen_ports": [8101, 8102, 8103]}
     session = alice.wait_until_running(alice.launch("apps", **launch)["id"])
@@ -101,6 +104,8 @@ def session(platform: Platform, alice: Client) -> Iterator[Body]:
     assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
     yield session
     alice.end(session["id"])
+    engine.remove_image(image)
+    engine.close()
 
 
 def open_from_launcher(page: Page, key: str) -> Page:

@@ -153,7 +153,7 @@ def test_an_app_is_made_public_for_a_while_and_private_again(visit: Visit, platf
     expect(page.locator("#session-state .public-badge")).to_be_visible()
     assert owner.accessibility_faults() == []
     assert owner.overflow_on_a_phone() <= 0
-    address = dialog.locator("code").inner_text()
+    address = dialog.locator("code").filter(has_text="http").inner_text()
     stranger = visit()
     stranger.go(f"{address}/notes")
     expect_notes(stranger.page)

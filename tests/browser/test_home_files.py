@@ -26,12 +26,14 @@ Image.objects.update_or_create(name="plain-python", defaults={{"reference": "{}"
 def session_id(platform: Platform, alice: Client) -> Iterator[str]:
     """A session of Alice's whose image has the Python that the guest agent needs."""
     engine = APIClient()
-    reference = ensure_python_image(engine)
-    engine.close()
+    reference = "local/backendai-with-files:latest"  # one environment of the catalogue has one reference
+    engine.tag(ensure_python_image(engine), *reference.split(":"))
     assert platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(reference)).returncode == 0
     session = alice.wait_until_running(alice.launch("with-files", image="plain-python")["id"])
     yield str(session["id"])
     alice.end(session["id"])
+    engine.remove_image(reference)
+    engine.close()
 
 
 def test_files_of_a_session_are_uploaded_edited_and_deleted(

@@ -26,8 +26,8 @@ _STAYING = {
     "a region at the bottom": [b"\x1b[5;24r"],
     "the other screen": [b"\x1b[?1049h"],
     "a long string": [b"\x1b]0;title"],
-    "a string begun by one character": ["\x90q".encode()],
-    "a string begun by a character in two halves": [b"\xc2", b"\x90q"],
+    "a string started_at by one character": ["\x90q".encode()],
+    "a string started_at by a character in two halves": [b"\xc2", b"\x90q"],
     "half a character": ["漢".encode()[:2]],
     "line feeds alone": [b"x" * 30 + b"\n" * 5000],
 }

@@ -61,7 +61,7 @@ def answer(route: Route) -> None:
 
 
 class Shells:
-    """What each shell has said; a shell says again what it hears, and all of it to whoever comes back."""
+    """What each shell has said; a shell says again what it hears, and all of it to a reader who comes back."""
 
     def __init__(self) -> None:
         self.said: dict[str, bytes] = {}

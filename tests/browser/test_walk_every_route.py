@@ -50,12 +50,12 @@ SAME_FOR_ALL = ("account/", "invitations/", "login/", "notifications/")
 OPEN_TO_ALL = [(ALICE, route) for route, policy in PAGES.items() if policy is not Policy.SUPERADMIN]
 FOR_ADMINISTRATORS = [(ADMIN, route) for route, policy in PAGES.items() if policy is Policy.SUPERADMIN]
 AS_ADMINISTRATORS_SEE_IT = [(ADMIN, route) for _, route in OPEN_TO_ALL if not route.startswith(SAME_FOR_ALL)]
-# Forms of the administration that look like one that is visited: the same template with other words.
-LIKE_OTHERS = re.compile(r"manage/(?!users/|agents/).*/(new|delete|revoke|remove|cancel|again|forget)/")
+# Pages of the administration below a list: their templates are few, and the tests of the panel look at each.
+BELOW_LISTS = re.compile(r"manage/(?!users/<uuid:pk>/$|agents/<uuid:pk>/$|users/new/$|groups/<int:pk>/$)[a-z-]+/.+")
 
 
 def _quick(email: str, route: str) -> Any:
-    return pytest.param(email, route, marks=pytest.mark.long if LIKE_OTHERS.fullmatch(route) else ())
+    return pytest.param(email, route, marks=pytest.mark.long if BELOW_LISTS.fullmatch(route) else ())
 
 
 @pytest.fixture(scope="module")

@@ -318,7 +318,7 @@ def test_reset_asks_and_empties_and_a_name_that_is_taken_keeps_the_form_and_lead
 def _form(walk: Visit, email: str = ALICE) -> Visitor:
     visitor = walk(email)
     visitor.go("/sessions/new/")
-    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()  # its scripts have begun
+    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()  # its scripts have started
     return visitor
 
 

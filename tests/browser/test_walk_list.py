@@ -218,7 +218,7 @@ def test_a_reason_is_read_in_lines_however_many_columns_there_are(walk: Visit, s
 
 def _at_the_list(walk: Visit) -> Visitor:
     visitor = walk(ALICE)
-    expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun
+    expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have started
     return visitor
 
 

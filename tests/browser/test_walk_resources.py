@@ -165,7 +165,7 @@ def _offer(boss: Visitor, wanted: bool) -> None:
 def _form(walk: Visit) -> Visitor:
     visitor = walk(ALICE)
     visitor.go("/sessions/new/?step=2")
-    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()  # its scripts have begun
+    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()  # its scripts have started
     return visitor
 
 

@@ -87,6 +87,9 @@ def test_the_panel_has_every_fact_and_every_typed_word_as_text(walk: Visit, sess
     actions = drawer.get_by_role("group", name="Actions").locator(".btn .action-word")
     assert actions.all_inner_texts()[:4] == ["Apps", "Terminal", "Console", "Files"]
     assert actions.all_inner_texts()[-1] == "Terminate"
+    end = drawer.get_by_role("link", name="Terminate").or_(drawer.get_by_role("button", name="Terminate")).first
+    place = end.bounding_box()
+    assert place and place["x"] + place["width"] <= page.viewport_size["width"], "no action lies beyond the drawer"
     expect(drawer.locator(".variables")).to_contain_text("GREETING=••••••")
     expect(drawer.locator("tbody td:first-child strong")).to_have_text(["main1", "sub1"])
     assert page.title().startswith("runs-here"), "nothing that was typed has run"
@@ -164,6 +167,6 @@ def test_an_end_is_asked_for_and_force_says_what_it_leaves(walk: Visit, campus: 
 
 def _panel(visitor: Visitor, name: str) -> Locator:
     page = visitor.page
-    expect(page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun
+    expect(page.locator("#live-mark")).to_have_text("Live")  # its scripts have started
     page.locator("#session-list").get_by_role("link", name=name, exact=True).click()
     return page.get_by_role("dialog", name=name, exact=True)

@@ -8,7 +8,7 @@ import pytest
 
 from backendai.accounts.models import Domain, User
 from backendai.activity.models import AuditEntry
-from backendai.catalog.images import change_image, forget_image, set_aliases
+from backendai.catalog.images import change_image, delete_image, set_aliases
 from backendai.catalog.models import Image, ImageAlias
 from backendai.catalog.services import record_images
 from backendai.compute.services.apps import apps_of
@@ -152,9 +152,9 @@ def test_what_nodes_make_is_recorded_as_they_say_and_what_registries_have_is_not
 def test_an_image_is_forgotten_only_while_no_session_names_it(cast: Cast) -> None:
     make_session(cast.alice)
     with pytest.raises(Conflict, match="1 sessions") as raised:
-        forget_image(cast.dana.pk, Image.objects.get())
+        delete_image(cast.dana.pk, Image.objects.get())
     assert raised.value.code == "image-in-use"
-    forget_image(cast.dana.pk, make_image("unused"))
+    delete_image(cast.dana.pk, make_image("unused"))
     assert list(Image.objects.values_list("name", flat=True)) == ["python"]
     assert AuditEntry.objects.filter(action="image.delete").count() == 1
 

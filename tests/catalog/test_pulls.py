@@ -152,7 +152,7 @@ def test_what_cannot_be_pulled_is_refused_with_the_reason_and_nothing_begins(cas
     assert ImagePull.objects.count() == 1
 
 
-def test_a_cancelled_pull_ends_at_the_next_word_and_where_nothing_has_begun_at_once(cast: Cast, image: Image) -> None:
+def test_a_cancelled_pull_ends_at_the_next_word_and_where_nothing_has_started_at_once(cast: Cast, image: Image) -> None:
     one, two = Machine("one"), Machine("two")
     job = begin(cast, image, one, two)
     (first,) = one.orders()
@@ -187,7 +187,7 @@ def test_a_lost_agent_fails_its_part_the_job_says_so_and_ends(cast: Cast, image:
     assert (job.status, job.message) == ("FAILED", "1 of 3 agents have it. It failed on three, two.")
     assert {part["message"] for part in job.result["parts"] if not part["ok"]} == {"The agent was lost meanwhile."}
     Agent.objects.filter(pk=two.agent.pk).update(status="ALIVE")
-    assert not two.tell(late, JobState.DONE), "whoever comes back late changes nothing"
+    assert not two.tell(late, JobState.DONE), "a late report changes nothing"
 
 
 def test_time_runs_out_and_a_forgotten_image_ends_it_too(cast: Cast, image: Image) -> None:

@@ -44,17 +44,17 @@ class Verdict:
 
     def converges(self) -> None:
         """Everything settles: parts are up, agents heard, and each session is over, runs, or waits with a reason."""
-        begun = time.monotonic()
+        started_at = time.monotonic()
         until(lambda: not self._log("not up", self._parts()), CONVERGED_WITHIN, "every part is up", last=self._parts)
         until(lambda: all([user.settle() for user in self._users]), CONVERGED_WITHIN, "every launch is answered")
-        left = CONVERGED_WITHIN - (time.monotonic() - begun)
+        left = CONVERGED_WITHIN - (time.monotonic() - started_at)
         until(
             lambda: not self._log("not settled", self._unsettled()),
             max(left, 1.0),
             "every session has settled",
             last=self._unsettled,
         )
-        self.converged_after = time.monotonic() - begun
+        self.converged_after = time.monotonic() - started_at
 
     def nothing_is_lost_or_doubled(self) -> None:
         """The portal has exactly the sessions that it has accepted."""
@@ -83,12 +83,12 @@ class Verdict:
 
     def all_ends(self) -> None:
         """After everybody has ended everything no process and no slot is taken."""
-        begun = time.monotonic()
+        started_at = time.monotonic()
         until(lambda: all([user.end_all() for user in self._users]), CONVERGED_WITHIN, "every end is answered")
         until(lambda: not self._live(), CONVERGED_WITHIN, "every session has ended", last=self._live)
         kernels = self._rig.nodes.kernels
         until(lambda: not kernels(), CONVERGED_WITHIN, "no kernel's process is left", last=kernels)
-        self.ended_after = time.monotonic() - begun
+        self.ended_after = time.monotonic() - started_at
         assert self._client.group()["occupied"] == {"cpu": "0", "mem": "0"}
         assert self._rig.count_rows("compute_allocation") == 0
         until(lambda: not self._rig.platform.scratch_folders(), 60.0, "no folder of a kernel is left")

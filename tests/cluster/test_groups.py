@@ -1,4 +1,4 @@
-"""Resource groups: who may use which, which one is chosen for whoever names none, and what a launch gets there."""
+"""Resource groups: who may use which, which one is chosen for anyone who names none, and what a launch gets there."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_capacity_that_is_none_is_refused_whatever_the_engine_does() -> None:
 
 @ways
 def test_it_is_kept_when_a_lost_node_was_found_again(record: Callable[[Agent, SyncUp], bool]) -> None:
-    agent, begun = make_agent(), timezone.now()
+    agent, started_at = make_agent(), timezone.now()
     record(agent, said())
     agent.refresh_from_db()
     assert agent.returned_at is None
@@ -80,7 +80,7 @@ def test_it_is_kept_when_a_lost_node_was_found_again(record: Callable[[Agent, Sy
     found = agent.returned_at
     assert found is not None
     assert (agent.lost_at, agent.status) == (None, Agent.Status.ALIVE)
-    assert found > begun
+    assert found > started_at
     record(agent, said(version="2"))
     agent.refresh_from_db()
     assert agent.returned_at == found

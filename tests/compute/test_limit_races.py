@@ -93,7 +93,7 @@ def test_of_50_launches_at_once_exactly_as_many_run_as_the_limit_allows_and_the_
     agent = make_agent(cpu=128, mem="256g", group=group)
     assert Counter(at_once(*[launch(people.alice)] * CREATES)) == {"accepted": CREATES}
     at_once(*[lambda: schedule_group(group.pk, timezone.now())] * 2)
-    schedule_group(group.pk, timezone.now())  # whoever came second in the race may have left something
+    schedule_group(group.pk, timezone.now())  # the second in the race may have left something
     for kernel in Kernel.objects.placed():
         kernel_reported(agent, report_of(kernel, KernelState.RUNNING, container_id=f"c{kernel.pk.hex[:8]}"))
     sessions = ComputeSession.objects.all()

@@ -105,8 +105,8 @@ def test_a_start_that_is_tried_again_is_no_failure_until_it_is_given_up(cast: Ca
 def test_the_owner_is_warned_once_before_the_end_that_a_policy_sets(cast: Cast) -> None:
     now = timezone.now()
     long, short, far = (make_running_session(cast.alice, name=name) for name in ("long", "short", "late"))
-    for session, begun, ends in ((long, 10 * 60, 50), (short, 10, 50), (far, 10, 120)):
-        at = {"started_at": now - timedelta(minutes=begun), "ends_at": now + timedelta(minutes=ends)}
+    for session, minutes_ago, ends in ((long, 10 * 60, 50), (short, 10, 50), (far, 10, 120)):
+        at = {"started_at": now - timedelta(minutes=minutes_ago), "ends_at": now + timedelta(minutes=ends)}
         ComputeSession.objects.filter(pk=session.pk).update(**at)
     assert notices.warn_of_ends(now) == 1, "the short one has more than half of its time before it"
     assert notices.warn_of_ends(now) == 0

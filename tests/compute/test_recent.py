@@ -15,7 +15,7 @@ from backendai.compute.services.purging import purge_user
 from backendai.compute.services.recent import (
     KEPT,
     MOST_PINNED,
-    forget_launch,
+    delete_launch,
     kept_parameters,
     launch_and_remember,
     parameters_of,
@@ -85,7 +85,7 @@ def test_it_keeps_no_value_that_looks_like_a_secret_and_no_address_of_others(sit
     environ = {"API_KEY": "s3cret", "EPOCHS": "3", "DB": "postgres://me:s3cret@db/x"}
     launch(site.dana, "for-alice", environ=environ, owner=site.alice.email)
     record = LaunchRecord.objects.get()
-    assert record.owner == site.dana, "whoever filled in the form finds it again"
+    assert record.owner == site.dana, "the author of the form finds it again"
     assert record.parameters["environ"] == {"API_KEY": None, "EPOCHS": "3", "DB": None}
     assert record.parameters["owner"] == str(site.alice.pk)
     stored = str(list(LaunchRecord.objects.values_list("parameters", flat=True)))
@@ -129,7 +129,7 @@ def test_renaming_follows_the_rule_for_sessions_and_names_the_next_one(site: Cas
     rename_launch(site.alice, record, "nightly")
     record.refresh_from_db()
     assert (record.name, record.parameters["name"]) == ("nightly", "nightly")
-    forget_launch(site.alice, record)
+    delete_launch(site.alice, record)
     assert recent_launches(site.alice) == []
     actions = AuditEntry.objects.filter(target_type="recent-launch").order_by("pk").values_list("action", flat=True)
     assert list(actions) == ["recent-launch.change", "recent-launch.delete"]

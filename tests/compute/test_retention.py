@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 
 from backendai.accounts.models import User
 from backendai.activity.models import AuditEntry
-from backendai.activity.retention import forget_audit
+from backendai.activity.retention import delete_old_audit
 from backendai.compute.models import ComputeSession, Kernel, KernelLog, SchedulingRecord
 from backendai.compute.services import retention
-from backendai.compute.services.retention import forget_history, forget_logs, forget_logs_beyond_share
+from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
 from backendai.compute.status import Status
 from backendai.controller import observe
 from backendai.controller import retention as rules
@@ -54,9 +54,9 @@ def test_logs_go_after_their_time_but_those_of_live_sessions_stay(cast: Cast) ->
     live = make_session(cast.alice)
     for session, days in ((old, 91), (new, 89), (live, 200)):
         save_log(session, days * DAY)
-    assert forget_logs(NOW) == 1
+    assert delete_old_logs(NOW) == 1
     assert kept() == {new.pk, live.pk}
-    assert forget_logs(NOW + 10 * DAY) == 1
+    assert delete_old_logs(NOW + 10 * DAY) == 1
     assert kept() == {live.pk}
 
 
@@ -82,9 +82,9 @@ def test_of_too_many_bytes_the_oldest_logs_of_this_owner_go(cast: Cast) -> None:
     save_log(second, 2 * DAY, size=40)
     save_log(live, 9 * DAY, size=500)
     save_log(others, 50 * DAY, size=100)
-    assert forget_logs_beyond_share(NOW) == 1
+    assert delete_logs_beyond_share(NOW) == 1
     assert kept() == {second.pk, third.pk, fourth.pk, live.pk, others.pk}
-    assert forget_logs_beyond_share(NOW) == 0
+    assert delete_logs_beyond_share(NOW) == 0
 
 
 @override_settings(KEEP_HISTORY=365 * DAY)
@@ -94,17 +94,17 @@ def test_the_history_goes_so_long_after_the_end_and_the_session_stays(cast: Cast
     SchedulingRecord.objects.update(created_at=NOW - 1000 * DAY, updated_at=NOW - 1000 * DAY)
     before = SchedulingRecord.objects.filter(session=old[0]).count()
     assert before > 0
-    assert forget_history(NOW) == before
+    assert delete_old_history(NOW) == before
     assert set(SchedulingRecord.objects.values_list("session", flat=True)) == {new[0].pk, live.pk}
     assert ComputeSession.objects.filter(pk=old[0].pk).exists()
-    assert forget_history(NOW) == 0
+    assert delete_old_history(NOW) == 0
 
 
 @override_settings(KEEP_AUDIT=30 * DAY)
 def test_audit_entries_go_where_the_site_says_so() -> None:
     for days in (29, 31):
         AuditEntry.objects.create(at=NOW - days * DAY, action=f"{days}", target_type="t", target_id="1")
-    assert forget_audit(NOW) == 1
+    assert delete_old_audit(NOW) == 1
     assert [entry.action for entry in AuditEntry.objects.filter(target_type="t")] == ["29"]
 
 
@@ -120,8 +120,8 @@ def test_one_pass_deletes_a_bounded_part_in_a_fixed_number_of_statements(
         for session in ended(cast.alice, number, 100 * DAY):
             save_log(session, 100 * DAY, size=50)
         with CaptureQueriesContext(connection) as captured:
-            deleted = [rule(NOW) for rule in (forget_logs, forget_logs_beyond_share)]
-            forget_history(NOW)
+            deleted = [rule(NOW) for rule in (delete_old_logs, delete_logs_beyond_share)]
+            delete_old_history(NOW)
         assert deleted == [4, 4]
         counts.append(len(captured))
     assert counts[0] == counts[1]
@@ -133,7 +133,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(cast: Cast, monkeypatch: pyt
         raise OSError("the disk is full")
 
     AuditEntry.objects.create(at=NOW - 31 * DAY, action="old", target_type="t", target_id="1")
-    monkeypatch.setattr(rules, "RULES", (fails, forget_audit))
+    monkeypatch.setattr(rules, "RULES", (fails, delete_old_audit))
     observe.run_observe(NOW)
     assert not AuditEntry.objects.filter(action="old").exists()
 

@@ -112,11 +112,11 @@ def test_a_new_reason_is_told_to_browsers_and_an_unchanged_one_is_not(
 
 
 def test_since_when_others_may_pass_it_is_noted_once_and_forgotten_when_it_is_placed(cast: Cast) -> None:
-    session, begun = make_session(cast.alice), timezone.now()
+    session, started_at = make_session(cast.alice), timezone.now()
     for hours in range(3):
-        note_waits([Waiting(session.pk, **NO_ROOM, overtaken=True)], now=begun + timedelta(hours=hours))
+        note_waits([Waiting(session.pk, **NO_ROOM, overtaken=True)], now=started_at + timedelta(hours=hours))
     session.refresh_from_db()
-    assert session.overtaken_since == begun
+    assert session.overtaken_since == started_at
     place(session, make_agent())
     assert session.overtaken_since is None
 

@@ -117,9 +117,9 @@ def test_pages_are_served_while_more_nodes_wait_than_the_pool_has_connections(po
     async def crowd() -> tuple[int, float, list[int]]:
         polls = [asyncio.ensure_future(poll(token, 4.0)) for token in waiting]
         await asyncio.sleep(2.0)
-        begun = time.monotonic()
+        started_at = time.monotonic()
         status = await ask("GET", "/login/")
-        return status, time.monotonic() - begun, list(await asyncio.gather(*polls))
+        return status, time.monotonic() - started_at, list(await asyncio.gather(*polls))
 
     status, seconds, answers = asyncio.run(crowd())
     assert (status, set(answers)) == (200, {200})
@@ -128,13 +128,13 @@ def test_pages_are_served_while_more_nodes_wait_than_the_pool_has_connections(po
 
 def test_an_agent_that_waits_anew_ends_the_poll_before(token: str) -> None:
     async def two() -> tuple[float, bool]:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         first = asyncio.ensure_future(poll(token, 20.0))
         while not long_polls._newest:
             await asyncio.sleep(0.05)
         second = asyncio.ensure_future(poll(token, 3.0))
         assert await first == 200
-        ended = time.monotonic() - begun
+        ended = time.monotonic() - started_at
         is_second_waiting = not second.done()
         assert await second == 200
         return ended, is_second_waiting

@@ -187,7 +187,7 @@ def test_a_cluster_starts_again_when_all_its_kernels_have_ended(cast: Cast) -> N
     assert run_checks(World(later())) == {}
 
 
-def test_a_batch_program_that_has_begun_is_not_run_twice(cast: Cast) -> None:
+def test_a_batch_program_that_has_started_is_not_run_twice(cast: Cast) -> None:
     agent = make_agent()
     session = placed(cast, agent, cluster_size=2, session_type="batch", startup_command="true")
     main, sub = session.kernels.order_by("rank")

@@ -49,6 +49,14 @@ async def test_a_folder_is_made_once(portal: Portal) -> None:
     assert (await portal.json("GET", "/entries", 404, folder_id=other))["code"] == "no-folder"
 
 
+async def test_a_folder_that_is_ordered_many_times_at_once_is_made_once(portal: Portal) -> None:
+    for _ in range(10):
+        folder = uuid.uuid4()
+        orders = (order(portal, "PUT", "", 201, folder_id=folder, version=1, json={"meta": {}}) for _ in range(8))
+        await asyncio.gather(*orders)
+        assert (await order(portal, "GET", folder_id=folder))["state"] == READY
+
+
 async def test_orders_that_are_older_than_the_last_are_refused(portal: Portal) -> None:
     await order(portal, "PUT", "/limit", version=5, json={"bytes": 10})
     for method, path, body in (

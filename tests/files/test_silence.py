@@ -64,7 +64,7 @@ def by_fuse(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
         if not ended:
             ended = True
             LIBC.umount2(str(root).encode(), _DETACH)
-            os.close(device)  # whoever waits gets an error now
+            os.close(device)  # a waiting reader gets an error now
 
     if LIBC.mount(b"fuse", str(root).encode(), b"fuse", 0, options.encode()):
         os.close(device)

@@ -67,9 +67,9 @@ def test_a_cancelled_build_stops_its_builder(cast: Cast, tmp_path: Path, monkeyp
         return False
 
     monkeypatch.setattr(image_builds, "report_progress", cancelled)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     assert not build(image, builder)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started_at < 30
     assert BackgroundJob.objects.get().status == "CANCELLED"
 
 

@@ -129,10 +129,10 @@ async def test_requests_that_follow_each_other_after_a_pause_are_answered() -> N
 async def test_a_head_of_any_size_is_not_kept() -> None:
     async with served() as (reader, writer):
         writer.write(b"GET /" + b"a" * 200_000)
-        begun = asyncio.get_running_loop().time()
+        started_at = asyncio.get_running_loop().time()
         answer = await rest_of(reader)  # nothing where the reset overtakes the answer
         assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
-        assert asyncio.get_running_loop().time() - begun < 0.25, "at once, not when its time is up"
+        assert asyncio.get_running_loop().time() - started_at < 0.25, "at once, not when its time is up"
 
 
 async def test_compose_and_bin_up_name_the_same_limits() -> None:

@@ -16,13 +16,13 @@ from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.graph import crossings, drawn
 from backendai.pipelines.models import Attempt, State, Status, Task
 from backendai.pipelines.reading import read_picture
-from backendai.pipelines.services import releasing
+from backendai.pipelines.services import acting, releasing
 from backendai.pipelines.services.acting import act
 from backendai.pipelines.services.changing import cancel_run, retry_failed
 from backendai.storage.models import Folder
 from backendai.storage.services import create_folder
 from tests.cast import Cast
-from tests.pipelines.world import end, index_of, launch_text, pending, play, states, well
+from tests.pipelines.world import end, index_of, launch, launch_text, pending, play, states, well
 from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +129,20 @@ def test_a_cancel_between_decision_and_release_wins(cast: Cast) -> None:
     act(picture)
     assert not ComputeSession.objects.exists()
     assert play(run).status == Status.CANCELLED
+
+
+def test_the_loop_is_woken_again_only_where_more_may_have_opened(cast: Cast, monkeypatch: Any) -> None:
+    hints: list[str] = []
+    monkeypatch.setattr(acting, "hint_runs", lambda: hints.append("hint"))
+    step = {"image": "python", "startup_command": "x"}
+    chain = launch(cast.alice, steps={"a": step, "b": {**step, "after": ["a"]}})
+    assert play(chain).status == Status.SUCCEEDED and not hints, "a pass settles a step and releases the next"
+    each = {"a": {**step, "array": 2}, "b": {**step, "array": 2, "after": {"a": "each"}}}
+    assert play(launch(cast.alice, steps=each)).status == Status.SUCCEEDED and hints
+    hints.clear()
+    again = launch(cast.alice, steps={"a": {**step, "retry": 1}})
+    play(again, lambda session: "task-finished" if session.name.endswith("-r2") else "task-failed")
+    assert again.status == Status.SUCCEEDED and hints
 
 
 def test_an_end_under_way_wakes_nobody(cast: Cast) -> None:

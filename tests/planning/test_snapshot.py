@@ -204,16 +204,16 @@ def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -
     agent = make_agent()
     ending, endless = make_running_session(cast.alice, agent, cluster_size=2), make_running_session(cast.alice, agent)
     make_session(cast.alice)
-    begun = timezone.now() - timedelta(minutes=5)
-    ComputeSession.objects.filter(pk=ending.pk).update(started_at=begun, batch_timeout=timedelta(hours=1))
+    earlier = timezone.now() - timedelta(minutes=5)
+    ComputeSession.objects.filter(pk=ending.pk).update(started_at=earlier, batch_timeout=timedelta(hours=1))
     running = {one.id: one for one in look().running}
     assert running[ending.pk].seats == ((agent.pk, Slots.parse({"cpu": 2, "mem": "1g"}), 2),)
-    assert running[ending.pk].ends_at == begun + timedelta(hours=1)
+    assert running[ending.pk].ends_at == earlier + timedelta(hours=1)
     assert running[endless.pk].ends_at is None
-    ComputeSession.objects.filter(pk=ending.pk).update(started_at=None, scheduled_at=begun, status=Status.SCHEDULED)
+    ComputeSession.objects.filter(pk=ending.pk).update(started_at=None, scheduled_at=earlier, status=Status.SCHEDULED)
     longest_start = group.pull_timeout + group.create_timeout
     starting = {one.id: one for one in look().running}[ending.pk]
-    assert starting.ends_at == begun + longest_start + timedelta(hours=1)
+    assert starting.ends_at == earlier + longest_start + timedelta(hours=1)
     group.backfill = False
     assert read_snapshot(group, timezone.now()).running == ()
 

@@ -168,7 +168,7 @@ def nobody_waits_for_room_that_is_there(snapshot: Snapshot, decide: Decide) -> N
 
 
 def the_smallest_share_comes_first(snapshot: Snapshot, decide: Decide) -> None:
-    """Whoever is placed later could have been placed now, for there is only less: so his share is no smaller now."""
+    """A later placement could have been made now, for there is only less: so his share is no smaller now."""
     if snapshot.rules.sequence != "drf":
         return
     held = {user: dict(slots) for user, slots in snapshot.held.items()}

@@ -21,7 +21,7 @@ from backendai.serving.models import Endpoint, ProxyReading, Revision, State, Wi
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
 from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
-from backendai.serving.services.readings import forget_readings
+from backendai.serving.services.readings import delete_old_readings, note_wake
 from backendai.serving.spec import EndpointSpec
 from tests.cast import Cast
 from tests.factories import make_agent
@@ -251,7 +251,7 @@ def test_readings_are_thinned_to_minutes_and_kept_for_a_week(cast: Cast) -> None
     for seconds in (*range(0, 120, 2), 20 * 60, 20 * 60 + 2, 20 * 60 + 4, 8 * 86400):
         at = now - timedelta(seconds=seconds)
         ProxyReading.objects.create(proxy="p", boot="b", endpoint=endpoint, at=at, uptime=1e6 - seconds)
-    assert forget_readings(now) == 2
+    assert delete_old_readings(now) == 2
     assert ProxyReading.objects.count() == 62
 
 
@@ -269,3 +269,16 @@ def test_the_audit_sees_a_replica_that_outlives_its_session_or_drains_for_ever(c
     endpoint.replicas.update(state=State.ENDED)
     ComputeSession.objects.filter(pk=replica.session_id).update(status="RUNNING")
     assert "S-01" in run_checks(late, ["S-01"])
+
+
+def test_short_requests_that_are_never_open_when_a_proxy_reports_keep_an_endpoint_awake(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=0, maximum=1, asleep_after=30.0), World(cast.alice)
+    note_wake(endpoint.pk, now=world.now)
+    assert "woken" in codes_of(endpoint)
+    world.each_second = 0.5
+    world.steps(60)
+    endpoint.refresh_from_db()
+    assert endpoint.desired == 1
+    world.each_second = 0.0
+    world.until(lambda: codes_of(endpoint)[-1] == "fell-asleep", most=30)
+    assert "30 seconds" in endpoint.records.order_by("pk").last().message

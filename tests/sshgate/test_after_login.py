@@ -250,14 +250,14 @@ def test_what_may_no_more_is_cut_while_it_transfers(
     cast.alice.ssh_keys.filter(name="alice").delete()
     cast.bob.is_active = False
     cast.bob.save()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     for name, one in running.items():
         assert one.wait(15) == 255
-        record_property(f"seconds until cut by {name}", round(time.monotonic() - begun, 1))
+        record_property(f"seconds until cut by {name}", round(time.monotonic() - started_at, 1))
     assert ends.poll() is None
-    begun = time.monotonic()
+    started_at = time.monotonic()
     terminate_session(session, cast.alice)
     assert ends.wait(15) == 255
-    record_property("seconds until cut by the end", round(time.monotonic() - begun, 1))
+    record_property("seconds until cut by the end", round(time.monotonic() - started_at, 1))
     for kernel in theirs.kernels.all():
         here.backend.remove(kernel.pk)

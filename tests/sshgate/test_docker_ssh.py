@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.agent.conftest import backend, deployment, engine, new_spec  # noqa: 
 from tests.agent.contract_tools import NewSpec
 from tests.cast import Cast
 from tests.factories import make_running_session
+from tests.sshgate.sockets import free_port, page_of, page_through_socks
 from tests.sshgate.stage import Stage, stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.docker]
@@ -49,7 +49,7 @@ def test_shells_commands_and_files_of_an_image_without_python(here: Stage, key: 
     assert b"main1" in shell.stdout
     told = here.run(key, "train", "cat; echo err >&2; exit 7", given=b"x" * 300_000)
     assert (told.returncode, told.stdout, told.stderr) == (7, b"x" * 300_000, b"err\n")
-    assert here.run(key, "train", "command -v python3").returncode == 127 or True
+    assert here.run(key, "train", "command -v python3").returncode != 0
     local = here.folder / "local"
     local.write_bytes(os.urandom(3_000_000))
     for number, old in enumerate(([], ["-O"])):
@@ -97,15 +97,15 @@ def test_ports_and_sockets_of_a_container_by_every_kind_of_forwarding(
     serve = "echo hello >index.html; httpd -p 127.0.0.1:8080 -h ."
     assert here.run(key, "train", serve, **control).returncode == 0
     assert b"hello" in here.run(key, "train", "-W", "localhost:8080", given=b"GET / HTTP/1.0\r\n\r\n").stdout
-    local, dynamic = _free_port(), _free_port()
+    local, dynamic = free_port(), free_port()
     words = ["-N", "-L", f"127.0.0.1:{local}:localhost:8080", "-D", f"127.0.0.1:{dynamic}"]
     words += ["-L", f"{here.folder}/far.sock:/home/work/none.sock"]
     forwarding = subprocess.Popen(here.ssh(key, "train", *words, ExitOnForwardFailure="yes"))
     try:
-        assert b"hello" in _fetched(local)
-        assert b"hello" in _through_socks(dynamic, "localhost", 8080)
+        assert b"hello" in page_of(local)
+        assert b"hello" in page_through_socks(dynamic, "localhost", 8080)
         for foreign in ("169.254.169.254", "172.17.0.1", "example.org"):
-            assert _through_socks(dynamic, foreign, 80) == b""
+            assert page_through_socks(dynamic, foreign, 80) == b""
         with socket.socket(socket.AF_UNIX) as nothing:
             nothing.connect(f"{here.folder}/far.sock")
             nothing.settimeout(10)
@@ -114,45 +114,3 @@ def test_ports_and_sockets_of_a_container_by_every_kind_of_forwarding(
         forwarding.kill()  # it may sleep through a signal that comes just before it waits
         forwarding.wait(10)
     here.run(key, "train", "-O", "exit", **control)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-def _connected(port: int) -> socket.socket:
-    until = time.monotonic() + 15
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=15)
-        except ConnectionRefusedError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-
-
-def _fetched(port: int) -> bytes:
-    with _connected(port) as connection:
-        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return _all_of(connection)
-
-
-def _through_socks(port: int, host: str, target: int) -> bytes:
-    """Return what a page says by a proxy of SOCKS 5; nothing when the proxy refuses."""
-    with _connected(port) as connection:
-        connection.sendall(b"\x05\x01\x00")
-        assert connection.recv(2) == b"\x05\x00"
-        name = host.encode()
-        connection.sendall(b"\x05\x01\x00\x03" + bytes([len(name)]) + name + target.to_bytes(2, "big"))
-        answer = connection.recv(10)
-        if answer[1:2] != b"\x00":
-            return b""
-        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return _all_of(connection)
-
-
-def _all_of(connection: socket.socket) -> bytes:
-    found = b""
-    while data := connection.recv(65536):
-        found += data
-    return found

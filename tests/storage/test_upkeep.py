@@ -292,10 +292,10 @@ def test_two_passes_at_once_are_one_and_beat_and_clock_begin_it(
     assert host.answered_at is None and last_pass_at(folders.FOLDERS_LEASE) == before
     entry = app.conf.beat_schedule["folders"]
     assert (entry["task"], entry["schedule"]) == (tasks.run_folders.name, 30)
-    begun: list[Any] = []
-    monkeypatch.setattr(folders, "begin", begun.append)
+    started_at: list[Any] = []
+    monkeypatch.setattr(folders, "begin", started_at.append)
     tasks.run_folders()
-    assert len(begun) == 1
+    assert len(started_at) == 1
 
 
 def test_a_pass_that_takes_too_long_leaves_the_rest_to_the_next(folder: Folder, files: FakeFileServer) -> None:

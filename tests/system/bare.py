@@ -36,7 +36,7 @@ _READY = re.compile(r"Sign in as +(\S+)\s+Password +(\S+).*Stop +Ctrl-C", re.DOT
 
 @dataclass(frozen=True)
 class Person:
-    """Who starts the platform: root, or a user without rights (None: whoever runs the tests)."""
+    """Who starts the platform: root, or a user without rights (None: the user of the tests)."""
 
     uid: int | None
 

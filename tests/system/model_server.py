@@ -1,7 +1,8 @@
 """A model server in OpenAI's form for tests, from the standard library alone: its source is the command of a replica.
 
 It fails as the variable FAULT or the field ``fault`` of a request says: ``exit`` at its start, ``hang``, ``garbage``,
-``lies`` (about the length), ``breaks`` (in the stream). It answers with its name, and streams one word at a time.
+``lies`` (about the length), ``breaks`` (in the stream). It answers with its name after ``seconds``, and streams one
+word at a time.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ async def answer(writer, method, path, said):
     fault = said.get("fault")
     if fault == "hang":
         await asyncio.sleep(3600)
-    await asyncio.sleep(DELAY)
+    await asyncio.sleep(said.get("seconds", DELAY))
     if fault == "garbage":
         writer.write(b"this is no HTTP\r\n\r\n")
         writer.close()

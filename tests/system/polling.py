@@ -14,9 +14,9 @@ def until(question: Callable[[], T], seconds: float, what: str, *, last: Callabl
     """Return the first true answer; an AssertionError with ``what`` (and what ``last`` returns) after ``seconds``.
 
     What has not come for long is asked for less often: a tenth of the time that it took is lost at most."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     while not (answer := question()):
-        waited = time.monotonic() - begun
+        waited = time.monotonic() - started_at
         if waited > seconds:
             raise AssertionError(f"not within {seconds:g} s: {what} (last: {last() if last else answer!r})")
         time.sleep(min(_LONGEST, max(_SHORTEST, _SHARE * waited)))

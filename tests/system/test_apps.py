@@ -20,7 +20,7 @@ from tests.system.platform import READY_WITHIN, Platform
 from tests.system.polling import until
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 SIZE = 100
 ALLOWED_GROWTH = 40 * MIB
 
@@ -36,7 +36,7 @@ class Visitor:
         found = self._web.get(path, headers=token).json()["results"]
         self.app = next(one for one in found if one["name"] == service)
         self.host = urlsplit(self.app["url"]).netloc
-        self.port = urlsplit(self.app["url"]).port
+        self.port, self._at = urlsplit(self.app["url"]).port, platform.host
         self.entry = self._web.post(f"{path}{service}/", json={}, headers=token).json()
         self.cookie = ""
 
@@ -50,12 +50,12 @@ class Visitor:
         """Send a request to the app."""
         headers = {"Host": self.host, "Cookie": self.cookie}
         self._web.cookies.clear()
-        url = f"http://127.0.0.1:{self.port}{path}"
+        url = f"http://{self._at}:{self.port}{path}"
         return self._web.request(method, url, headers=headers, allow_redirects=False, timeout=60, **options)  # type: ignore[arg-type]
 
     def websocket(self) -> ClientConnection:
         """Open the app's websocket."""
-        wire = socket.create_connection(("127.0.0.1", self.port or 0), timeout=20)
+        wire = socket.create_connection((self._at, self.port or 0), timeout=20)
         told = {"Cookie": self.cookie}
         return connect(f"ws://{self.host}/ws", sock=wire, origin=self.app["url"], additional_headers=told)
 
@@ -155,7 +155,13 @@ def test_the_end_of_the_session_is_the_end_of_the_way_in(platform: Platform) -> 
     visitor.enter()
     until(lambda: visitor.ask("GET", "/.backendai/open").status_code == 303, 30, "the app has started")
     assert visitor.ask("GET", "/").status_code == 200
-    platform.client.end(session["id"])
+    with visitor.ask("GET", f"/stream/{GIB // MIB}", stream=True) as download:
+        pieces = download.iter_content(MIB)
+        next(pieces)
+        platform.client.end(session["id"])
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):  # it is seen to be broken off
+            for _ in pieces:
+                pass
     until(lambda: visitor.ask("GET", "/").status_code == 410, 30, "nobody is let in any more")
     again = Visitor(platform, session, "notes")
     assert (again.app["code"], again.entry["code"]) == ("session-not-running", "session-not-running")

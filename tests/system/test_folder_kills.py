@@ -155,12 +155,13 @@ def _busy(who: Client) -> list[str]:
 
 def _all_entries(lab: Lab, folder: str) -> list[Body]:
     found: list[Body] = []
-    after = ""
+    path = first = f"folders/{folder}/entries/?limit=1000"
     while True:
-        page = ask(lab.alice, "GET", f"folders/{folder}/entries/?limit=1000&after={after}").json()
+        page = ask(lab.alice, "GET", path).json()
         found += page["entries"]
-        if not (after := page["next"] or ""):
+        if not page["next"]:
             return found
+        path = f"{first}&after={page['next']}"
 
 
 def _names(platform: Platform, place: str) -> list[str]:

@@ -22,7 +22,8 @@ from tests.system.test_engine_kill import need_root_and_programs
 pytestmark = [pytest.mark.system, pytest.mark.docker]
 
 # Engines call it before a container's first process, with the container's state. NVIDIA's own makes the device files of
-# the GPUs that the container's variable names, whoever set it; so does this one, with files that are /dev/null inside.
+# the GPUs that the container's variable names, no matter which side set it; so does this one, with files that
+# are /dev/null inside.
 HOOK = """#!{python} -IS
 import json, subprocess, sys
 from pathlib import Path

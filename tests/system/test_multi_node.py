@@ -87,6 +87,37 @@ def test_a_parallel_program_needs_nothing_but_its_name_on_two_machines(
     platform.audit()
 
 
+# What torchrun does before it starts a program: every kernel runs the same command, and they meet at the main one.
+# A port for each, for nc takes one connection.
+MEETING = """
+if [ "$PET_NODE_RANK" = 0 ]; then
+  for n in $(seq 1 $((PET_NNODES - 1))); do sleep 20 | nc -l -p $((PET_MASTER_PORT + n)) & done
+  wait
+else
+  word="node $PET_NODE_RANK of $PET_NNODES met at $PET_MASTER_ADDR, also $NODE_RANK of $NNODES at $MASTER_ADDR"
+  until echo "$word" | nc "$PET_MASTER_ADDR" $((PET_MASTER_PORT + PET_NODE_RANK)); do sleep 0.2; done
+fi
+""".strip()
+
+
+@pytest.mark.long
+def test_programs_that_meet_as_under_torchrun_find_each_other_on_two_machines(
+    machines: tuple[Platform, PrivateEngine],
+) -> None:
+    platform, engine = machines
+    client = platform.client
+    wish = {"resources": {"cpu": "2", "mem": "64m"}, "cluster_mode": "multi-node", "cluster_size": 3}
+    session = client.launch(type="batch", startup_command=MEETING, done_when="all", **wish)
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=90)
+    log = client.log(session["id"])
+    assert ended["result"] == "SUCCESS", log
+    assert len({kernel["agent"] for kernel in ended["kernels"]}) == 2
+    words = {f"node {rank} of 3 met at main1, also {rank} of 3 at main1" for rank in (1, 2)}
+    assert set(log.splitlines()) == words
+    until(lambda: not connections(engine), 30, "the connection between the machines is gone")
+    platform.audit()
+
+
 @pytest.mark.long
 def test_a_worker_on_another_machine_starts_again_in_its_seat(machines: tuple[Platform, PrivateEngine]) -> None:
     platform, engine = machines

@@ -26,7 +26,7 @@ def test_it_shows_a_new_token_once_and_never_again(cast: Cast, browse: Browse) -
     assert text in made.content.decode()
     assert "no-store" in made["Cache-Control"]
     assert text not in client.get(reverse("web:tokens")).content.decode()
-    assert AccessToken.objects.get().scopes == ["read"], "no more than was ticked"
+    assert AccessToken.objects.get().scopes == ["read"], "no more than was checked"
     client.post(reverse("web:tokens"), {"name": "runs", "days": "30", "scopes": ["sessions", "admin"]})
     assert "read, sessions, admin" in client.get(reverse("web:tokens")).content.decode()
 

@@ -25,6 +25,7 @@ NEW = {
     "minimum": "1",
     "maximum": "2",
     "target": "4",
+    "asleep_minutes": "15",
 }
 
 
@@ -66,6 +67,8 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     assert "<html" not in part
     alice.post(f"{url}scale/", {"minimum": 1, "maximum": 3, "target": 2})
     assert Endpoint.objects.get().maximum == 3
+    alice.post(f"{url}scale/", {"minimum": 1, "maximum": 3, "target": 2, "asleep_minutes": "2"})
+    assert Endpoint.objects.get().asleep_after.total_seconds() == 120
     wrong = alice.post(f"{url}scale/", {"minimum": 4, "maximum": 3, "target": 2})
     assert (wrong.status_code, "Choose 0 to 3" in wrong.content.decode()) == (422, True)
     shown = alice.post(f"{url}tokens/", {"token_name": "laptop"}).content.decode()

@@ -65,14 +65,14 @@ def test_it_takes_the_presets_numbers_instead_of_those_typed(site: Cast, browse:
 
 
 def test_an_array_becomes_one_run_however_often_it_is_sent(site: Cast, browse: Browse) -> None:
-    client, values = browse(site.alice), typed(site, session_type="batch", startup_command="true", elements="12")
+    client, values = browse(site.alice), typed(site, session_type="batch", startup_command="true", array_size="12")
     review = client.post(reverse("web:launch"), values | {"go": "review"}).content.decode()
-    assert "Array size" in review and not Run.objects.exists()
+    assert '<dt>Array size</dt><dd class="number">12</dd>' in review and not Run.objects.exists()
     for _ in range(2):
         answer = client.post(reverse("web:launch"), values | {"request_key": "one"})
         assert answer["Location"] == reverse("web:run", args=[Run.objects.get().pk])
     assert Run.objects.get().size == 12 and not ComputeSession.objects.exists()
-    assert client.post(reverse("web:launch"), values | {"elements": "99999"}).status_code == 422
+    assert client.post(reverse("web:launch"), values | {"array_size": "99999"}).status_code == 422
 
 
 def test_it_makes_one_session_of_a_form_that_is_sent_twice(site: Cast, browse: Browse) -> None:

@@ -40,6 +40,9 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
     shown = text_of(alice, f"/runs/{run.pk}/", index="7")
     assert shown.count('class="cell ') == 30 and "sweep-7" in shown
     play(run, lambda one: "task-failed" if one.name == "sweep-7" else "task-finished")
+    board = alice.get(f"/runs/{run.pk}/board/")
+    assert board.status_code == 286, "the page asks no more"
+    assert "Retry failed" in board.content.decode() and "Pause" not in board.content.decode()
     assert "29" in text_of(alice, "/", view="finished")
     assert "The batch program failed." in text_of(alice, f"/runs/{run.pk}/failures/")
     assert "sweep" in text_of(alice, "/notifications/") and "29" in text_of(alice, "/notifications/")

@@ -45,6 +45,12 @@ class ResourcePolicy(models.Model):
     max_system_sessions = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text=Message("Of one user at once, for access to folders.")
     )
+    max_endpoints = models.PositiveIntegerField(
+        null=True, blank=True, help_text=Message("Endpoints that exist at the same time.")
+    )
+    max_replicas_per_endpoint = models.PositiveSmallIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)]
+    )
     max_folders = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Of one user or one project."))
     max_folder_bytes = models.BigIntegerField(
         null=True,

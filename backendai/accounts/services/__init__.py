@@ -1,5 +1,6 @@
 """The verbs of people, one file per action."""
 
+from backendai.accounts.services.activation import set_password, set_user_active
 from backendai.accounts.services.change_user import change_user
 from backendai.accounts.services.create_user import NewUser, create_user
 from backendai.accounts.services.domains import change_domain, create_domain, delete_domain
@@ -12,7 +13,6 @@ from backendai.accounts.services.invitations import (
     open_invitation,
     revoke_invitation,
 )
-from backendai.accounts.services.letting_in import let_in, set_password
 from backendai.accounts.services.members import add_member, remove_member, set_member_role
 from backendai.accounts.services.people import create_person, get_or_create_project
 from backendai.accounts.services.projects import change_project, create_project, delete_project
@@ -50,7 +50,6 @@ __all__ = [
     "get_or_create_project",
     "import_people",
     "invite",
-    "let_in",
     "open_invitation",
     "plan_import",
     "purge",
@@ -59,6 +58,7 @@ __all__ = [
     "revoke_token",
     "set_member_role",
     "set_password",
+    "set_user_active",
     "token_of",
     "user_of_token",
 ]

@@ -193,5 +193,5 @@ def _audit(actor: User, owner: Owner, action: str, file: Dotfile) -> None:
 
 
 def _kind(owner: Owner) -> str:
-    # Not the type's name: whoever has signed in is wrapped.
+    # Not the type's name: the signed-in user is wrapped.
     return str(owner._meta.model_name)

@@ -166,7 +166,7 @@ def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
 
 
 def _take(invitation: Invitation, now: datetime) -> None:
-    # Whoever writes first has it; a policy is held by accounts from now on, and may be deleted when they lose it.
+    # The first writer has it; a policy is held by accounts from now on, and may be deleted when they lose it.
     pending = Invitation.objects.pending().filter(pk=invitation.pk, expires_at__gt=now)
     if not pending.update(accepted_at=now, policy=None):
         raise Conflict("This invitation has already been accepted. Sign in instead.", code="invitation-accepted")

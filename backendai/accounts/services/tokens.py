@@ -75,7 +75,7 @@ def create_token_for(user: User, name: str, *, scopes: Collection[str] | None = 
 
 
 def revoke_token(user: User, token_id: object) -> None:
-    """Delete one of the user's own tokens; whoever uses it is refused from now on."""
+    """Delete one of the user's own tokens; anyone who uses it is refused from now on."""
     with transaction.atomic():
         deleted, _ = AccessToken.objects.visible_to(user).filter(pk=token_id).delete()
         if not deleted:

@@ -9,7 +9,7 @@ from backendai.core.slots import decimal_text
 
 _MIB = 2**20
 
-# Where an engine gives GPUs to whoever asks, an image's or a person's own "all" would open them.
+# Where an engine gives GPUs to anyone who asks, an image's or a person's own "all" would open them.
 _CLOSED = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": "", "GPU_COUNT": "0", "N_GPUS": "0"}
 NOTHING = Grant(_CLOSED)
 

@@ -163,7 +163,7 @@ class Accelerators:
             note = Note(
                 code="accelerator-error",
                 message=f"The {one.kind} devices of this machine cannot be read: {type(error).__name__}: {error}.",
-                fix="See the agent's log; an update of the driver may mend it.",
+                fix="See the agent's log; an update of the driver may repair it.",
             )
             return Found(notes=(note,), is_present=True)
 

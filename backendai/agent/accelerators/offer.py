@@ -92,7 +92,7 @@ def _fault_note(fault: str, devices: Sequence[Device]) -> Note:
     return Note(
         code="accelerator-unhealthy",
         message=f"{devices[0].model or devices[0].slot} gets no new sessions: {fault.rstrip('.')} ({names}).",
-        fix="Look at the machine (nvidia-smi, rocm-smi, dmesg); once it is mended, start the agent again.",
+        fix="Look at the machine (nvidia-smi, rocm-smi, dmesg); once it is repaired, start the agent again.",
     )
 
 

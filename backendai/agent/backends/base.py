@@ -26,7 +26,8 @@ NOBODY = RegistryAccess()
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Progress of a pull: the share (0–1, None: unknown), one sentence, and bytes. ``total_bytes`` may grow."""
+    """Progress of a pull: the share from 0 to 1 (None: unknown), one sentence, and bytes. ``total_bytes`` may still
+    grow."""
 
     share: float | None
     message: str
@@ -43,7 +44,7 @@ class BackendError(PlatformError):
     code = "backend-error"
 
 
-# Codes of errors that say nothing about what was asked for: no verdict, but another try.
+# Errors with these codes say nothing about the request: the agent tries again.
 ENGINE_SILENT = ("backend-error", "engine-unreachable")
 
 
@@ -105,7 +106,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """A kernel's main process ended: a hint to look at the kernel."""
+    """The main process of a kernel ended. The event is a hint only: the agent then asks for the kernel's state."""
 
     kernel_id: UUID
 
@@ -120,7 +121,7 @@ class Overfull:
 
 
 class Terminal(abc.ABC):
-    """A byte stream to a shell in a kernel, used from one asyncio task each way."""
+    """A byte stream to a shell in a kernel: one asyncio task reads, and one writes."""
 
     @abc.abstractmethod
     async def read(self) -> bytes:
@@ -144,11 +145,12 @@ class Backend(abc.ABC):
 
     ``deployment`` separates portals that share an engine; containers of others are never touched. ``services`` reaches
     ports of kernels; None if ports are not isolated from other users. ``guests`` executes code in kernels.
-    ``capabilities`` are reported to the portal, in addition to the abilities. Nine methods are required; the others
-    have a default.
+    ``capabilities`` are reported to the portal, in addition to the abilities. ``starts_at_once``: how many starts it
+    takes at once; None: as many as the machine's cores allow. Nine methods are required; the others have a default.
     """
 
     name: str
+    starts_at_once: int | None = None
     capabilities: frozenset[Capability] = frozenset()
     services: ServiceHost | None = None
     guests: GuestHost | None = None
@@ -170,11 +172,12 @@ class Backend(abc.ABC):
         return []
 
     def fault(self) -> str:
-        """Return why no kernel can start here, in one sentence that ``notes`` has too; empty if kernels can."""
+        """Return why no kernel can start on this agent, in one sentence; empty if kernels can start. ``notes`` contains
+        the same sentence."""
         return ""
 
     def left_out(self, kernel_id: UUID) -> str:
-        """Return which automatic folders the kernel started without and why, in one or two sentences; empty: none."""
+        """Return which automatic folders the kernel lacks, and why, in one or two sentences; empty if it lacks none."""
         return ""
 
     @abc.abstractmethod
@@ -188,7 +191,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
-        """End the main process: SIGTERM, ``grace`` seconds, SIGKILL. Returns when it has ended or is gone."""
+        """End the main process: SIGTERM, and SIGKILL after ``grace`` seconds. Returns when the process has ended or is
+        gone."""
 
     @abc.abstractmethod
     def ended(self, kernel_id: UUID) -> Ended | None:
@@ -209,7 +213,7 @@ class Backend(abc.ABC):
         not answer: unknown is not empty."""
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels that exceed a limit that the file system does not enforce; never blocks for long. Raises
+        """Return the kernels above a limit that the file system does not enforce. Never blocks for long. Raises
         BackendError."""
         return []
 

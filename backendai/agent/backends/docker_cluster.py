@@ -31,7 +31,7 @@ def mtu_for(network: ClusterNetwork) -> int:
 
 
 def join(bridge: str, network: ClusterNetwork) -> None:
-    """Connect a session's bridge with those of its other nodes; said once more, it mends what is missing.
+    """Connect a session's bridge with those of its other nodes; said once more, it repairs what is missing.
 
     Raises StartFailed with code ``cluster-network-failed``.
     """
@@ -52,7 +52,7 @@ def join(bridge: str, network: ClusterNetwork) -> None:
 
 
 def sweep() -> None:
-    """Take away connections whose bridge is gone: they carry nothing, whoever made them."""
+    """Take away connections whose bridge is gone: they carry nothing, no matter who made them."""
     for device in _ours():
         if not (_DEVICES / device / "master").exists():
             subprocess.run(["ip", "link", "del", device], capture_output=True, timeout=10)

@@ -24,8 +24,8 @@ def is_alive(container: dict[str, Any]) -> bool:
 
 
 def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> Ended | None:
-    """Return how an inspected container's main process ended; None while it runs or has not begun. ``ordered``: it was
-    stopped on order; ``starved``: it was killed because its memory was too small."""
+    """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: it
+    was stopped on order; ``starved``: it was killed because its memory was too small."""
     state = container["State"]
     if state["Running"] or state["Status"] == "created":
         return None

@@ -1,7 +1,7 @@
 """Whether a kernel ended because its memory was too small, also when the engine learns it late.
 
 The engine's flag on a container is set from what it knew when the main process ended. On a busy machine the message
-that the memory ran out comes a moment after that, and the flag is never mended; only the engine's events tell.
+that the memory ran out comes a moment after that, and the flag is never repaired; only the engine's events tell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LATE_SECONDS = 0.7
 def ran_out_of_memory(engine: Engine, container: dict[str, Any]) -> bool:
     """Return whether an inspected container's main process was killed for want of memory. Waits for the engine's late
     word, a fraction of a second, only where a limit and the exit code leave the question open; use it inside
-    ``asking``. Raises BackendError when the engine has not begun to answer within 10 seconds: nothing is known."""
+    ``asking``. Raises BackendError when the engine has not started to answer within 10 seconds: nothing is known."""
     state = container["State"]
     # the engine's word alone may mean a child that was killed while the main process went on
     if state["Running"] or state["ExitCode"] != OUT_OF_MEMORY:
@@ -52,7 +52,7 @@ def _has_event(engine: Engine, container_id: str, name: str, *, since: int) -> b
 
 
 def _says_something(response: requests.Response, seconds: float) -> bool:
-    """Return whether a line comes before so long a silence. The engine has begun to answer: only now silence is a no.
+    """Return whether a line comes before so long a silence. The engine has started to answer: only now silence is a no.
     Raises BackendError when the engine hangs up."""
     connection = response.raw.connection
     if connection is not None and connection.sock is not None:

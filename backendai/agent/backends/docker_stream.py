@@ -76,7 +76,7 @@ class Stream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes for whoever reads."""
+        """Keep the bytes for the reader."""
         self._waiting += data
         if len(self._waiting) > _MOST_WAITING and not self._is_paused:
             self._is_paused = True

@@ -82,7 +82,7 @@ class WarmNetworks:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """No network is begun while something starts or ends inside, nor for a moment afterwards."""
+        """No network is started while something starts or ends inside, nor for a moment afterwards."""
         with self._changed:
             self._at_work += 1
         try:
@@ -96,11 +96,11 @@ class WarmNetworks:
     def sweep(self) -> None:
         """Remove the holders that serve nobody, forget those that are gone, and note kernels that have lost theirs.
         What cannot be removed stays for the next sweep. Raises what the engine raises; use it inside ``asking``."""
-        marks, begun = self._marks.all(), time.monotonic()
+        marks, started_at = self._marks.all(), time.monotonic()
         holders, cut_off = self._holders.listed()
         healthy = {one for one in holders if one.is_usable}
         with self._changed:
-            recent = {holder_id for holder_id, touched_at in self._touched.items() if touched_at >= begun}
+            recent = {holder_id for holder_id, touched_at in self._touched.items() if touched_at >= started_at}
             self._touched = {holder_id: self._touched[holder_id] for holder_id in recent}
             under_way = self._busy | recent
             self._idle = [one for one in self._idle if one in healthy or one.holder_id in under_way]
@@ -137,8 +137,8 @@ class WarmNetworks:
         self._remove(idle, deadline - time.monotonic())
 
     def dismantle(self) -> None:
-        """Close, and remove every holder of this agent that no kernel joined, whoever made it. Raises what the engine
-        raises; use it inside ``asking``."""
+        """Close, and remove every holder of this agent that no kernel joined, also those of earlier processes. Raises
+        what the engine raises; use it inside ``asking``."""
         self.close()
         self._remove([one for one in self._holders.listed()[0] if not one.joined], _SWEEP_SECONDS)
 
@@ -155,7 +155,7 @@ class WarmNetworks:
         with self._changed:
             while self._idle:
                 holder = self._idle.pop(0)
-                if self._marks.take(holder.holder_id):  # otherwise whoever took it away has the holder too
+                if self._marks.take(holder.holder_id):  # otherwise the taker of the mark has the holder
                     self._busy.add(holder.holder_id)
                     return holder
         return None
@@ -222,7 +222,7 @@ class WarmNetworks:
 
     def _remove(self, holders: list[Holder], seconds: float) -> None:
         """Remove holders that nobody uses. One that cannot be removed holds up neither the others nor, beyond
-        ``seconds`` for all of them, whoever waits."""
+        ``seconds`` for all of them, however many wait."""
         deadline = time.monotonic() + seconds
         for done, holder in enumerate(holders):
             left = deadline - time.monotonic()

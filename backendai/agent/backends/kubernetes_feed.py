@@ -1,6 +1,6 @@
-"""What the API server tells of our pods as it happens: one watch for a whole agent, begun again whenever it ends.
+"""What the API server tells of our pods as it happens: one watch for a whole agent, started again whenever it ends.
 
-Nothing is decided on what is kept here but that something happened: whoever waits asks the API itself now and then.
+Nothing is decided on what is kept here but that something happened: a waiting caller asks the API itself now and then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _WATCH_SECONDS = 240  # until the server ends it; a proxy in between may drop a silent one without a word
 _SILENCE_SECONDS = 300.0
 _LONGEST_REST = 30.0
-_LOOK_SECONDS = 2.0  # without news, whoever waits asks again
+_LOOK_SECONDS = 2.0  # without a change, a waiting caller asks again
 T = TypeVar("T")
 Pod = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Feed:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self.begun = 0  # how often the list was taken anew
+        self.lists_taken = 0  # how often the list was taken anew
         self.on_over: Callable[[UUID], None] = lambda _: None  # called for each pod that is over, maybe twice
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ class Feed:
         """List, then watch from that very list on; returns when the watch ends."""
         selector = self._ours.selector(KERNEL)
         listed = self._api.ask("GET", self._api.path("pods"), query={"labelSelector": selector})
-        self.begun += 1
+        self.lists_taken += 1
         version = listed["metadata"]["resourceVersion"]
         with self._news:
             self._pods = {pod["metadata"]["name"]: pod for pod in listed["items"]}
@@ -131,14 +131,14 @@ class Feed:
                 "timeoutSeconds": str(_WATCH_SECONDS),
                 "allowWatchBookmarks": "true",
             }
-            begun, before = time.monotonic(), version
+            started_at, before = time.monotonic(), version
             with self._api.lines(self._api.path("pods"), query, silence=_SILENCE_SECONDS) as events:
                 for event in events:
                     if event.get("type") == "ERROR":  # 410: what came since is not kept any more
                         return
                     version = event["object"]["metadata"]["resourceVersion"]
                     self._take(event)
-            if version == before and time.monotonic() - begun < _WATCH_SECONDS / 2:
+            if version == before and time.monotonic() - started_at < _WATCH_SECONDS / 2:
                 return  # cut off by something in between: what happened meanwhile is on the next list
 
     def _take(self, event: dict[str, Any]) -> None:

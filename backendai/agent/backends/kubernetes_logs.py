@@ -1,6 +1,6 @@
 """The output of main processes: asked of the cluster as long as it has it, and kept by the agent where it will not.
 
-The cluster forgets the log of a pod as soon as somebody deletes it. So whoever deletes one here first begins to read
+The cluster forgets the log of a pod as soon as somebody deletes it. So a deletion here first begins to read
 its end, and what came is kept in a file until the kernel is removed.
 """
 
@@ -90,7 +90,7 @@ class Logs:
         try:
             return _EXCUSE.sub(b"", self._api.text(path, {"container": MAIN, "tailLines": str(lines)}))
         except ApiError as error:
-            if error.status in (400, 404):  # it has not begun, or is gone
+            if error.status in (400, 404):  # it has not started, or is gone
                 return b""
             raise
 

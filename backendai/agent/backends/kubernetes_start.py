@@ -154,17 +154,17 @@ class Starter:
 
     def _wait(self, spec: KernelSpec, pod: Pod, deadline: float) -> None:
         """Return when the pod runs or has ended. Else it is removed, and what is in its way is raised."""
-        begun, uid = time.monotonic(), uid_of(pod)
+        started_at, uid = time.monotonic(), uid_of(pod)
 
         def look(now: Pod | None) -> Pod | Exception | None:
             if now is None or uid_of(now) != uid:
                 return StartFailed("Somebody deleted the container while it started.", code="pod-deleted")
             obstacle = obstacle_of(now)
-            if obstacle is not None and (error := self._verdict(spec, now, obstacle, time.monotonic() - begun)):
+            if obstacle is not None and (error := self._verdict(spec, now, obstacle, time.monotonic() - started_at)):
                 return error
             if runs(now) or is_over(now):
                 return now
-            waits = obstacle is None and not is_deleted(now) and time.monotonic() - begun > _PULL_SECONDS
+            waits = obstacle is None and not is_deleted(now) and time.monotonic() - started_at > _PULL_SECONDS
             if waits and self._is_fetching(now):
                 return ImageNotFound(f"The image {spec.image} is being fetched.")
             return None

@@ -73,7 +73,7 @@ def is_over(pod: Pod) -> bool:
 
 
 def how_it_ended(pod: Pod) -> Ended | None:
-    """Return how the main process ended; None while it runs, has not begun, or nothing is known."""
+    """Return how the main process ended; None while it runs, has not started, or nothing is known."""
     if not is_over(pod):
         return None
     last, status = main_state(pod).get("terminated") or {}, pod["status"]
@@ -127,7 +127,7 @@ def generation_of(pod: Pod) -> int:
 
 
 def sighting(pod: Pod) -> KernelSighting:
-    """Return what the portal is told of a pod: one that has not begun yet neither runs nor has an exit code."""
+    """Return what the portal is told of a pod: one that has not started yet neither runs nor has an exit code."""
     code = (main_state(pod).get("terminated") or {}).get("exitCode")
     if code is None and is_over(pod):
         code = -1  # it has ended, and nobody knows how

@@ -28,7 +28,7 @@ _GONE = "This kernel does not run any more."
 
 
 class Command:
-    """A command that runs in a container. Its end does not follow from ours: whoever hangs up must see to that."""
+    """A command that runs in a container. Its end does not follow from ours: the caller ends it before hanging up."""
 
     def __init__(self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._session, self._socket = session, socket

@@ -91,12 +91,12 @@ class PodTerminal(Terminal):
     def __init__(self, running: Command, hang_up: Callable[[], Awaitable[None]]) -> None:
         self._running, self._hang_up = running, hang_up
         self._early: tuple[int, int] | None = None  # a size that comes before the shell is lost
-        self._has_begun = self._closed = False
+        self._has_started = self._closed = False
 
     async def read(self) -> bytes:
         data = await self._running.read()
-        if data and not self._has_begun:
-            self._has_begun = True
+        if data and not self._has_started:
+            self._has_started = True
             if self._early is not None:
                 await self._running.resize(*self._early)
         return data
@@ -105,7 +105,7 @@ class PodTerminal(Terminal):
         await self._running.write(data)
 
     async def resize(self, rows: int, cols: int) -> None:
-        if not self._has_begun:
+        if not self._has_started:
             self._early = (rows, cols)
         await self._running.resize(rows, cols)
 

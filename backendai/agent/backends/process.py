@@ -50,6 +50,7 @@ from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.readings import Reading
+from backendai.core.messages import Message
 from backendai.core.service_ports import NATIVE_SERVICES
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.capabilities import Capability
@@ -218,7 +219,7 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
     def close(self) -> None:
         self._closed.set()
         self._mounts.hosts.stop()
-        message = "The agent of this node was stopped, and native kernels end with it."
+        message = Message("The agent was stopped, and its native kernels ended with it.")
         running = [folder for folder in self._folders() if folder.running()]
         end = partial(self._end, grace=_GRACE_AT_CLOSE, reason="agent-stopped", message=message)
         try:

@@ -1,5 +1,5 @@
 """Ports of native kernels that serve an endpoint: each has an address of this machine for itself, which it finds in
-HOST. Whoever is on the machine reaches it, too; therefore an administrator has to allow it."""
+HOST. Anyone who is on the machine reaches it, too; therefore an administrator has to allow it."""
 
 from __future__ import annotations
 

@@ -50,14 +50,14 @@ IMAGE = "simulated/python"
 _MISSING = "no-such-image"
 _LABELS = {"ai.backend.kernelspec": "1", "ai.backend.features": "batch query tty", "ai.backend.role": "COMPUTE"}
 MADE_BYTES = 512 * 2**20
-_LOOK_INTERVAL = 0.1
-_LONGEST_WAIT = 1.0
+_LOOK_INTERVAL, _LONGEST_WAIT = 0.1, 1.0
 
 
 class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
 
     name = "simulated"
+    starts_at_once = 64  # a start only waits
     capabilities = frozenset(
         map(Capability, ("simulated", "images", "cluster-network", "devices", "serving", "execution"))
     )

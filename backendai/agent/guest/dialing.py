@@ -7,16 +7,19 @@ import contextlib
 import ipaddress
 import os
 import socket
+import struct
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.checking import Refused
+from backendai.agent.guest.leaving import gone
 
 _MARK = "BACKENDAI_KERNEL_ID"
 _LISTENING = "0A"
 _DIAL_SECONDS = 5.0
 _PIECE = 64 * 1024
 _LOOPBACKS = ("127.0.0.1", "::1")
+_RESET = struct.pack("ii", 1, 0)  # no lingering: a port that reads nothing learns of the end too
 
 
 async def dial(
@@ -33,9 +36,32 @@ async def dial(
     try:
         writer.write(b"{}\n")
         await reader.readline()
-        await asyncio.gather(_pass(reader, near[1]), _pass(near[0], writer))
+        await _join(near, reader, writer)
     finally:
         near[1].transport.abort()
+
+
+async def _join(
+    near: tuple[asyncio.StreamReader, asyncio.StreamWriter], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Pass bytes both ways until both have ended, or the asker is gone."""
+    asking = asyncio.ensure_future(_pass(reader, near[1]))
+    answering = asyncio.ensure_future(_pass(near[0], writer))
+    leaving = asyncio.ensure_future(gone(writer))
+    try:
+        await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+        # An asker that has said its end, and was told that of the port, looks like one that is gone.
+        if answering.done() and answering.result():
+            await asking
+            near[1].close()
+            with contextlib.suppress(OSError):
+                await near[1].wait_closed()  # what was sent last is still on its way to the port
+        else:
+            near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    finally:
+        for task in (asking, answering, leaving):
+            task.cancel()
+        await asyncio.gather(asking, answering, leaving, return_exceptions=True)
 
 
 async def _connected(
@@ -51,8 +77,8 @@ async def _connected(
     raise Refused("app-not-listening", f"Nothing is listening {where}.")
 
 
-async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Pass on what comes until its end, which is passed on too."""
+async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
+    """Pass on what comes until its end, which is passed on too; returns False when a connection broke."""
     try:
         while True:
             data = await source.read(_PIECE)
@@ -64,6 +90,8 @@ async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
             target.write_eof()
     except OSError:
         target.transport.abort()
+        return False
+    return True
 
 
 def _own_addresses(port: int) -> list[str]:

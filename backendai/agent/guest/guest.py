@@ -149,7 +149,7 @@ class Guest:
         if self._context_of(run).withdraw(run):
             return run.told()
         if not run.has_ended:
-            raise Refused("run-in-progress", "The run has begun: interrupt it instead.")
+            raise Refused("run-in-progress", "The run has started: interrupt it instead.")
         self._delete(run)
         return run.told()
 

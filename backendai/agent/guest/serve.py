@@ -50,11 +50,14 @@ def _leave_behind(data: Path) -> None:
         os._exit(0)
     with contextlib.suppress(OSError):
         os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, _stay)  # programs would inherit SIG_IGN, and not end when their client leaves
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(data / "guest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for standard, file in ((0, nothing), (1, log), (2, log)):
         os.dup2(file, standard)
+
+
+def _stay(number: int, frame: object) -> None: ...
 
 
 async def _main(folder: Path, data: Path, ipc_only: bool) -> None:

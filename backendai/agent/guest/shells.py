@@ -9,7 +9,6 @@ import json
 import os
 import pty
 import pwd
-import select
 import shutil
 import signal
 import struct
@@ -19,11 +18,11 @@ from typing import Any
 
 from backendai.agent.guest import frames, kit
 from backendai.agent.guest.checking import Refused
+from backendai.agent.guest.leaving import gone
 
 _PIECE = 64 * 1024
 _LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
 _LONGEST_SIDE = 10_000
-_LOOK_SECONDS = 1.0
 _SHELL_NAMES = ("bash", "sh", "ash")
 # What clients start at the other end, and the package that brings it.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
@@ -42,7 +41,7 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
     listening = asyncio.ensure_future(_hear(program, reader))
     ending = asyncio.ensure_future(_end(program, pumps))
-    leaving = asyncio.ensure_future(_gone(writer))
+    leaving = asyncio.ensure_future(gone(writer))
     try:
         await asyncio.wait([listening, ending, leaving], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
@@ -54,15 +53,6 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
             task.cancel()
         await asyncio.gather(*pumps, listening, ending, leaving, return_exceptions=True)
         program.close()
-
-
-async def _gone(writer: asyncio.StreamWriter) -> None:
-    """Return when the other side has closed the connection, also while nothing is read from it because the program does
-    not take its input."""
-    found = select.poll()
-    found.register(writer.get_extra_info("socket").fileno(), 0)  # a hang-up is always told
-    while not found.poll(0):
-        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class File:

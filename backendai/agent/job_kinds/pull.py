@@ -9,7 +9,7 @@ from backendai.wire.pulls import PULL, PullWork
 
 
 class Handler(JobHandler):
-    """Whoever waits for an image has lanes of their own: pulls ahead of time do not hold them up."""
+    """Pulls for waiting sessions have lanes of their own: pulls ahead of time do not hold them up."""
 
     _backend: Imaging
 

@@ -73,7 +73,7 @@ class NodeJobs:
         except ValidationError:  # not quoted: the work may hold a secret
             self._fail(spec, "This agent cannot read the order. Update the agent to the version of the portal.")
             return
-        if spec.has_begun and not handler.is_repeatable:
+        if spec.has_started and not handler.is_repeatable:
             self._fail(spec, "The agent was restarted while it worked on this.")
             self._undo(handler, work)
             return

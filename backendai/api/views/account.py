@@ -66,6 +66,6 @@ class TokenDetail(GenericAPIView[AccessToken]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
-        """Revoke the token: whoever uses it is refused from now on."""
+        """Revoke the token: anyone who uses it is refused from now on."""
         revoke_token(asker(request), token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -20,7 +20,7 @@ from backendai.accounts.scopes import Scope
 
 
 class Schema(SpectacularAPIView):
-    """OpenAPI 3, for whoever may use the API."""
+    """OpenAPI 3, for anyone who may use the API."""
 
     permission_classes = [IsAuthenticated]
 

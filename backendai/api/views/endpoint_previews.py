@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -13,7 +14,7 @@ from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.endpoint_bodies import EndpointRequest
 from backendai.api.parsing import StrictJSONParser
-from backendai.serving.services.checks import check_endpoint
+from backendai.serving.previewing import preview_endpoint
 
 
 class EndpointPreview(GenericAPIView[Any]):
@@ -29,15 +30,16 @@ class EndpointPreview(GenericAPIView[Any]):
         """Check everything and create nothing; the errors are those of the creation."""
         body = EndpointRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        spec = body.endpoint_spec()
-        checked = check_endpoint(asker(request), spec)
-        total = checked.slots * (spec.revision.cluster_size * spec.maximum)
+        found = preview_endpoint(asker(request), body.endpoint_spec(), now=timezone.now())
+        checked = found.checked
         return Response(
             {
                 "project": checked.project.name,
                 "resource_group": checked.group.name,
                 "image": checked.image.name,
                 "each_kernel": checked.slots.to_json(),
-                "at_most": total.to_json(),
+                "at_most": found.at_most.to_json(),
+                "find_room": found.starts,
+                "room": found.room.message,
             }
         )

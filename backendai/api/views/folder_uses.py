@@ -29,7 +29,7 @@ _MOST_DAYS = 366
 
 
 class FolderUses(ListAPIView[SessionMount]):
-    """The sessions that mount a folder or did: all for whoever manages it, else one's own."""
+    """The sessions that mount a folder or did: all for anyone who manages it, else one's own."""
 
     queryset = SessionMount.objects.none()
     serializer_class = FolderUseBody

@@ -1,4 +1,4 @@
-"""Resource groups: the room in them for whoever may use them, and their settings for superadmins."""
+"""Resource groups: the room in them for anyone who may use them, and their settings for superadmins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idle checkers for superadmins, and what they say of one session for whoever may see it."""
+"""Idle checkers for superadmins, and what they say of one session for anyone who may see it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from backendai.api.image_bodies import ImageBody, ImageChange, image_values
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
-from backendai.catalog.images import change_image, forget_image
+from backendai.catalog.images import change_image, delete_image
 from backendai.catalog.models import Image
 from backendai.compute.services.own_images import delete_own_image
 from backendai.core.errors import UserError
@@ -76,7 +76,7 @@ class ImageDetail(RetrieveAPIView[Image]):
         if image.is_customized:
             delete_own_image(asker(request), image, now=timezone.now())
         else:
-            forget_image(asker(request).pk, image)
+            delete_image(asker(request).pk, image)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.models import Membership, User
 from backendai.accounts.scopes import Scope
-from backendai.accounts.services import NewUser, change_user, create_user, let_in, set_password
+from backendai.accounts.services import NewUser, change_user, create_user, set_password, set_user_active
 from backendai.api.authentication import asker
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import domain_named, policy_named, project_named, with_rows
@@ -102,7 +102,7 @@ class UserActivation(GenericAPIView[User]):
     @extend_schema(request=None, responses=UserBody)
     def post(self, request: Request, user_id: UUID) -> Response:
         """Do it; done before, nothing changes."""
-        let_in(asker(request), _person(request, user_id), self.active, now=timezone.now())
+        set_user_active(asker(request), _person(request, user_id), self.active, now=timezone.now())
         return Response(_shown(request, user_id))
 
 

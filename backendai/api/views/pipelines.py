@@ -23,6 +23,7 @@ from backendai.api.pipeline_bodies import (
     BatchRunBody,
     FailureBody,
     RunBriefBody,
+    RunComparisonBody,
     RunPreviewBody,
     RunRequest,
     RunWaitBody,
@@ -31,11 +32,13 @@ from backendai.api.pipeline_bodies import (
     step_body,
     task_bodies,
 )
+from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Task
 from backendai.pipelines.services.creating import check_run, create_run
 from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
 
+_WITH = OpenApiParameter("with", UUID, description="Another run; left out: the last good one of this name.")
 _STEP = OpenApiParameter("step", str, description="Its name; left out: every step.")
 
 
@@ -59,6 +62,14 @@ class ExplainQuery(serializers.Serializer[Any]):
 
     step = serializers.CharField(required=False)
     index = serializers.IntegerField(min_value=0, default=0)
+
+
+class ComparisonQuery(serializers.Serializer[Any]):
+    """Which run is compared."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields: ``with`` is a word of Python."""
+        return {"with": serializers.UUIDField(required=False)}
 
 
 class BatchRunList(ListAPIView[Run]):
@@ -192,6 +203,28 @@ class BatchRunExplanation(GenericAPIView[Run]):
         reasons = [{"code": one.code, "message": one.message} for one in why_waits(run, task, timezone.now())]
         told = {"step": task.step.name, "index": task.index, "state": task.state, "reasons": reasons}
         return Response(RunWaitBody(told).data)
+
+
+class BatchRunComparison(GenericAPIView[Run]):
+    """What differs from an earlier run."""
+
+    serializer_class = RunComparisonBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[_WITH], responses=RunComparisonBody)
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """Compare with the newest earlier run of this name that succeeded, or with another one."""
+        run = get_object_or_404(runs_of(request), pk=run_id)
+        query = ComparisonQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        other = query.validated_data.get("with")
+        before = get_object_or_404(runs_of(request), pk=other) if other else last_good(run)
+        found = differences(run, before) if before else []
+        told = {
+            "before": before.pk if before else None,
+            "differences": [{"where": one.where, "before": one.before, "now": one.now} for one in found],
+        }
+        return Response(RunComparisonBody(told).data)
 
 
 def runs_of(request: Request) -> QuerySet[Run]:

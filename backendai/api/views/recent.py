@@ -18,7 +18,7 @@ from backendai.api.parsing import StrictJSONParser
 from backendai.api.recent_bodies import RecentLaunchBody, RecentLaunchChange
 from backendai.compute.models import LaunchRecord
 from backendai.compute.services.recent import (
-    forget_launch,
+    delete_launch,
     pin_launch,
     recent_launch,
     recent_launches,
@@ -64,5 +64,5 @@ class RecentLaunchDetail(GenericAPIView[Any]):
     def delete(self, request: Request, recent_launch_id: UUID) -> Response:
         """Take it out of the history; the sessions that it made go on."""
         user = asker(request)
-        forget_launch(user, recent_launch(user, recent_launch_id))
+        delete_launch(user, recent_launch(user, recent_launch_id))
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -38,7 +38,7 @@ class Known:
         return Target(UUID(one.kernel_id), one.generation, "serving", one.port, one.gateway_url, visitor=visitor)
 
     def note_life(self, now: float) -> None:
-        """Note an answer: whoever works is not ejected for slow probes."""
+        """Note an answer: a replica that works is not ejected for slow probes."""
         if not self.has_answered and not self.entry.is_ready:
             self.answered_at = now
         self.has_answered, self.failures, self.times, self.ejected_until, self.message = True, 0, 0, 0.0, ""

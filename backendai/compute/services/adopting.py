@@ -31,9 +31,10 @@ from backendai.core.slots import parse_amount
 
 
 def adopt_session(actor: User, session_id: UUID, *, now: datetime) -> ComputeSession:
-    """Return the session of unknown kernels, SCHEDULED on their agents, which then continue them. Owner, project and
-    name are restored; variables are lost. Raises a Conflict if a kernel is missing or not running, if owner, project or
-    image is gone, if the session exists in another state, or if the agents lack free slots."""
+    """Place the session of unknown kernels on their agents, SCHEDULED, and return it. The kernels keep running. Owner,
+    project and name are restored; variables are lost. Raises NotAllowed unless the actor is a superadmin; NotFound;
+    Conflict if a kernel is missing or not running, if owner, project or image is gone, if the session exists in another
+    state, or if the agents lack free slots."""
     if not actor.is_superadmin:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
     with transaction.atomic():
@@ -67,7 +68,9 @@ def _check_whole(rows: Sequence[UnknownKernel]) -> None:
 
 
 def _session_of(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetime) -> ComputeSession:
-    """Return the PENDING session whose kernels are one generation behind those on the agents."""
+    """Return the PENDING session of these kernels, locked; write it if it is missing. Its kernels are set one
+    generation back, as the placement that follows raises their generation by one. Raises Conflict if the session is not
+    pending or belongs to another group."""
     session = ComputeSession.objects.select_for_update().filter(pk=manifest["session"]).first()
     if session is None:
         session = _write(manifest, rows, now)
@@ -116,7 +119,7 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
 
 
 def _own_image(manifest: dict[str, Any]) -> Image | None:
-    """Return the kernel's own image; None: its session's."""
+    """Return the kernel's own image; None if it uses its session's. Raises Conflict if the image is missing."""
     named = manifest.get("own", {}).get("image")
     if not named:
         return None

@@ -1,4 +1,4 @@
-"""What people call the usual apps, and where the launcher shows them."""
+"""The usual titles of apps, and their parts of the launcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Category(StrEnum):
 
 
 class AppKind(NamedTuple):
-    """Its title, its part of the launcher, and the name of its icon."""
+    """An app's title, its part of the launcher, and the name of its icon."""
 
     title: str
     category: Category
@@ -66,7 +66,7 @@ _KNOWN = {
 
 
 def kind_of(service: str, protocol: str, labels: Mapping[str, str]) -> AppKind:
-    """Return how a service is shown: as its image's labels say, else as usual for its name."""
+    """Return a service's title, category and icon. Labels of the image override those that are usual for the name."""
     category = _BY_PROTOCOL.get(protocol, Category.OTHER)
     usual = _KNOWN.get(service) or AppKind(service, category, _ICONS[category])
     title = str(labels.get(f"ai.backend.app.{service}.{_TITLE}", "")).strip()[:_LONGEST_TITLE]
@@ -78,6 +78,6 @@ def kind_of(service: str, protocol: str, labels: Mapping[str, str]) -> AppKind:
 
 
 def title_of(service: str) -> str:
-    """Return what people call a service of this name."""
+    """Return the usual title of a service; its name if it has none."""
     known = _KNOWN.get(service)
     return known.title if known else service

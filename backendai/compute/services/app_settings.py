@@ -1,4 +1,4 @@
-"""An app's own name and its arguments."""
+"""The titles and arguments of apps that people set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ CHANGED = "app.change"
 
 
 def change_app(user: User, session: ComputeSession, name: str, *, title: str, arguments: Mapping[str, str]) -> App:
-    """Give an app of a session that the user may see a name (empty: its usual one) and arguments; returns it as it is
-    then. They hold from its next start. Raises NotFound, Conflict (the session has ended), UserError."""
+    """Set an app's title (empty: the usual one) and arguments, and return the app. They apply from the app's next
+    start. The caller checks that the user may see the session. Raises NotFound; Conflict if the session has ended;
+    UserError for an invalid title or argument."""
     found = find_app(session, name)
     if session.is_terminal:
         raise Conflict("The session has ended.", code="session-ended")
@@ -44,7 +45,7 @@ def change_app(user: User, session: ComputeSession, name: str, *, title: str, ar
 
 
 def find_app(session: ComputeSession, name: str) -> App:
-    """Return an app of a session by its name, as people have set it. Raises NotFound."""
+    """Return the session's app of this name, with the title and arguments set. Raises NotFound."""
     for app in apps_of(session, main_kernel(session), settings_of(session)):
         if app.name == name:
             return app
@@ -52,7 +53,8 @@ def find_app(session: ComputeSession, name: str) -> App:
 
 
 def words_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
-    """Return the words that the command of a service gets: the arguments that its image allows, as they are set."""
+    """Return the command-line words of the arguments that the image allows for a service. Each argument has the value
+    that people set, else its usual one. Empty without a session or allowed arguments; at most two queries."""
     session = ComputeSession.objects.select_related("image").filter(pk__in=[session_id]).first()
     allowed = allowed_arguments(session.image.effective_labels, service) if session else {}
     if session is None or not allowed:

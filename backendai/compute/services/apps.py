@@ -78,7 +78,7 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where to send the code (``POST`` with the field ``code``), once and within ``seconds``."""
+    """The address to which a browser sends the code (``POST``, field ``code``), once and within ``seconds``."""
 
     app: App
     url: str
@@ -88,8 +88,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Content of a code. ``entry_id`` identifies it, to detect its second use; ``portal``: host and port of the portal
-    whose pages may submit it."""
+    """The content of a code. ``entry_id``: unique, so that a second use of the code is detected. ``portal``: host and
+    port of the portal whose pages may submit the code."""
 
     entry_id: UUID
     user_id: UUID
@@ -107,8 +107,8 @@ class CodeRefused(Exception):
 
 
 def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
-    """Return the apps of a main kernel (with its agent), with the reasons of those that cannot be opened. ``own``:
-    users' settings by service."""
+    """Return the session's apps; an app that cannot be opened now has the reason. ``kernel``: the main kernel with its
+    agent loaded (None: no kernel). ``own``: titles and arguments that people set, by service."""
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)
@@ -120,7 +120,7 @@ def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, Ap
 
 
 def has_apps(session: ComputeSession) -> bool:
-    """Return whether its image, or its launch, brings any app."""
+    """Return whether the session has any app, from its image or its launch request."""
     services = service_ports_of(session.image.effective_labels)
     return session.kind.has_services and (
         bool(session.preopen_ports) or any(one.protocol in _SHOWN for one in services)
@@ -128,8 +128,8 @@ def has_apps(session: ComputeSession) -> bool:
 
 
 def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[str, str]]:
-    """Return name and title of the main kernel's apps with readable logs: those that the image starts in a
-    container."""
+    """Return name and title of each app of the main kernel whose log can be read: the image's apps, while the session
+    runs in a container."""
     agent = kernel.agent if kernel else None
     if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
@@ -138,15 +138,16 @@ def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[st
 
 
 def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
-    """Return what people have set for the apps of a session, by the service."""
+    """Return the titles and arguments that people set for the session's apps, by service."""
     return {one.service: one for one in session.app_settings.all()}
 
 
 def make_entry(
     user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
 ) -> Entry:
-    """Return the entry into an app for a user who may see the session. ``portal``: the host at which the user's browser
-    reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
+    """Return the address and the one-time code that open an app. The caller checks that the user may see the session.
+    ``portal``: the host at which the user's browser reaches the portal. Raises NotFound without such an app, Conflict
+    if the app cannot be opened now."""
     kernel = main_kernel(session)
     app = next((one for one in apps_of(session, kernel, settings_of(session)) if one.name == name), None)
     if app is None or kernel is None:
@@ -168,7 +169,7 @@ def make_entry(
 
 
 def read_code(code: str, now: datetime) -> Claims:
-    """Return a code's content; raises CodeRefused."""
+    """Return the content of a code. Raises CodeRefused if the code is forged or expired."""
     try:
         said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
     except (InvalidToken, ValueError) as error:
@@ -187,7 +188,7 @@ def read_code(code: str, now: datetime) -> Claims:
 
 
 def main_kernel(session: ComputeSession) -> Kernel | None:
-    """Return the session's main kernel, which provides its services, with its agent."""
+    """Return the session's main kernel with its agent loaded; None if there is no kernel."""
     kernel: Kernel | None = session.kernels.select_related("agent").filter(rank=0).first()
     return kernel
 
@@ -198,7 +199,7 @@ def host_of(session: ComputeSession, service: str) -> str:
 
 
 def app_domain(session: ComputeSession) -> str:
-    """Return the domain for this session's apps: its group's own, else the site's."""
+    """Return the domain for this session's apps: that of its resource group, else that of the site."""
     return app_domain_of(session.resource_group.app_domain)
 
 
@@ -208,7 +209,8 @@ def label_of(session: ComputeSession, service: str) -> str:
 
 
 def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
-    """Return the session (as a query) and the service of a host name's first label, or None."""
+    """Return a query for the session, and the service, of an app's host name. ``label``: the first part of the host
+    name; None if it is malformed."""
     service, _, digits = label.rpartition("-")
     if not service or not _LABEL_DIGITS.fullmatch(digits):
         return None

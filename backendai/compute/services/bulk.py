@@ -24,32 +24,32 @@ _ROWS_AT_ONCE = 1000
 
 
 def among(ids: Collection[UUID]) -> RawSQL:
-    """Return a value for ``filter(pk__in=…)`` with many ids as one SQL parameter."""
+    """Return an SQL expression for ``filter(pk__in=…)`` that passes all ids as one parameter."""
     return listed(list_of(ids))
 
 
 def list_of(ids: Collection[UUID]) -> str:
-    """Return the ids as one text, for ``listed``."""
+    """Return the ids as one text, the argument of ``listed``."""
     if connection.vendor == "postgresql":
         return "{" + ",".join([key.hex for key in ids]) + "}"
     return '["' + '","'.join([key.hex for key in ids]) + '"]' if ids else "[]"
 
 
 def listed(text: str) -> RawSQL:
-    """Return a value for ``filter(pk__in=…)`` with the ids of ``list_of``."""
+    """Return an SQL expression for ``filter(pk__in=…)`` with the ids in a text of ``list_of``."""
     if connection.vendor == "postgresql":
         return RawSQL("SELECT unnest(%s::uuid[])", [text])
     return RawSQL("SELECT value FROM json_each(%s)", [text])
 
 
 def raw_id(column: str) -> ExpressionWrapper[F]:
-    """Return an expression for raw ids, to be read by ``id_of``. The ORM's conversion to UUIDs dominates queries of
-    thousands of rows."""
+    """Return an expression that selects ids unconverted, for ``id_of``. The ORM's conversion to UUIDs dominates queries
+    of thousands of rows."""
     return ExpressionWrapper(F(column), output_field=CharField())
 
 
 def id_of(raw: UUID | str) -> UUID:
-    """Return the id as UUID; repeated ids (agents, users) come from a cache."""
+    """Return a value selected with ``raw_id`` as UUID; repeated ids (agents, users) come from a cache."""
     return raw if isinstance(raw, UUID) else _id(raw)
 
 
@@ -59,12 +59,12 @@ def _id(text: str) -> UUID:
 
 
 def raw_time(column: str) -> Expression | F:
-    """Return an expression for times in a raw form, to be read by ``time_of``; drivers convert times slowly."""
+    """Return an expression that selects times unconverted, for ``time_of``; drivers convert times slowly."""
     return _Epoch(F(column)) if connection.vendor == "postgresql" else F(column)
 
 
 def time_of(raw: datetime | float) -> datetime:
-    """Return the time, to the microsecond."""
+    """Return a value selected with ``raw_time`` as a time, exact to the microsecond."""
     return raw if isinstance(raw, datetime) else datetime.fromtimestamp(raw, UTC)
 
 
@@ -172,7 +172,7 @@ def write_latest(table: str, parents: str, key: str, column: str, moments: Mappi
 
 
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
-    """Return the values as a table ``v`` for a statement, and its parameters."""
+    """Return the SQL of a table ``v`` with these columns and values, and the parameters of that SQL."""
     names = [connection.ops.quote_name(name) for name in columns]
     if connection.vendor == "postgresql":
         arrays = ", ".join(f"%s::{kind}[]" for kind, _ in columns.values())
@@ -209,7 +209,7 @@ def _copied(columns: Mapping[str, Values | str | int | datetime], some: slice) -
 
 
 def _fields(values: Values) -> Sequence[str]:
-    """Return a column's values escaped for COPY; one check of the joined text finds out whether any need escaping."""
+    """Return a column's values escaped for COPY. One look at the joined text tells whether any value needs escaping."""
     texts = [value if type(value) is str else _text(value) for value in values]
     together = "".join([text for text in texts if text is not _NULL])
     if not any(character in together for character in _ESCAPED):

@@ -11,12 +11,12 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.models.expressions import RawSQL
 
-Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timestamptz"]
+Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timestamptz", "boolean"]
 
 
 def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:
-    """Return the expression that maps ids to values; other rows get NULL. A ``jsonb`` value is data; times are
-    aware."""
+    """Return an SQL expression with each row's value by its id; other rows get NULL. Values of kind ``jsonb`` are
+    Python data, not text; times are aware."""
     postgres = connection.vendor == "postgresql"
     quote = connection.ops.quote_name
     key = f"{quote(model._meta.db_table)}.{quote('id')}"

@@ -88,8 +88,8 @@ class Checked:
 
 
 def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
-    """Return the owner's request with names resolved; raises UserError with the field, the number and the limit.
-    ``actor``: the administrator who launches it, if not the owner."""
+    """Return the launch request with defaults filled in and names resolved. ``user``: the session's owner; ``actor``:
+    the administrator who launches it, if not the owner. Raises UserError with the field, the number and the limit."""
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
@@ -124,8 +124,8 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
 
 
 def project_of(user: User, name: str) -> Project | None:
-    """Return the user's project of this id or name with its domain, without a name the default one; None for users
-    without projects. Raises the same UserError as a launch."""
+    """Return the user's project of this id or name, with its domain loaded. Without a name: the default project, or
+    None for users without projects. Raises the same UserError as a launch."""
     if not name and not Project.objects.usable_by(user).exists():
         return None
     return _project(user, SessionSpec(image="", project=name), user)
@@ -134,8 +134,8 @@ def project_of(user: User, name: str) -> Project | None:
 def place_of(
     user: User, *, project: str = "", resource_group: str = "", actor: User | None = None
 ) -> tuple[Project, ResourceGroup]:
-    """Return the project and group of a launch with these names, or the defaults; raises as a launch. ``actor``: who
-    launches it, if not the user."""
+    """Return the project and the resource group that a launch with these names gets. Empty names mean the defaults.
+    ``actor``: the administrator who launches it, if not the user. Raises the same UserError as a launch."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)
     found = _project(user, spec, actor or user)
     return found, group_for_launch(spec.resource_group, found, _key_pair(user, spec))
@@ -187,8 +187,8 @@ def _check_cluster(spec: SessionSpec) -> None:
 
 
 def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: ResourceGroup, agents: Sequence[str]) -> None:
-    """Reject requests that no agent of the group could ever hold: all kernels at once, or each if they may be on
-    several."""
+    """Reject amounts that no agent of the group could ever hold. The kernels of a single-node session count together,
+    those of a multi-node session one by one."""
     together = spec.cluster_mode != ClusterMode.MULTI_NODE
     for slots in [total_of(roles)] if together else dict.fromkeys(role.slots for role in roles):
         check_reach(slots, group, agents)
@@ -225,7 +225,7 @@ def _project(user: User, spec: SessionSpec, actor: User) -> Project:
 
 
 def _named(projects: Iterable[Project], name: str) -> Project | None:
-    """Return the project of this id, or of this name."""
+    """Return the project with this id or name; None if there is none."""
     try:
         identity = UUID(name)
     except ValueError:
@@ -267,7 +267,7 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
 
 
 def _check_limits(total: Slots, limited: list[Limited]) -> None:
-    """Reject requests that a policy would never allow, even if nothing else were held."""
+    """Reject amounts above the limits of a policy, even if no other session held any."""
     reason = beyond_limits(limited, total)
     if reason is not None:
         field = f"resources.{reason.details['slot']}"

@@ -37,7 +37,8 @@ _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 
 
 def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePreset | None:
-    """Return the requested preset, if any: the group's own of this name, else the global one."""
+    """Return the requested preset; None if the request names none. A group's own preset precedes a global one of the
+    same name. Raises UserError for an unknown preset."""
     if not spec.preset:
         return None
     presets = ResourcePreset.objects.visible_to(user).in_group(group).filter(name=spec.preset)
@@ -54,7 +55,8 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
 
 
 def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> Slots:
-    """Return the amounts of each kernel: requested ones override the preset, which overrides the defaults."""
+    """Return the amounts of each kernel. Requested amounts override the preset, which overrides the defaults. Raises
+    UserError for an invalid amount."""
     least, most = image.minimum_slots, image.maximum_slots
     base = {name: min(max(usual, least[name]), most.get(name, LARGEST)) for name, usual in _DEFAULTS.items()}
     if preset:
@@ -110,8 +112,9 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
 
 
 def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:
-    """Return each kernel's bytes of shared memory, a part of its memory: the requested amount, else the preset's, else
-    the default. ``usual``: the default of image or group; never more than half of the memory."""
+    """Return the bytes of shared memory of each kernel, a part of its memory. The request overrides the preset, which
+    overrides the default: ``usual`` of image or group, at most half of the memory. Raises UserError if shared memory
+    would take all of the memory."""
     memory = slots["mem"] // MILLI
     if spec.shm:
         shm = parse_size(spec.shm, field="shm")
@@ -131,19 +134,20 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
 
 
 def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
-    """Return the defaults of shared memory as (from this much memory, bytes), the largest first; never more than half
-    of the memory. ``usual``: the default of image or group."""
+    """Return pairs of least memory and default shared memory in bytes, the largest first. ``usual``: the default of
+    image or group. A kernel gets at most half of its memory."""
     return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
 
 
 def automatic_shm(memory: int, usual: str = "") -> int:
-    """Return the default bytes of shared memory for a kernel with this memory."""
+    """Return the default bytes of shared memory for this much memory."""
     return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
 def check_reach(total: Slots, group: ResourceGroup, designated: Collection[str] = ()) -> None:
-    """Reject amounts that no registered agent could ever hold, lost ones included; without any agent the session may
-    wait. ``designated``: ids of the only agents that count. An agent whose engine never answered may have anything."""
+    """Reject amounts that no registered agent could ever hold; lost agents count too. Agents that never reported a
+    capacity are ignored; without any other agent nothing is rejected. ``designated``: ids of the only agents that
+    count."""
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are alike.
     capacities = [stored_slots(text) for text in _CAPACITIES.rows(group.pk, chosen)]

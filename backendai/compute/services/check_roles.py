@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.compute.services.check_amounts import check_bounds, shm_of, slots_of
+from backendai.compute.services.check_order import MAIN, check_order, ready_of
 from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
 from backendai.compute.spec import RoleSpec, SessionSpec
 from backendai.compute.status import OnFailure
@@ -20,7 +21,7 @@ from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 from backendai.core.slots import Slots
 
-MAIN, SUB = "main", "sub"
+SUB = "sub"
 MOST_ROLES = 16
 # It ends with a letter: the number of the kernel comes behind it, and makes its host name.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
@@ -42,6 +43,8 @@ class CheckedRole:
     startup_command: str
     mounts: Sequence[ResolvedMount] = ()
     on_failure: OnFailure = OnFailure.END
+    after: Sequence[str] = ()
+    ready: Mapping[str, Any] = field(default_factory=dict)
 
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
@@ -55,6 +58,7 @@ def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
 def with_size(spec: SessionSpec) -> SessionSpec:
     """Return the request with its cluster size computed from the roles. Raises UserError for impossible roles."""
     if not spec.roles:
+        check_order(spec, roles_of(spec))
         return spec
     if len(spec.roles) > MOST_ROLES:
         raise UserError("A session has at most {limit} roles.", field="roles", code="too-many-roles", limit=MOST_ROLES)
@@ -70,6 +74,7 @@ def with_size(spec: SessionSpec) -> SessionSpec:
             text = Message("Role {name} needs at least 1 kernel.", name=name)
             text = Message("There is one main kernel.") if name == MAIN else text
             raise UserError(text, field=f"roles.{name}.count", code="invalid-cluster-size")
+    check_order(spec, roles_of(spec))
     size = sum(role.count for role in roles_of(spec).values())
     if spec.cluster_size not in (1, size):
         raise UserError(
@@ -98,9 +103,10 @@ def check_roles(
             _check_features(own, image)
             shm = shm_of(own, None if role.resources else preset, slots, image.preferred_shm or usual_shm)
             mounts = own_mounts(user, project, spec, role)
-        policy = _policy_of(name, role)
+        policy, ready = _policy_of(name, role), ready_of(role.ready, f"roles.{name}.ready")
+        program, after = role.startup_command, tuple(role.after)
         checked.append(
-            CheckedRole(name, role.count, image, slots, shm, role.environ, role.startup_command, mounts, policy)
+            CheckedRole(name, role.count, image, slots, shm, role.environ, program, mounts, policy, after, ready)
         )
     return checked
 
@@ -119,7 +125,8 @@ def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) 
 
 
 def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
-    """Return the image of this name, alias or reference. Every launch finds its image here."""
+    """Return the image with this name, alias or reference that user and domain may use. Raises UserError if there is
+    none."""
     found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
     if found is None:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)
@@ -168,7 +175,7 @@ def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
 
 @contextmanager
 def _fields_of(name: str, role: RoleSpec) -> Iterator[None]:
-    """Prefix an error's field with the role that defines the value."""
+    """Prefix the field of a UserError with the role, if the role defines the value."""
     said: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
     try:
         yield

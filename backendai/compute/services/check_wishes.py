@@ -24,7 +24,7 @@ MOST_DEPENDENCIES = MOST_AGENTS = 100
 
 
 def check_batch_timeout(spec: SessionSpec) -> None:
-    """Reject an invalid time limit, and one for a session without an end of its own."""
+    """Reject an invalid time limit, and any limit of a session without a batch program."""
     if spec.batch_timeout is None:
         return
     if not KINDS[spec.session_type].runs_program:
@@ -33,7 +33,7 @@ def check_batch_timeout(spec: SessionSpec) -> None:
 
 
 def check_length(timeout: timedelta) -> timedelta:
-    """Return a batch session's time limit; else raises UserError with the allowed range."""
+    """Return the time limit of a batch session if it is allowed. Raises UserError with the allowed range."""
     if timedelta(0) < timeout <= LONGEST_RUN:
         return timeout
     text = (
@@ -45,7 +45,7 @@ def check_length(timeout: timedelta) -> timedelta:
 
 
 def check_agent_loss(spec: SessionSpec) -> None:
-    """Reject the retry on a lost agent for kinds of sessions that cannot restart by themselves."""
+    """Reject the retry on a lost agent for sessions that cannot restart by themselves."""
     if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
         raise UserError(
             "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
@@ -120,8 +120,8 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
 
 
 def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:
-    """Return the ids of the user's sessions that must succeed first, limited to those that the actor may see. A name
-    means the live session of that name, else the newest."""
+    """Return the ids of the user's sessions that must succeed first. A name means the live session of that name, else
+    the newest. Raises UserError for sessions that the actor may not see or that cannot succeed any more."""
     if not spec.depends_on:
         return []
     if not KINDS[spec.session_type].has_dependencies:
@@ -150,7 +150,8 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
 
 
 def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
-    """Return the ids of the designated agents; empty: any agent of the group."""
+    """Return the ids of the designated agents; empty: any agent of the group. Raises UserError for an agent that the
+    group does not have."""
     if not spec.agents:
         return []
     _check_number(len(spec.agents), MOST_AGENTS, "agents", "agents")

@@ -23,12 +23,14 @@ def processes_of(amounts: Slots) -> int:
 
 
 def ssh_port_of(kernel_id: UUID, *, native: bool) -> int:
-    """Return the port at which a kernel can be logged in to from the others; native ones share those of a machine."""
+    """Return the port at which the session's other kernels reach a kernel by SSH. Native kernels share the ports of a
+    machine, so theirs depends on the kernel's id."""
     return _NATIVE_SSH_PORTS[kernel_id.int % len(_NATIVE_SSH_PORTS)] if native else SSH_PORT
 
 
 def keys_of(session_id: UUID) -> ClusterKeys:
-    """Return the keys that all kernels of this session have, and no other session."""
+    """Return the SSH keys that the kernels of this session share. They are derived from the session's id, never
+    stored."""
     login, host = (
         seed_text(derived_key(settings.TICKET_KEY, salt=settings.DEPLOYMENT, name=f"cluster {what} {session_id}"))
         for what in ("login", "host")
@@ -37,9 +39,8 @@ def keys_of(session_id: UUID) -> ClusterKeys:
 
 
 def launcher_environ(kernel: Kernel, peers: Sequence[Peer]) -> dict[str, str]:
-    """Return the variables by which ``torchrun`` and its like know their part; none for a lone kernel.
-
-    Not WORLD_SIZE and RANK: those count processes, and only the launcher knows how many it starts."""
+    """Return the variables that tell ``torchrun`` and similar launchers their place; empty for one kernel. WORLD_SIZE
+    and RANK are missing: they count processes, and only the launcher knows how many it starts."""
     if len(peers) < 2:
         return {}
     port = str(_MASTER_PORTS[kernel.session_id.int % len(_MASTER_PORTS)])

@@ -33,7 +33,7 @@ from backendai.wire.cluster_network import (
 
 
 class Sibling(NamedTuple):
-    """A kernel of a session with several: which, and where."""
+    """One kernel of a cluster session: its role, rank and amounts, and the agent that runs it (None: not placed)."""
 
     kernel_id: UUID
     role: str
@@ -46,8 +46,8 @@ class Sibling(NamedTuple):
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
-    """Assign a free network number to each of these sessions that may use several agents and has none; return those for
-    which none is left."""
+    """Give a network number to each session that may use several agents and lacks a number; return the ids that got
+    none. On PostgreSQL a lock is held until the transaction ends."""
     if not session_ids:
         return []
     wanted = ComputeSession.objects.filter(
@@ -67,14 +67,14 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
 
 
 def networks_left() -> tuple[int, int]:
-    """Return how many networks there can be, and how many are left; one query. The number of a session that waits for
-    another start counts as free."""
+    """Return how many networks can exist, and how many of them are free; one query. A pending session that keeps its
+    number from an earlier placement counts as without a network."""
     most = most_networks(settings.CLUSTER_POOL)
     return most, max(0, most - _numbered().exclude(status=Status.PENDING).count())
 
 
 def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
-    """Return the kernels of each session in the order of ranks; one query, none for no sessions."""
+    """Return the kernels of each session by rank. One query; no query without sessions."""
     found: dict[UUID, list[Sibling]] = {}
     if not session_ids:
         return found
@@ -87,7 +87,7 @@ def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
 
 
 def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> ClusterNetwork | None:
-    """Return the network of an agent's kernel; None if its session is on one agent."""
+    """Return the network that the agent creates for this kernel; None if its session is on one agent."""
     number = kernel.session.cluster_network
     nodes = list(dict.fromkeys(sibling.agent_id for sibling in siblings))
     if number is None or len(nodes) < 2 or agent.pk not in nodes:
@@ -105,8 +105,8 @@ def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> Cl
 
 
 def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network: ClusterNetwork | None) -> list[Peer]:
-    """Return the session's kernels with the addresses at which this kernel reaches them, if it needs any: native
-    processes use their agents' addresses."""
+    """Return every kernel of the session with the address at which this kernel reaches it. An address is None without
+    a network; a native process reaches others at the addresses of their agents."""
     if not siblings:
         return [Peer(hostname=kernel.hostname)]
     native = Capability.NATIVE in capabilities_of(agent)
@@ -152,8 +152,8 @@ def _numbered() -> QuerySet[ComputeSession]:
 
 
 def _address_of(gateway_url: str) -> str:
-    """Return the address at which other agents reach an agent. The portal's own machine reports loopback; others use
-    the portal's address."""
+    """Return the host at which other agents reach the agent with this gateway. An agent on the portal's machine reports
+    a loopback address; others reach it at the portal's host."""
     host = urlsplit(gateway_url).hostname or ""
     return (urlsplit(settings.DOOR_URL).hostname or "") if _is_loopback(host) else host
 

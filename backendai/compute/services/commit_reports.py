@@ -41,7 +41,7 @@ _Status = ImageCommit.Status
 
 
 def commits_wanted() -> QuerySet[ImageCommit]:
-    """Return the images that agents should save now."""
+    """Return the unfinished orders to save an image whose jobs run and are not cancelled."""
     running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
     return ImageCommit.objects.filter(running, status__in=NOT_OVER)
 
@@ -65,7 +65,7 @@ def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
         kind=COMMIT,
         job_id=commit.pk,
         seconds=spec.timeout,
-        has_begun=commit.status != _Status.WAITING,
+        has_started=commit.status != _Status.WAITING,
         work=spec.model_dump(mode="json"),
     )
 
@@ -82,8 +82,8 @@ def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
 
 
 def mark_unwanted(now: datetime) -> int:
-    """Mark abandoned or deleted images of sessions for removal by agents; returns how many. Images that the portal does
-    not know stay."""
+    """Mark up to 1000 saved images for removal by agents; returns how many. Marked are those whose saving failed or was
+    cancelled, and deleted ones that no live session uses. Images that the portal does not know stay."""
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
     )

@@ -38,9 +38,9 @@ _KEY_LENGTH = 12
 
 
 def start_commit(user: User, session: ComputeSession, name: str, *, now: datetime) -> BackgroundJob:
-    """Return the job that saves the session, which the user may see, as an image of this name. Raises UserError for an
-    invalid name; Conflict if the session cannot be saved or is being saved, the name is taken, or the owner has too
-    many images."""
+    """Start and return the job that saves a session, which the user may see, as an image of this name. Raises UserError
+    for an invalid name; NotAllowed unless the user owns the session; Conflict if the session cannot be saved or is
+    being saved, the name is taken, or the owner has too many images. Locks the user's limits."""
     check_own_image_name(name)
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may save a session as an image.", code="not-the-owner")
@@ -81,18 +81,18 @@ def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[st
 
 
 def commit_under_way(session: ComputeSession) -> ImageCommit | None:
-    """Return the image that is being made of this session."""
+    """Return the unfinished order to save this session as an image, or None."""
     return ImageCommit.objects.filter(session=session, status__in=NOT_OVER).first()
 
 
 def being_saved(session_ids: Collection[UUID]) -> set[UUID]:
-    """Return those of these sessions that are being saved as an image."""
+    """Return the ids of the given sessions that are being saved as an image."""
     rows = ImageCommit.objects.filter(session__in=session_ids, status__in=NOT_OVER)
     return {pk for pk in rows.order_by().values_list("session_id", flat=True) if pk}
 
 
 def refuse_while_saved(session: ComputeSession) -> None:
-    """Raise Conflict while the session is being saved as an image: ending it would abort that."""
+    """Raise Conflict while the session is being saved as an image: the end of the session would abort the saving."""
     if commit := commit_under_way(session):
         raise Conflict(
             "The image {title} is being created from this session. Wait for it, cancel it under the bell, "
@@ -113,8 +113,9 @@ def most_own_images(user: User) -> int | None:
 
 
 def follow_commits(now: datetime) -> int:
-    """End saves that will get no more report: kernel or agent gone, job cancelled, or time limit reached. Returns how
-    many."""
+    """End every order to save an image that its agent cannot complete any more; return how many ended. Causes: the
+    session ended before the agent started, the agent is lost or outdated, the job is over or cancelled, or the time
+    limit is exceeded."""
     ended = 0
     live = ImageCommit.objects.filter(status__in=NOT_OVER).select_related("job", "agent", "kernel").order_by()
     for commit in live:
@@ -125,7 +126,7 @@ def follow_commits(now: datetime) -> int:
 
 
 def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime, fix: str = "") -> bool:
-    """Abandon an unfinished save: its row and job end with this message. Returns whether it was in progress."""
+    """End an unfinished order to save an image, and its job, with this message; return whether it was unfinished."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=status, message=shortened(message), heard_at=now):
@@ -171,7 +172,7 @@ def _new_commit(user: User, session: ComputeSession, kernel: Kernel, name: str, 
 
 
 def _registry_that_takes(image: Image) -> Registry | None:
-    """Return the image's registry if saved images can be pushed there."""
+    """Return the image's registry if it accepts pushes of saved images, else None."""
     registry: Registry | None = image.registry
     if registry is None or not registry.takes_pushes or not registry.is_enabled:
         return None
@@ -213,7 +214,7 @@ def _check_number(user: User) -> None:
 
 
 def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
-    """Return the final status and reason of a save without further reports; empty while it may continue."""
+    """Return status and message with which the order must end now; both empty while its agent may still report."""
     kernel, status = commit.kernel, ImageCommit.Status
     is_waiting = commit.status == status.WAITING
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)

@@ -38,23 +38,23 @@ MOST_AT_ONCE = 16
 
 
 class Launched(NamedTuple):
-    """A session; with its kernels by rank if it is new, without them if it was launched earlier."""
+    """A session, and its kernels by rank; ``kernels`` is None if an earlier request launched the session."""
 
     session: ComputeSession
     kernels: list[Kernel] | None
 
 
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
-    """Return the session of ``launch_session``, new or earlier."""
+    """Launch a session like ``launch_session``, with the same errors; return the session without its kernels."""
     return launch_session(user, spec, idempotency_key=idempotency_key).session
 
 
 def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
-    """Return a new PENDING session with its kernels, or the earlier one of the same idempotency key.
+    """Write and return a PENDING session with its kernels, or return the earlier session of the idempotency key.
 
-    It belongs to and counts for the request's owner, by default the user. Raises UserError (with field, number and
-    limit) and writes nothing; NotFound for an owner for whom the user may not act; Conflict if the name is taken or a
-    limit of pending sessions is reached; StorageFull.
+    The session belongs to, and counts for, the owner that the request names, by default the user. On any error nothing
+    is written: UserError (with field, number and limit); NotFound for an owner for whom the user may not act; Conflict
+    if the name is taken, a limit of pending sessions is reached, or the key belongs to another request; StorageFull.
     """
     owner = owner_named(user, spec.owner, is_launch=True)
     if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
@@ -76,8 +76,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
-    """Return what a launch would write, without writing. Raises as the launch, except for limits of pending
-    sessions."""
+    """Return the validated request; writes nothing. Raises the errors of a launch, except those about limits of pending
+    sessions and a full disk."""
     _check_count(count)
     owner = owner_named(user, spec.owner)
     checked = check_spec(owner, spec, actor=user)
@@ -86,7 +86,7 @@ def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
 
 
 def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
-    """Reject a name that is invalid (with its number appended) or that a live session of the owner has."""
+    """Raise UserError for an invalid name (number included), Conflict if a live session of the owner has the name."""
     names = [each for each in _names(name, count) if each]
     for each in names[-1:]:  # the longest
         check_session_name(each)
@@ -98,7 +98,7 @@ def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
 
 
 def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
-    """Return ``count`` equal sessions, all or none; names get a number appended. Raises as for one."""
+    """Launch ``count`` equal sessions, all or none, and return them; several get numbered names. Errors: as for one."""
     _check_count(count)
     if count == 1:
         return [launch_session(user, spec, idempotency_key=idempotency_key)]
@@ -141,7 +141,7 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
 
 
 def _generated_name(image: Image) -> str:
-    """Return a name from the image: of a saved one from its title, else from its name."""
+    """Return a session name made of the image's name (a saved image: its title) and random digits."""
     named_after = image.title if image.is_customized else image.name
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in named_after)
     stem = letters.strip("-")[:40] or "session"
@@ -189,6 +189,7 @@ def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **
         designated_agents=checked.agents,
         placement=spec.placement,
         retry_on_agent_loss=spec.retry_on_agent_loss,
+        done_when=spec.done_when,
         spec=kept_document(asked),
         start_in=checked.start_in,
         **own,
@@ -196,7 +197,7 @@ def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **
 
 
 def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:
-    """Return the keys by which a repeated request is recognised."""
+    """Return the columns by which a repeated request is recognised; empty without an idempotency key."""
     return {"idempotency_key": key[:128], "request_digest": digest_of(asked)} if key else {}
 
 
@@ -232,6 +233,9 @@ def _kernel(session: ComputeSession, rank: int, role: CheckedRole, index: int) -
         environ=dict(role.environ),
         startup_command=role.startup_command,
         on_failure=role.on_failure,
+        after=list(role.after),
+        is_held=bool(role.after),
+        ready=dict(role.ready),
     )
 
 

@@ -1,4 +1,4 @@
-"""Launching many sessions that differ in name and variables only: checked once, written in a handful of statements."""
+"""Launches many sessions that differ in name and variables only: checked once, written in few statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What one of the sessions has for itself; its variables may have the platform's names."""
+    """One session's id, name and own variables, for which reserved names are allowed."""
 
     session_id: UUID
     name: str
@@ -34,11 +34,9 @@ class Seat:
 def launch_alike(
     owner: User, spec: SessionSpec, checked: Checked, seats: Sequence[Seat], *, run_id: UUID, now: datetime
 ) -> list[ComputeSession]:
-    """Write a PENDING session for each seat, all of one launch, in the caller's transaction; nobody is told of them one
-    by one. The number of statements grows only with folders and files that they bring.
-
-    Raises Conflict when more would wait than a policy allows; IntegrityError when a name is taken.
-    """
+    """Write and return a PENDING session for each seat, in the caller's transaction. All have the run's id as launch
+    id. No session gets an audit entry or a notification of its own. The number of statements grows only with mounts and
+    files. Raises Conflict above a limit of pending sessions; IntegrityError if a name is taken."""
     mounts = take_mounts(checked.all_mounts)
     more = {"run_id": run_id, "launch_id": run_id, "mount_count": len(mounts), "created_at": now, "changed_at": now}
     sessions = []

@@ -55,8 +55,8 @@ class Door:
         counts = kernels_by_agent(most.keys()) if most else {}
         self._seats = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
 
-    def let_in(self, seats: Sequence[Seat]) -> bool:
-        """Return whether all seats fit, and reserve them if so; else reserves nothing."""
+    def admit(self, seats: Sequence[Seat]) -> bool:
+        """Reserve all seats and return True if they fit; else reserve nothing and return False."""
         for done, seat in enumerate(seats):
             if not self._has_room(seat):
                 for earlier in seats[:done]:
@@ -75,7 +75,7 @@ class Door:
         return not seat.shares or self._has_devices(seat)
 
     def _has_devices(self, seat: Seat) -> bool:
-        """Return whether each device exists and has enough free. A device under two slots serves only one of them."""
+        """Return whether each device exists and has enough free; a device serves only one slot."""
         taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
         return all(
             device in devices.get(slot, ())

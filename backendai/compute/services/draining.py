@@ -45,8 +45,8 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
         lock_group(agent.resource_group_id)  # a pass that is placing sessions here is over first
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED)
         number = kernels.count()
-        begun = {} if agent.is_drained else {"drain_started_at": now, "drain_kernels": number}
-        Agent.objects.filter(pk=agent.pk).update(drain_ends_at=ends_at, **begun)
+        beginning = {} if agent.is_drained else {"drain_started_at": now, "drain_kernels": number}
+        Agent.objects.filter(pk=agent.pk).update(drain_ends_at=ends_at, **beginning)
         Agent.objects.filter(pk=agent.pk, status=Agent.Status.ALIVE).update(status=Agent.Status.DRAINING)
         told = set(kernels.filter(session__status__in=_ALIVE).values_list("session_id", flat=True))
         _tell_owners(told, agent, ends_at, now)
@@ -61,7 +61,7 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
 def cancel_drain(actor: User, agent: Agent) -> None:
     """Let the agent take sessions again from its next sync on. Raises Conflict if it is not draining."""
     with transaction.atomic():
-        # Its status is left alone: whether it stops by itself, only the node can say.
+        # Its status is left alone: only the agent can say whether it is stopping by itself.
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
         if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
             raise Conflict("Agent {agent} is not being drained.", agent=agent.name, code="not-draining")

@@ -35,7 +35,7 @@ _MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The sessions by result: cancelled before they ran, terminating, force-terminated, or unchanged."""
+    """The ids of cancelled, terminating and force-terminated sessions. Unchanged sessions are in none of the sets."""
 
     cancelled: set[UUID]
     terminating: set[UUID]
@@ -43,9 +43,10 @@ class Ended:
 
 
 def terminate_session(session: ComputeSession, user: User, *, force: bool = False) -> Ended:
-    """Terminate a session that the user may see. Force kills at once; for a superadmin it also frees slots on an
-    unreachable agent, or of a kernel that its agent could not kill within the group's ``terminate_timeout``. Raises
-    Conflict if it has ended, and without force while it is being saved as an image."""
+    """Terminate a session that the user may see. ``force`` does not wait for its programs. For a superadmin it also
+    frees the slots of kernels on an unreachable agent, or that their agent could not end within the group's
+    ``terminate_timeout``. Raises Conflict if the session has ended, and without force while it is being saved or its
+    home copied."""
     if session.status not in LIVE:
         raise Conflict(
             "The session has already ended ({status}).", status=session.get_status_display(), code="already-ended"
@@ -70,8 +71,8 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
 def end_sessions(
     session_ids: Collection[UUID], why: Why, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
-    """End these sessions for this reason: pending ones at once, placed ones when their agents confirm. Pending sessions
-    that depend on a cancelled one end with it."""
+    """Cancel pending sessions at once; terminate placed ones, which end when their agents confirm. Pending sessions
+    that depend on a cancelled one are cancelled too. ``columns``: further columns to set."""
     with transaction.atomic(savepoint=False):
         ended = _end(session_ids, why, now, force=force, **columns)
         cancel_dependents(ended.cancelled, now=now)
@@ -79,8 +80,8 @@ def end_sessions(
 
 
 def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: datetime, **columns: Any) -> Ended:
-    """End sessions with the same phase, code and outcome, each with its own message and numbers, in a fixed number of
-    statements. Sessions in other statuses are unchanged."""
+    """End sessions with the same phase, code and outcome, each with its own message. ``only_from``: sessions in other
+    statuses are unchanged. A fixed number of statements."""
     if not whys:
         return Ended(set(), set(), set())
     with transaction.atomic(savepoint=False):
@@ -90,8 +91,8 @@ def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: da
 
 
 def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datetime) -> set[UUID]:
-    """Cancel pending sessions whose dependency (one of these; None: any) ended without success, then their dependants,
-    and so on; returns them. Two more statements per level."""
+    """Cancel pending sessions that depend on an unsuccessful session; returns them. ``session_ids``: the ended sessions
+    to look at (None: all). Dependants of the cancelled sessions follow, and so on: two more statements per level."""
     cancelled: set[UUID] = set()
     failed = session_ids
     while failed is None or failed:
@@ -103,8 +104,8 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
 
 
 def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
-    """Move TERMINATING sessions without live kernels to their final status; returns those that moved. Pending sessions
-    that needed their success end with them; their groups are scheduled after commit."""
+    """Move TERMINATING sessions without live kernels to their final status; returns those moved. Pending sessions that
+    needed their success are cancelled; the groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
     for session in sessions:
         targets[_last_status(session)].append(session.pk)
@@ -137,8 +138,8 @@ def hint_stops(session_ids: Collection[UUID]) -> None:
 
 
 def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End kernels on an administrator's order whose agent is unreachable or cannot kill them; the message says that
-    they may still run. Returns the sessions that ended; three more statements per agent."""
+    """End terminating kernels that their agents cannot end or cannot be asked about; returns the ended sessions. Used
+    on an administrator's order. The message says that the kernels may still run. Three more statements per agent."""
     killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
     stuck = Kernel.objects.filter(
         killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
@@ -206,7 +207,8 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
-    """Return why pending sessions cannot start any more: a dependency failed. ``failed``: only these dependencies."""
+    """Return the pending sessions with an unsuccessful dependency, and why each cannot start. ``failed``: only these
+    dependencies (None: all)."""
     links = ComputeSession.depends_on.through.objects.filter(
         from_computesession__status=Status.PENDING, to_computesession__status__in=TERMINAL
     ).exclude(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)

@@ -43,8 +43,8 @@ class EndedMany:
 
 
 def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
-    """End all of these that are live and visible to the user; ``force`` as for one. A fixed number of statements.
-    Raises UserError for more than ``MOST_ENDED``."""
+    """Terminate those of the sessions that are live and visible to the user. ``force``: as for ``terminate_session``. A
+    fixed number of statements. Raises UserError for more than ``MOST_ENDED``."""
     if len(ids) > MOST_ENDED:
         text = Message(
             "{number} sessions named, but at most {most_ended} can be ended at once.",

@@ -56,6 +56,6 @@ def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dic
 
 
 def _replicas(hostnames: list[str]) -> str:
-    """Return the number of kernels by role; role and number form a kernel's host name."""
+    """Return ``role:number of kernels`` of each role, joined by commas. A host name is a role followed by a number."""
     roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
     return ",".join(f"{role}:{count}" for role, count in roles.items())

@@ -22,8 +22,8 @@ CUT_OFF = "folder-revoked"
 
 
 def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
-    """Return a live session's mount that its owner's rights no longer allow. Raises NotFound; NotAllowed for users who
-    do not manage the folder; Conflict while the owner has the rights."""
+    """Return a live session's mount that its owner's rights no longer allow. Raises NotFound; NotAllowed unless the
+    actor manages the folder; Conflict while the owner has the rights."""
     folder = require_rights(actor, folder, MANAGE)
     rows = SessionMount.objects.filter(folder=folder, session=session_id, released_at=None, session__status__in=LIVE)
     mount: SessionMount | None = rows.select_related("session__owner").first()
@@ -39,7 +39,7 @@ def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
 
 
 def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
-    """Release the folder from a session out of which its agents have taken it."""
+    """Mark the folder as released from the session, after its agents unmounted it."""
     with transaction.atomic():
         rows = SessionMount.objects.filter(session=mount.session, folder=mount.folder, released_at=None)
         rows.update(released_at=now, cut_at=now)
@@ -54,7 +54,7 @@ def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
 
 
 def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
-    """End the session at once, with a reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
+    """Terminate the session by force, with a reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
     mount = mount_to_cut(actor, folder, session_id)
     session = mount.session
     words = f"{actor.email} cut it off from the folder {mount.folder_name}, which is no longer shared with its owner."

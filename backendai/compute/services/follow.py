@@ -19,6 +19,7 @@ from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
+from backendai.compute.services.order import done_with, release, released_now
 from backendai.compute.services.restarting import Consequence, after_kernel, restart
 from backendai.compute.services.retrying import may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
@@ -35,12 +36,16 @@ _COLUMNS = (
     "session__session_type",
     "session__cluster_size",
     "session__started_at",
+    "session__done_when",
     "session__resource_group__max_retries",
     "session__image__is_built_here",
     "image__is_built_here",
+    "role",
     "rank",
     "hostname",
     "on_failure",
+    "after",
+    "is_held",
     "restarts",
     "generation",
     "slots",
@@ -70,12 +75,22 @@ class _Followed:
 
     @property
     def telling(self) -> list[Kernel]:
-        """The kernels whose end determines the session's end."""
+        """The ended kernels whose end ends the session."""
         return [kernel for kernel in self.ended if after_kernel(self.session, kernel) is Consequence.END]
 
     @property
+    def finishing(self) -> list[Kernel]:
+        """The kernels whose finish ends the session by ``done_when``; empty while any of them goes on."""
+        return done_with(self.session, self.kernels)
+
+    @property
+    def released(self) -> list[Kernel]:
+        """The held kernels that may start now."""
+        return released_now(self.session, self.kernels)
+
+    @property
     def returning(self) -> list[Kernel]:
-        """The kernels that start again on their agents."""
+        """The ended kernels that restart on their agents."""
         return [kernel for kernel in self.ended if after_kernel(self.session, kernel) is Consequence.RESTART]
 
     @property
@@ -85,22 +100,24 @@ class _Followed:
 
 @dataclass(slots=True)
 class _Changes:
-    """The changes of sessions that follow from their kernels."""
+    """The sessions and kernels to change, by the kind of change."""
 
     again: list[_Followed] = field(default_factory=list)
     ending: list[_Followed] = field(default_factory=list)
     over: list[_Followed] = field(default_factory=list)
     returning: list[Kernel] = field(default_factory=list)
+    released: list[Kernel] = field(default_factory=list)
     further: dict[Status, list[_Followed]] = field(default_factory=lambda: defaultdict(list))
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Update these sessions to their kernels' statuses, in the caller's transaction. A fixed number of statements,
-    except for sessions that start again."""
+    """Set the statuses of these sessions by those of their kernels, in the caller's transaction. A fixed number of
+    statements, except for sessions that start again."""
     changes = _look(session_ids)
     for one in changes.again:
         start_again(one.session, one.kernels, now=now)
     restart(changes.returning, now=now)
+    release(changes.released, now=now)
     for to, some in changes.further.items():
         _advance(some, to, now)
     ending = _end(changes.ending, now)
@@ -127,8 +144,11 @@ def _sort(one: _Followed, changes: _Changes) -> None:
     elif one.telling:
         again = may_start_again(session, one.kernels)
         (changes.again if again else changes.ending).append(one)
+    elif one.finishing:
+        changes.ending.append(one)
     else:
         changes.returning += one.returning
+        changes.released += one.released
         behind = min((kernel.status for kernel in one.kernels), key=_place_in_order)
         if behind in _ORDER and behind != session.status:
             changes.further[Status(behind)].append(one)
@@ -155,7 +175,7 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
-        first = _first(one.telling)
+        first = _first(one.telling or one.finishing)
         data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
         message = first.reason_text
         if len(one.kernels) > 1:
@@ -178,7 +198,8 @@ def _first(ended: Sequence[Kernel]) -> Kernel:
 def _result(session: ComputeSession, kernel: Kernel) -> Result:
     if not session.kind.has_result:
         return Result.UNDEFINED
-    return Result.SUCCESS if kernel.exit_code == 0 and kernel.rank == 0 else Result.FAILED
+    is_last = kernel.rank == 0 or bool(session.done_when)
+    return Result.SUCCESS if kernel.exit_code == 0 and is_last else Result.FAILED
 
 
 def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:

@@ -28,8 +28,8 @@ def keep_home(
     ends_session: bool = False,
     now: datetime,
 ) -> Folder:
-    """Return a new folder, CREATING until the main kernel's home is copied. Raises NotAllowed for others' sessions,
-    Conflict if it cannot be copied now, and what ``create_folder`` raises."""
+    """Create and return a folder, CREATING until the main kernel's home is copied into it. Raises NotAllowed unless the
+    user owns the session, Conflict if its home cannot be copied now, and the errors of ``create_folder``."""
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may keep the home folder of a session.", code="not-the-owner")
     kernel = kernel_with_home(session)
@@ -85,7 +85,7 @@ def homes_being_kept(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def refuse_while_home_is_kept(session: ComputeSession) -> None:
-    """Raise Conflict while the session's home is being copied: ending it would abort that."""
+    """Raise Conflict while the session's home is being copied: the end of the session would abort the copy."""
     if keep := home_under_way(session):
         raise Conflict(
             "The home folder of this session is being copied into the folder {folder}. Wait for it, cancel "

@@ -1,5 +1,6 @@
-"""Writes of the idle policy: warnings, withdrawals, extensions and ends, by the same action as the owner's button. The
-number of statements does not grow with the sessions."""
+"""Writes the idle policy's warnings, withdrawals, extensions and ends. The number of statements does not grow with the
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ class IdleCase:
 
 
 def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
-    """Write these warnings with notifications and history rows; returns how many. One by an older version of the
-    checker's rule is replaced; its number of extensions stays."""
+    """Write these warnings with notifications and history rows; returns how many. A checker's earlier warning of the
+    same session is replaced; its number of extensions stays."""
     some = list(cases[:MOST_AT_ONCE])
     if not some:
         return 0
@@ -83,7 +84,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
 
 
 def put_off(due: Mapping[UUID, datetime]) -> None:
-    """Write later ends of active warnings."""
+    """Set the ends of warnings, by warning id."""
     update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
 
 
@@ -108,8 +109,8 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End sessions whose warnings have lasted long enough; returns those that end. An extension made meanwhile keeps
-    its session."""
+    """End sessions whose warnings are due; returns those that end. Sessions that were extended meanwhile, or are being
+    saved or copied, continue."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)
@@ -130,7 +131,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     return ended
 
 
-def forget_idle() -> int:
+def delete_stale_idle() -> int:
     """Delete warnings of sessions that ended for other reasons; returns how many. Those of idle ends stay as
     evidence."""
     rows = IdleWarning.objects.filter(collected_at=None, session__status__in=TERMINAL)
@@ -139,8 +140,8 @@ def forget_idle() -> int:
 
 
 def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
-    """Extend a warned session's end by the checker's extension; returns until when. Raises NotFound without an active
-    warning by the checker, Conflict if no extension is left."""
+    """Extend a warned session's end by the checker's extension; returns the new end. Raises NotFound without an active
+    warning by the checker; Conflict if no extension is left or the session is not running."""
     with transaction.atomic():
         if not hold_running([session.pk]):
             raise Conflict("The session is no longer running.", code="not-running")

@@ -60,7 +60,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
 
 
 def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
-    """Return the active warnings by session; both are locked until the transaction ends."""
+    """Return the active warnings by session. Sessions and warnings are locked until the transaction ends."""
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=among(list(session_ids)))
     held = hold_running(list(visible.values_list("pk", flat=True)))
     rows = IdleWarning.objects.select_related("checker", "session__owner").select_for_update(of=("self",))
@@ -72,7 +72,7 @@ def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, li
 
 
 def _put_off(warning: IdleWarning, now: datetime) -> datetime | None:
-    """Return the extended end and change the unsaved row; None if no extension is left."""
+    """Extend the end in the unsaved warning, and return it; None if no extension is left."""
     checker = warning.checker
     if checker is None or warning.extensions >= checker.max_extensions:
         return None

@@ -27,7 +27,7 @@ from backendai.compute.services.session_files import files_of_sessions, over
 from backendai.compute.status import STARTING, Status
 from backendai.core.errors import NotFound
 from backendai.wire.capabilities import Capability
-from backendai.wire.messages import HomeFile, KernelSpec, mode_of
+from backendai.wire.messages import HomeFile, KernelSpec, ReadyCheck, mode_of
 
 _IMAGE_COLUMNS = ("reference", "process_reference", "architecture", "labels", "services", "is_built_here", "digest")
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
@@ -44,6 +44,7 @@ _SPEC_COLUMNS = (
     "environ",
     "startup_command",
     "on_failure",
+    "ready",
     *(f"image__{name}" for name in _IMAGE_COLUMNS),
     *(f"session__image__{name}" for name in _IMAGE_COLUMNS),
     "session__name",
@@ -86,7 +87,7 @@ class _Around:
 
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
-    """Return the spec of a kernel that this agent should run; NotFound if it should not (any more)."""
+    """Return the spec of a kernel that this agent should run. Raises NotFound for any other kernel."""
     kernel = _WANTED.first(agent, kernel_id)
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
@@ -99,12 +100,13 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     return _spec(agent, kernel, around)
 
 
-def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
-    """Return the specs of these kernels on these agents. Shared rows are read once."""
+def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> dict[UUID, KernelSpec]:
+    """Return specs of starting (``also_running``: or running) kernels on these agents. Shared rows are read once."""
     if not agents:
         return {}
-    rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")
-    kernels = [kernel for kernel in rows.order_by() if kernel.agent_id == agents[kernel.pk].pk]
+    wanted = STARTING | {Status.RUNNING} if also_running else STARTING
+    due = Kernel.objects.filter(pk__in=among(list(agents)), status__in=wanted, is_held=False)
+    kernels = [kernel for kernel in due.select_related("session").order_by() if kernel.agent_id == agents[kernel.pk].pk]
     sessions = [kernel.session for kernel in kernels]
     images = Image.objects.in_bulk(
         {session.image_id for session in sessions} | {kernel.image_id for kernel in kernels if kernel.image_id}
@@ -179,6 +181,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         keys=keys_of(session.pk) if session.cluster_size > 1 else None,
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
+        ready=ReadyCheck(**kernel.ready) if kernel.ready else None,
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
         mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
         start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in, kernel.role),
@@ -186,7 +189,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
 
 
 def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:
-    rows = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
+    rows = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING}, is_held=False)
     related = rows.select_related(
         "image", "session__image", "session__owner", "session__resource_group", "session__project__domain"
     )

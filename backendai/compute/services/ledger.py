@@ -43,12 +43,12 @@ def slots_of(text: str) -> Slots:
 
 @lru_cache(maxsize=4096)
 def amounts_of(text: str) -> Amounts:
-    """Return the same amounts as pairs, which iterate faster."""
+    """Return the amounts of ``slots_of`` as pairs, which iterate faster."""
     return tuple(slots_of(text).items())
 
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
-    """Return the allocations on each agent (on all if none are named), in one query."""
+    """Return the allocated amounts on each of these agents (None: all); one query."""
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
     for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
@@ -56,7 +56,7 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
 
 
 def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
-    """Return what this owner's sessions hold by the resource group of their launch; one query."""
+    """Return the amounts that the owner's sessions hold, by the resource group of their launch; one query."""
     rows = Allocation.objects.of_live().filter(kernel__session__owner=owner_id).order_by()
     sums: dict[int, dict[str, int]] = defaultdict(dict)
     columns = rows.values_list("kernel__session__resource_group", "slot")
@@ -71,7 +71,7 @@ def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
-    """Return what placed kernels hold of each device of these agents, in one query."""
+    """Return the amounts of each device that placed kernels hold on these agents; one query."""
     taken: dict[UUID, Devices] = {}
     for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})

@@ -44,7 +44,8 @@ _FEW, _MANY = 8, 30  # holders at once
 
 
 def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
-    """Return the limits of these holders with what their placed sessions hold in all groups, in two queries."""
+    """Return the limits of these holders, and what their placed sessions hold. Sessions in all resource groups count;
+    two queries."""
     if not limited:
         return {}
     keys = [holder.key for holder in limited]
@@ -53,7 +54,7 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
 
 
 def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
-    """Return which policy would never allow this total, even if nothing else were held; None: all allow it. No
+    """Return why a policy would never allow these amounts; None if all policies do. Other sessions do not count. No
     query."""
     keys = {holder.scope: holder.key for holder in limited}
     holder = Holder(keys.get(USER, ""), keys.get(KEY_PAIR, ""), keys.get(PROJECT, ""), keys.get(DOMAIN, ""))
@@ -62,7 +63,7 @@ def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
 
 
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return by holder the total request and number of its pending sessions; one query."""
+    """Return the requested amounts and the number of pending sessions, by holder; one query."""
     columns, condition = _columns_and_condition(keys, "")
     rows = ComputeSession.objects.pending().filter(_COUNTED, condition).order_by().values_list(*columns, *_AMOUNTS)
     slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -77,7 +78,7 @@ def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[s
 
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
     """Raise Conflict if more is pending than a policy allows. Call at the end of the transaction that writes the
-    session, which is counted. The holders stay locked until its end."""
+    session, which counts too. The holders stay locked until the transaction ends."""
     limited = [holder for holder in limited if _limits_pending(holder.policy)]
     if not limited:
         return
@@ -87,9 +88,9 @@ def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
 
 
 def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these pending sessions must not be placed because a limit would be exceeded, the last ones first.
-    Call in the transaction that places them: their limited holders stay locked. Two queries without limits; else six,
-    two of them for the locks."""
+    """Return which of these pending sessions a limit keeps from being placed. Earlier sessions in the order given come
+    first. Call in the transaction that places them: their limited holders stay locked. Two queries without limits; else
+    six, two of them for the locks."""
     pending = ComputeSession.objects.pending().filter(_COUNTED, pk__in=among(session_ids)).order_by()
     holders = {_holder_of(*row) for row in pending.values_list(*_COLUMNS.values()).distinct()}
     limited = limited_holders({key for holder in holders for key in holder.keys})
@@ -113,7 +114,8 @@ def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
 
 
 def lock_holders(keys: Iterable[str]) -> None:
-    """Lock these holders' limits until the transaction ends (SQLite has only one writer anyway)."""
+    """Lock the limits of these holders until the transaction ends. SQLite needs no lock, as it has only one writer.
+    Waits at most 8 s for each lock."""
     if connection.vendor != "postgresql":
         return
     # One order for everybody: two transactions never wait for each other.
@@ -142,7 +144,8 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 
 
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return sums for each of a few holders, instead of one row for each user of a domain."""
+    """Return the held amounts and the number of placed sessions, by holder. For a few holders: the database sums for
+    each, so that a domain does not give one row for each user."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for slot, *sums in _SUMS.rows(scopes, *identities):
@@ -154,7 +157,7 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 
 
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return each holder's sums by slot."""
+    """Return a query with a row for each slot: the slot, and the amount that each holder holds."""
     # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
     # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
     own = _COUNTED & reduce(or_, _each(scopes, identities, ""))
@@ -167,7 +170,7 @@ def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
 
 
 def _counts_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return one row with the number of placed sessions per holder, after a constant."""
+    """Return a query with one row: a constant, and the number of placed sessions of each holder."""
     theirs = _each(scopes, identities, "")
     counts = {f"of_{number}": Count("pk", filter=own) for number, own in enumerate(theirs)}
     rows = _placed().filter(reduce(or_, theirs))
@@ -213,8 +216,9 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
 
 
 def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
-    """Return the columns with raw ids that identify a session's holders, and the condition for these holders' sessions.
-    For many holders all sessions are read: placed ones are limited by the agents, and long lists cost more."""
+    """Return the columns that identify a session's holders, and the condition for these holders' sessions. User and
+    project ids are raw. For many holders the condition is empty: agents limit the number of placed sessions, and long
+    lists cost more."""
     columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()
@@ -232,7 +236,7 @@ def _keys(identities: Sequence[Any]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _holder_of(access_key: str, owner_id: UUID | str, project_id: UUID | str, domain_id: int) -> Holder:
-    """Return the holder of a session from the values of ``_COLUMNS``; sessions may have no key pair."""
+    """Return a session's holder keys from its values of ``_COLUMNS``; ``access_key`` may be empty."""
     return Holder(
         key_pair=key_of(KEY_PAIR, access_key) if access_key else "",
         user=key_of(USER, id_of(owner_id)),

@@ -21,7 +21,7 @@ from backendai.core.session_kinds import kinds_with
 
 MOST_AT_ONCE = 1000
 
-# Kernels of sessions that run again when their node is lost; see ``retrying.runs_again``.
+# Kernels of sessions that run again when their agent is lost; see ``retrying.runs_again``.
 RUN_AGAIN = Q(
     session__retry_on_agent_loss=True,
     session__session_type__in=kinds_with("runs_again"),
@@ -31,8 +31,9 @@ RUN_AGAIN = Q(
 
 
 def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime) -> set[UUID]:
-    """End these placed kernels without their agent's confirmation, free their slots and update their sessions; returns
-    those. ``sentence``: message with the agent's name. Terminating kernels keep their reason."""
+    """End these placed kernels without their agent's confirmation; returns their sessions, updated. Slots are freed.
+    ``sentence``: makes the message from the agent's name. Terminating kernels keep their reason. At most
+    ``MOST_AT_ONCE`` kernels."""
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:
         return set()
@@ -61,8 +62,8 @@ def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str],
 def stop_for_another_try(
     kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
 ) -> set[UUID]:
-    """Order agents to end these kernels; their sessions return to the queue once all have ended. Returns the
-    sessions."""
+    """Order agents to end these kernels; returns their sessions. The sessions become pending again once all their
+    kernels have ended. At most ``MOST_AT_ONCE`` kernels."""
     stopped: set[UUID] = set()
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:

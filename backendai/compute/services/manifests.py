@@ -1,4 +1,4 @@
-"""A kernel's manifest: signed by the portal at its start, and used by a restored database to adopt its session."""
+"""A kernel's manifest, signed by the portal: what a restored database needs to adopt its session."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ COPIED = (
     "startup_command",
     "preopen_ports",
     "retry_on_agent_loss",
+    "done_when",
     "image_digest",
     "priority",
     "start_in",
 )
 
 
-OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure")  # of a kernel
+OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure", "ready")  # of a kernel
 
 
 def read_manifest(text: str) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def row_of(manifest: dict[str, Any]) -> ComputeSession:
 
 
 def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[SessionMount]:
-    """Return unsaved mounts from the manifest; mounts of folders that are not ready name no folder."""
+    """Return the unsaved mounts of a manifest. ``ready``: ids of ready folders; mounts of others have no folder."""
     return [
         SessionMount(
             session_id=UUID(manifest["session"]),
@@ -99,7 +100,7 @@ def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[Session
 
 
 def _own_of(kernel: Kernel) -> dict[str, Any]:
-    """Return what this kernel has of its own, without variables."""
+    """Return the kernel's own values and image, without environment variables, which may be secret."""
     image = kernel.image
     own = {name: getattr(kernel, name) for name in OWN}
     return own | ({"image": [image.reference, image.architecture]} if image else {})

@@ -28,15 +28,17 @@ class Mounts:
         return self.by_session.get(session_id, ())
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
-        """Return what the agent mounts for a role's kernels: optional (automatic) mounts only where it can."""
+        """Return the mounts that the agent makes for a role's kernels. Automatic mounts that the agent cannot make are
+        left out."""
         return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
 
     def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:
-        """Return the working directory of a role's programs on the agent; empty if it is not mounted."""
+        """Return the working directory of a role's programs on the agent. Empty if the agent does not mount that
+        folder."""
         return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id, role)) else ""
 
     def left_out(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
-        """Return the automatic mounts that the agent cannot make."""
+        """Return the session's automatic mounts that the agent cannot make."""
         mounts = self.of_session(session_id)
         return [mount for mount in mounts if mount.is_automatic and not self._can(mount, agent_id)]
 
@@ -50,7 +52,7 @@ class Mounts:
 
 
 def read_mounts(session_ids: Collection[UUID]) -> Mounts:
-    """Return the mounts of these sessions, in two queries; none for no sessions."""
+    """Return the mounts of these sessions; two queries, none without sessions."""
     by_session: dict[UUID, list[SessionMount]] = defaultdict(list)
     if not session_ids:
         return Mounts(by_session, {})

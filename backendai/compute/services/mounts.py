@@ -28,7 +28,7 @@ _GRANTED = {"manage": Rights.EDIT, "edit": Rights.EDIT, "view": Rights.VIEW}
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMount:
-    """A mount with everything resolved and validated."""
+    """A validated mount: folder, path inside the folder, path inside the kernel, and rights."""
 
     folder_id: UUID
     folder_name: str
@@ -41,8 +41,9 @@ class ResolvedMount:
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
-    """Return the mounts of this owner's session: the requested ones, and automatic ones (folders named with a dot)
-    unless they collide. Raises UserError at ``mounts``. One query, and one more if there is any folder."""
+    """Return the requested and the automatic mounts of the owner's session. Automatic: folders whose names begin with a
+    dot, unless they collide. Raises UserError with the field ``mounts``. One query, and one more if there is any
+    folder."""
     if len(spec.mounts) > MOST_MOUNTS:
         text = Message(
             "{number} folders given; a session mounts at most {most_mounts}.",
@@ -72,7 +73,8 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
-    """Return the mount path of the folder in which programs start; empty: the home. Raises UserError."""
+    """Return the mount path of the folder in which programs start; empty: the home. Raises UserError if the session
+    does not mount that folder."""
     if not spec.start_in:
         return ""
     for mount in mounts:
@@ -89,8 +91,8 @@ def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
 
 
 def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
-    """Return the mounts whose folders are still ready, locked against the trash from now on. Automatic ones that are
-    not ready are left out; for a requested one raises UserError."""
+    """Return the mounts whose folders are ready, and lock those folders. A locked folder cannot be moved to the trash
+    until the transaction ends. Automatic mounts of other folders are left out; requested ones raise UserError."""
     if not mounts:
         return []
     ready = ready_folders({mount.folder_id for mount in mounts})
@@ -105,8 +107,8 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
-    """Return and lock those of these folders that are ready, incrementing their version: a concurrent move to the trash
-    fails."""
+    """Lock the ready ones of these folders, increment their versions, and return their ids. A concurrent move to the
+    trash then fails."""
     if not ids:
         return set()
     rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # in order: no deadlock

@@ -27,7 +27,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: phase, kebab-case code, message, numbers, and the steps by session (JSON list as text).
+    """Why a status changes: phase, code in kebab case, message and numbers. ``steps``: by session, a JSON list as text.
     ``codes``: by session, the history's code if it differs."""
 
     phase: Phase
@@ -40,7 +40,7 @@ class Why:
 
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
-_RUNS_LOOK = TERMINAL | {Status.RUNNING}  # an element is over, or there is room for the next ones
+_RUNS_LOOK = TERMINAL | {Status.SCHEDULED}  # an element is over, or there is room for the next ones
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
@@ -61,9 +61,9 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to ``to`` and return those that moved; the others' status does not allow it. ``only_from``
-    restricts the allowed statuses further. Writes one history row each, notifies owners, and informs browsers after
-    commit. The first reason of an end is kept."""
+    """Move sessions to status ``to`` and return the ids of those that moved. The status of the others does not allow
+    the move; ``only_from`` restricts the allowed statuses further. Writes a history row each, notifies owners, and
+    informs browsers after commit. The first reason of an end is kept."""
     if not session_ids:
         return set()
     now = now or timezone.now()
@@ -100,7 +100,8 @@ def move_kernels(
     now: datetime | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move kernels to ``to`` and return those that moved; frees the slots of kernels that are no longer placed."""
+    """Move kernels to status ``to`` and return the ids of those that moved. Frees the slots of kernels that are no
+    longer placed."""
     if not kernel_ids:
         return set()
     now = now or timezone.now()
@@ -120,7 +121,8 @@ def move_kernels(
 
 
 def touch(session_ids: Collection[UUID]) -> None:
-    """Inform browsers that something besides the status changed (progress, a wait reason)."""
+    """Increment the versions of these sessions, and inform browsers after commit. For changes besides the status, such
+    as progress or a wait reason."""
     if not session_ids:
         return
     with transaction.atomic():
@@ -129,7 +131,7 @@ def touch(session_ids: Collection[UUID]) -> None:
 
 
 def tell(session_ids: Collection[UUID]) -> None:
-    """Inform browsers about sessions whose version has just been incremented."""
+    """After commit, inform browsers about sessions whose versions have just been incremented."""
     if session_ids:
         sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()
         rows = sessions.values_list("pk", "owner_id", "status", "version")

@@ -28,14 +28,15 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
-_DUE = Q(starts_after=None) | Q(starts_after__lte=Now()) | Q(status=Status.TERMINATING)  # others wait for a restart
+# Others wait for a restart, or for the roles that start before theirs.
+_DUE = Q(Q(starts_after=None) | Q(starts_after__lte=Now()), is_held=False) | Q(status=Status.TERMINATING)
 _GRACE = 5.0  # seconds between the polite signal and the kill
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One of many agents. ``seen``: its kernels, if it is syncing; ``kept``: those it refuses to remove. ``known``:
-    starts in progress."""
+    """One agent that asks for its work. ``seen``: its kernels, None unless it is syncing; ``kept``: kernels that it
+    refuses to remove; ``known``: kernels that it is starting already."""
 
     agent: Agent
     seen: Sequence[KernelSighting] | None = None
@@ -46,7 +47,8 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one agent. ``down`` answers its sync."""
+    """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync, None unless it is
+    syncing."""
 
     down: SyncDown | None = None
     start: list[KernelSpec] = field(default_factory=list)
@@ -70,8 +72,8 @@ def work_for(
     want_images: bool,
     kept: Collection[tuple[UUID, int]] = (),
 ) -> SyncDown:
-    """Return what this agent should run, stop and remove, and its jobs; three queries, and two more if it has kernels
-    that are not live here."""
+    """Return the answer to one agent's sync: kernels to run, stop and remove, and jobs. Three queries, and two more if
+    the agent has kernels that are not live on it."""
     asking = Asking(agent, seen, kept, want_images)
     jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
@@ -79,8 +81,8 @@ def work_for(
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
-    """Return the work of many agents in their order, with the specs of starts that are new to them; a fixed number of
-    queries."""
+    """Return the work of these agents, in their order. Specs are included for starts that an agent does not know yet. A
+    fixed number of queries."""
     syncing = [one.agent.pk for one in asking if one.seen is not None]
     everything = Q(agent__in=among(syncing))
     changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})
@@ -112,8 +114,8 @@ def has_work(agent_id: UUID) -> bool:
 
 
 def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
-    """Return the registry account for a kernel's image that the agent is about to pull; NotFound if the kernel should
-    not start there."""
+    """Return the registry account for the image of a kernel that starts on this agent. Raises NotFound for any other
+    kernel."""
     wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING)
     kernel = wanted.select_related("image", "session__image").first()
     if kernel is None:
@@ -151,6 +153,7 @@ def _answer(
         removals=found.removals,
         epoch=epoch,
         jobs=jobs,
+        takes_bundles=True,
     )
 
 

@@ -15,7 +15,7 @@ from backendai.compute.notice_models import NoticeQuerySet, SessionNotice
 
 logger = logging.getLogger(__name__)
 
-TRIED_FOR = timedelta(hours=1)  # older news is under the bell
+TRIED_FOR = timedelta(hours=1)  # older notifications are only under the bell
 _MOST_AT_ONCE = 50
 _TOLD = (
     NoticeKind.STARTED,
@@ -35,8 +35,9 @@ def has_mails(now: datetime) -> bool:
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``, each once even with several processes; returns how many. Failed mails
-    are retried for an hour. Waits for the mail server, so no transaction may be open."""
+    """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
+    failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
+    open."""
     sent = 0
     due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:

@@ -27,7 +27,7 @@ MOST_KEPT = 200  # of one person
 _SLACK = 50
 _MOST_AT_ONCE = 500
 
-# Ends that the owner asked for, or that are the good end of the work: no news.
+# Ends that the owner asked for, or that complete the work: no notification.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
 
 
@@ -49,7 +49,9 @@ class IdleNotice(NamedTuple):
 
 
 def note_launch(session: ComputeSession) -> None:
-    """Write a new session's notification, in the caller's transaction. It is not shown under the bell."""
+    """Write a new session's notification, in the caller's transaction, marked as seen."""
+    if session.kind.is_served:
+        return
     now = session.created_at
     SessionNotice.objects.bulk_create([_notice(session.pk, session.owner_id, NoticeKind.LAUNCHED, now, seen_at=now)])
 
@@ -77,13 +79,13 @@ def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime
 
 
 def withdraw_warnings(session_ids: Collection[UUID]) -> None:
-    """Withdraw the notifications of ``warn_owners``, as these sessions will not end."""
+    """Delete the notifications of ``warn_owners`` for these sessions."""
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
 
 
 def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
-    """Update the idle notifications of these sessions to the first announced end, in the caller's transaction. Sessions
-    missing in ``first`` lose theirs; unchanged ones stay."""
+    """Make these sessions' idle notifications match ``first``, in the caller's transaction. ``first``: the first
+    announced end by session; sessions that it lacks lose their notification. Unchanged ones stay."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
     told = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in told if pk not in first]:
@@ -93,7 +95,8 @@ def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNot
 
 
 def tell_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
-    """Notify owners that apps are private again, in the caller's transaction: owner, message and time by session."""
+    """Notify owners that public apps are private again, in the caller's transaction. ``closed``: owner, message and
+    time by session."""
     _warn([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)
 
 
@@ -136,7 +139,7 @@ def close_cards(user: Any, until: int, *, now: datetime) -> int:
     return SessionNotice.objects.filter(owner=user, pk__lte=until, closed_at=None).update(closed_at=now)
 
 
-def forget_notices(now: datetime) -> int:
+def delete_old_notices(now: datetime) -> int:
     """Delete old notifications, and each user's beyond the newest two hundred; returns how many."""
     oldest = SessionNotice.objects.order_by("pk").values_list("pk", "created_at")[:_MOST_AT_ONCE]
     old = [pk for pk, created_at in oldest if created_at < now - KEPT_FOR]
@@ -153,7 +156,7 @@ def _notice(session_id: UUID, owner_id: UUID, kind: NoticeKind, now: datetime, *
 
 
 def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
-    """Write notifications that do not exist yet: a repeated start notifies only once."""
+    """Write notifications of this kind; sessions that have one keep it."""
     if not moved:
         return
     number = len(moved)

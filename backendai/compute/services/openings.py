@@ -20,7 +20,8 @@ _KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first(
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
-    """Return the owner's projects in which the actor may launch for them, with domains, by name."""
+    """Return the owner's projects in which the actor may launch sessions for the owner. Ordered by name, with domains
+    loaded."""
     return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 
 

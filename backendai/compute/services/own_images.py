@@ -33,7 +33,7 @@ _MOST_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """A saved image: ``commit``: its origin, ``agents``: which have it, ``projects``: with which it is shared."""
+    """A saved image, the order that saved it, the names of agents that have it, and the projects that share it."""
 
     image: Image
     commit: ImageCommit | None
@@ -51,8 +51,8 @@ def own_images(user: User) -> list[OwnImage]:
 
 
 def rename_own_image(actor: User, image: Image, title: str) -> Image:
-    """Return the image with its new title. Raises UserError for an invalid title, Conflict if another image of the
-    owner has it."""
+    """Rename the saved image and return it. Raises UserError for an invalid title, Conflict if another image of the
+    owner has the title. Locks the owner's limits."""
     check_own_image_name(title)
     with transaction.atomic():
         if image.owner_id is not None:
@@ -75,24 +75,24 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
 
 
 def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
-    """Delete a saved image: it is hidden, agents remove it, and a background job deletes its tag from the registry.
-    Raises Conflict with the names of sessions that need it."""
+    """Hide a saved image, and let agents and a background job delete its copies. The job deletes its tag from the
+    registry. Raises Conflict while live sessions use the image."""
     with transaction.atomic():
         _refuse_while_needed(actor, image)
         _forget(image, now)
         audit(actor.pk, "image.delete", "image", [image.pk], name=image.name, reference=image.reference)
 
 
-def forget_images_of(user: User, *, now: datetime) -> None:
-    """Delete all saved images of a user without live sessions, as part of purging the user."""
+def delete_images_of(user: User, *, now: datetime) -> None:
+    """Delete the user's saved images, as part of purging the user. The user may have no live session."""
     for image in Image.objects.own_of(user):
         _forget(image, now)
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
 def remove_left_tags(now: datetime) -> int:
-    """Restart the deletion of tags of deleted images whose job was lost or which other sessions used. Returns 0, as the
-    jobs do the work."""
+    """Start again the deletion of registry tags that deleted images left behind; returns 0. Tags stay behind when the
+    job was lost or other people's sessions used the image; jobs delete them."""
     asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
     deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
     left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))
@@ -102,7 +102,8 @@ def remove_left_tags(now: datetime) -> int:
 
 
 def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
-    """Return the oldest live sessions of the image that the viewer may see, and the number of others."""
+    """Return the oldest five live sessions of the image that the viewer may see, and the number of live sessions that
+    the viewer may not see."""
     live = ComputeSession.objects.live().filter(image=image)
     seen = ComputeSession.objects.visible_to(viewer).live().filter(image=image)
     return list(seen.order_by("created_at")[:_MOST_NAMED]), live.count() - seen.count()
@@ -133,8 +134,8 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
 
 
 def _forget(image: Image, now: datetime) -> None:
-    """Hide the image. Agents are hinted, or learn of it by their next sync; live sessions of others keep it on agents
-    and in its registry until they end."""
+    """Mark the image as deleted, end its shares, and hint the agents that have it. Agents that miss the hint remove it
+    at their next sync. While live sessions use the image, agents and its registry keep it."""
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
     is_pushed = image.registry_id is not None or image.digest  # nothing else has a digest
     if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():

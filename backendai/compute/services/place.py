@@ -32,7 +32,7 @@ _NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
 class Assignment(NamedTuple):
-    """A session to start: each kernel's agent and devices, and the scheduler's steps (JSON list as text)."""
+    """A session to place: its kernels' agents and devices. ``steps``: the scheduler's, a JSON list as text."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
@@ -41,7 +41,7 @@ class Assignment(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A kernel that may be placed."""
+    """A pending kernel's session, generation and amounts."""
 
     session_id: UUID
     generation: int
@@ -66,7 +66,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
         for session_id in recheck(list(seats)):
             del seats[session_id]
         for session_id in number_networks([one for one, of_session in seats.items() if len(of_session) > 1]):
-            del seats[session_id]  # its turn comes when another session gives its network back
+            del seats[session_id]  # it is placed when another session has freed its network
         steps = {
             assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in seats
         }
@@ -80,7 +80,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
 
 
 def lock_group(group_id: int) -> None:
-    """Lock the group's placements until the transaction ends (SQLite has only one writer anyway)."""
+    """Lock the group's placements until the transaction ends. SQLite needs no lock, as it has only one writer."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [advisory_locks.PLACEMENT, group_id])
@@ -98,7 +98,7 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
 
 
 def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Return the reserved seats of each accepted session."""
+    """Reserve the seats of sessions that fit, and return them by session."""
     found = {}
     for assignment in assignments:
         seats = []
@@ -109,7 +109,7 @@ def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID,
             shares = assignment.devices.get(kernel_id, _NO_SHARES) if assignment.devices else _NO_SHARES
             seats.append(Seat(kernel_id, agent_id, kernel.amounts, shares, kernel.generation))
         else:
-            if door.let_in(seats):
+            if door.admit(seats):
                 found[assignment.session_id] = seats
     return found
 

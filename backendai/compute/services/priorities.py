@@ -23,9 +23,9 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 
 def set_priority(session: ComputeSession, user: User, priority: int, *, now: datetime) -> None:
-    """Set the priority of a pending session that the user may see; its group is scheduled at once. Raises UserError for
-    an invalid priority, one above a policy's maximum, or one above what an administrator left the owner; Conflict if it
-    is not pending."""
+    """Set the priority of a pending session, and schedule its group after commit. The caller checks that the user may
+    see the session. Raises UserError for an invalid priority, one above a policy's maximum, or one above what an
+    administrator left the owner; Conflict if the session is not pending."""
     pair = KeyPair.objects.filter(pk=session.access_key).first() if session.access_key else None
     check_priority(priority, limits_of_launch(session.owner, session.project, pair))
     with transaction.atomic():
@@ -48,8 +48,8 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
 
 
 def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
-    """Return by session a priority one above the highest pending one of its group, at least its own. One query.
-    ``set_priority`` rejects it if it exceeds the maximum."""
+    """Return, by session, a priority above the other pending sessions of its group. At least the session's own
+    priority; it may exceed the maximum, which ``set_priority`` rejects. One query."""
     groups = {session.resource_group_id for session in sessions}
     others = ComputeSession.objects.pending().filter(resource_group__in=groups)
     others = others.exclude(pk__in=[session.pk for session in sessions]).order_by()
@@ -58,8 +58,8 @@ def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
 
 
 def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:
-    """Return the highest priority that the owner may set, None if only policies limit it. After an administrator has
-    lowered it, that value. Raises UserError if the owner asks for more."""
+    """Return the highest priority that the owner may set; None if only policies limit it. An administrator who lowers a
+    priority sets the limit. Raises UserError if the owner asks for more."""
     if user.is_superadmin or user.pk != session.owner_id:
         return most if most is None and priority >= before else priority
     if most is not None and priority > most:

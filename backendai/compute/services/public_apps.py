@@ -31,7 +31,8 @@ _MOST_AT_ONCE = 500
 
 
 class PublicTarget(NamedTuple):
-    """A public app, its kernel (with the agent), and when it becomes private again (None: with the session's end)."""
+    """A public app, its kernel with the agent loaded, and when it becomes private. ``closes_at`` None: when its session
+    ends."""
 
     kernel: Kernel
     app: App
@@ -41,8 +42,9 @@ class PublicTarget(NamedTuple):
 def open_to_everybody(
     user: User, session: ComputeSession, name: str, *, now: datetime, public_for: PublicFor = PublicFor.DAY
 ) -> App:
-    """Make an app of a session that the user may see public, and return it. Repeating changes the end. Raises NotFound
-    (no such app) and Conflict (not allowed by the site, or the app cannot be opened now)."""
+    """Make an app public, and return it. A repeated call changes the end. The caller checks that the user may see the
+    session. Raises NotFound without such an app; Conflict if the site allows no public apps or the app cannot be opened
+    now."""
     if not site_settings().public_apps:
         text = Message("Apps cannot be made public on this site. Ask an administrator to allow it.")
         raise Conflict(text, code="no-public-apps")
@@ -60,7 +62,8 @@ def open_to_everybody(
 
 
 def close_to_others(user: User, session: ComputeSession, name: str) -> None:
-    """Make an app private again: others' connections are cut within seconds. A private app stays private."""
+    """Make an app private again; the app proxy cuts other people's connections within seconds. A private app stays
+    private."""
     with transaction.atomic():
         gone, _ = PublicApp.objects.filter(session=session, service=name).delete()
         if gone:
@@ -101,7 +104,7 @@ def close_what_is_over(now: datetime) -> int:
 
 
 def public_services(session: ComputeSession, now: datetime) -> dict[str, datetime | None]:
-    """Return the session's public apps by name with their ends (None: with the session); empty if the site forbids
+    """Return the ends of the session's public apps, by service. None: the end of the session. Empty if the site forbids
     public apps."""
     if not site_settings().public_apps:
         return {}
@@ -109,14 +112,14 @@ def public_services(session: ComputeSession, now: datetime) -> dict[str, datetim
 
 
 def is_public() -> Exists:
-    """Return a query expression: the session has a public app now."""
+    """Return a query expression: whether the session has a public app now."""
     allowed = Exists(SiteSetting.objects.filter(name="public_apps", value=True))
     return Exists(_open_at(Now()).filter(allowed, session=OuterRef("pk")))
 
 
 def public_app_at(host: str, now: datetime) -> PublicTarget | None:
-    """Return the public app at this host name, or None. The person who made it public must still be allowed to see the
-    session."""
+    """Return the public app at this host name, or None. None also if the person who made it public may no longer see
+    the session."""
     rows = _open_at(now).select_related("session__image", "session__resource_group", "opened_by")
     found = rows.filter(label=host.partition(".")[0]).first()
     if found is None or not site_settings().public_apps or host_of(found.session, found.service) != host:
@@ -133,7 +136,7 @@ def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:
 
 
 def _show_again(sessions: SessionQuerySet) -> None:
-    """Make browsers reload these sessions, in the caller's transaction."""
+    """Increment the versions of these sessions, so that browsers reload them after commit."""
     sessions.update(version=F("version") + 1)
     told = list(sessions.values_list("pk", "owner_id", "status", "version"))
     publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in told)

@@ -11,8 +11,8 @@ from backendai.accounts.models import User
 from backendai.accounts.services import check_purge, purge
 from backendai.activity.models import NoticeChoice
 from backendai.compute.models import ComputeSession, SessionNotice
-from backendai.compute.services.own_images import forget_images_of
-from backendai.compute.services.session_files import forget_files_of
+from backendai.compute.services.own_images import delete_images_of
+from backendai.compute.services.session_files import delete_files_of
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 from backendai.storage.services import refuse_while_owning
@@ -34,8 +34,8 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
                 sessions=live,
             )
         refuse_while_owning(user)
-        forget_images_of(user, now=now)
-        forget_files_of(user)
+        delete_images_of(user, now=now)
+        delete_files_of(user)
         SessionNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)

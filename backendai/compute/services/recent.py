@@ -29,7 +29,7 @@ MOST_PINNED = 20
 def launch_and_remember(
     user: User, spec: SessionSpec, count: int = 1, *, idempotency_key: str | None = None, now: datetime
 ) -> list[Launched]:
-    """Return the result of ``launch_many``, and store the request as a recent launch in the same transaction; a
+    """Launch as ``launch_many`` does, and store the request as a recent launch. Both happen in one transaction; a
     repeated request is stored once."""
     with transaction.atomic():
         launched = launch_many(user, spec, count, idempotency_key=idempotency_key)
@@ -49,12 +49,13 @@ def launch_and_remember(
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
-    """Return a request's document without values of that launch alone and without others' addresses."""
+    """Return a request as a document for repeating it, without its owner and launch id."""
     return kept_document(replace(spec, owner="", launch_id=None))
 
 
 def parameters_of(session: ComputeSession) -> dict[str, Any]:
-    """Return a session as a document for launching another one like it, with all variables: for its owner only."""
+    """Return a document for launching another session like this one. It has all variables, so only the owner may see
+    it."""
     said = {
         "image": session.image.name,
         "type": session.session_type,
@@ -106,7 +107,7 @@ def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
 
 
 def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
-    """Rename the entry; the next session launched from it gets this name. Raises UserError as for session names."""
+    """Rename a recent launch, and the next session launched from it. Raises UserError as for session names."""
     check_session_name(name)
     if name == record.name:
         return
@@ -118,7 +119,7 @@ def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
 
 
 def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
-    """Pin or unpin the entry; an unpinned one stays until the next launch at least. Raises Conflict if too many are
+    """Pin or unpin a recent launch. Unpinned ones stay until the next launch at least. Raises Conflict if too many are
     pinned."""
     if pinned == record.is_pinned:
         return
@@ -134,8 +135,8 @@ def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
         record.save(update_fields=["is_pinned"])
 
 
-def forget_launch(user: User, record: LaunchRecord) -> None:
-    """Delete the entry from the history; its sessions are not affected."""
+def delete_launch(user: User, record: LaunchRecord) -> None:
+    """Delete a recent launch; its sessions stay."""
     with transaction.atomic():
         audit(user.pk, "recent-launch.delete", "recent-launch", [record.pk], name=record.name)
         record.delete()

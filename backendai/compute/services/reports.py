@@ -28,7 +28,7 @@ from backendai.core.errors import NotFound
 from backendai.core.messages import Message, for_column
 from backendai.wire.messages import KernelReport, KernelState
 
-_RAN_OUT = "exited"  # the node's word for "the main process ended by itself"
+_RAN_OUT = "exited"  # the agent's word for "the main process ended by itself"
 _ALIVE = STARTING | {Status.RUNNING}
 _COLUMNS = (
     "session_id",
@@ -53,7 +53,7 @@ class Word(NamedTuple):
 
 
 class Verdict(Enum):
-    """Result for a report: applied, the kernel is no longer wanted, or it belongs to another agent."""
+    """What became of a report: applied, no longer wanted, or of another agent's kernel."""
 
     APPLIED = "applied"
     STALE = "stale"
@@ -79,9 +79,9 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
 
 
 def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
-    """Apply the reports of many agents in one transaction; returns a verdict for each. Equivalent to applying them one
-    by one. A fixed number of statements per kind of change and round; a new round starts when two reports about one
-    session cannot be merged."""
+    """Apply the reports of many agents in one transaction; returns a verdict for each. The result is the same as one by
+    one. A fixed number of statements per kind of change and round; a new round starts when two reports about one
+    session cannot be applied together."""
     verdicts = [Verdict.FOREIGN] * len(words)
     places = list(range(len(words)))
     with transaction.atomic():
@@ -95,8 +95,8 @@ def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
 def _next_round(
     places: Collection[int], words: Sequence[Word], verdicts: list[Verdict]
 ) -> tuple[list[_Told], list[int]]:
-    """Return the reports for this round, and the positions of later ones. Other agents' and outdated reports are
-    dropped."""
+    """Return the reports to apply together now, and the positions of later ones. Reports about another agent's kernel
+    or an older generation are dropped, with their verdicts written."""
     kernels = _read({words[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Told]] = defaultdict(list)
     closed: set[UUID] = set()
@@ -175,7 +175,7 @@ def _note_progress(some: Sequence[_Told]) -> None:
 
 
 def _words(some: Sequence[_Told]) -> dict[str, Any]:
-    """Return the progress columns of starting kernels."""
+    """Return the columns of these kernels that show the progress of their start."""
     return {
         "progress": _each({told.kernel.pk: told.report.progress for told in some}, "double precision"),
         "fetched_bytes": _each({told.kernel.pk: told.report.fetched_bytes for told in some}, "bigint"),
@@ -247,7 +247,7 @@ def _reason(told: _Told) -> tuple[str, str]:
 
 
 def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
-    """Return the value shared by all rows, else an expression with one per row."""
+    """Return the value that all rows share, else an SQL expression with each row's value."""
     first = next(iter(values.values()))
     return first if all(value == first for value in values.values()) else by_row(Kernel, values, kind)
 

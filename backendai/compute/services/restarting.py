@@ -1,4 +1,4 @@
-"""What the end of one kernel means for its session by the policy of its role, and starting it again in its seat."""
+"""Restarts single kernels on their agents, and decides what a kernel's end means."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class Consequence(Enum):
 
 
 def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
-    """Return what the end of this kernel means. It starts again only where it was: not on an agent that is lost or
-    takes nothing new."""
+    """Return what the end of this kernel means for its session, by its ``on_failure``. A kernel restarts only on its
+    own agent, if that is alive and not drained."""
     is_done = session.kind.runs_program and kernel.status_reason == FINISHED
     if is_done:
-        return Consequence.GO_ON if kernel.rank > 0 else Consequence.END
+        ends = kernel.rank == 0 and session.done_when in ("", "main")
+        return Consequence.END if ends else Consequence.GO_ON
     if kernel.on_failure == OnFailure.TOLERATE and kernel.rank > 0 and kernel.started_at:
         return Consequence.GO_ON
     if kernel.on_failure == OnFailure.RESTART and _may_restart(kernel):
@@ -49,8 +50,9 @@ def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
 
 
 def restart(some: Sequence[Kernel], *, now: datetime) -> None:
-    """Put kernels that have just ended back onto their agents, with their slots, under a higher generation: the first
-    time at once, then after longer and longer waits. In the transaction of their end: nobody takes the seats."""
+    """Place kernels that have just ended on their agents again, under a higher generation. The first restart is at
+    once, the next ones after longer and longer waits. Call in the transaction of their end: no other session can take
+    their slots."""
     counts = {kernel.pk: _restarts_of(kernel) + 1 for kernel in some}
     by_wait: dict[timedelta, list[Kernel]] = {}
     for kernel in some:
@@ -60,7 +62,7 @@ def restart(some: Sequence[Kernel], *, now: datetime) -> None:
 
 
 def wait_before(restarts: int) -> timedelta:
-    """Return how long a kernel waits before this restart of it, counted from 1."""
+    """Return how long a kernel waits before this restart, the first being 1."""
     return min(timedelta(seconds=2**restarts), _LONGEST_WAIT) if restarts > 1 else timedelta()
 
 
@@ -98,13 +100,13 @@ def _may_restart(kernel: Kernel) -> bool:
 
 
 def _restarts_of(kernel: Kernel) -> int:
-    """Return how often it was started again since it last ran for long."""
+    """Return the number of restarts in a row; 0 if the last run was long."""
     ran = kernel.ended_at - kernel.started_at if kernel.ended_at and kernel.started_at else timedelta()
     return 0 if ran >= _PROVEN else kernel.restarts
 
 
 def _tell(some: Sequence[Kernel], counts: Mapping[UUID, int], now: datetime) -> None:
-    """Write a row of the history for each, and tell browsers."""
+    """Write a history row for each restart, and inform browsers."""
     by_status: dict[str, list[Entry]] = {}
     for kernel in some:
         text = Message(

@@ -22,7 +22,7 @@ _MOST_OWNERS = 50
 _MOST_SESSIONS, _MOST_RECORDS, _RECORDS_AT_ONCE = 1_000, 20_000, 5_000
 
 
-def forget_logs(now: datetime) -> int:
+def delete_old_logs(now: datetime) -> int:
     """Delete logs that were saved more than ``KEEP_LOGS`` ago; returns how many. 0: keep all."""
     if not settings.KEEP_LOGS:
         return 0
@@ -30,7 +30,7 @@ def forget_logs(now: datetime) -> int:
     return _delete(KernelLog, list(old.values_list("pk", flat=True)[:_MOST_LOGS]), _LOGS_AT_ONCE)
 
 
-def forget_logs_beyond_share(now: datetime) -> int:
+def delete_logs_beyond_share(now: datetime) -> int:
     """Delete the oldest logs of owners with more bytes than ``LOG_BYTES_PER_OWNER``; returns how many. 0: no limit.
 
     Two queries find them: the sum of each owner, then the running sums, newest log first, of the owners beyond it.
@@ -49,7 +49,7 @@ def forget_logs_beyond_share(now: datetime) -> int:
     return _delete(KernelLog, keys, _LOGS_AT_ONCE)
 
 
-def forget_history(now: datetime) -> int:
+def delete_old_history(now: datetime) -> int:
     """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago; returns how many rows. 0: keep all."""
     if not settings.KEEP_HISTORY:
         return 0

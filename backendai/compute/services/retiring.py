@@ -1,4 +1,4 @@
-"""Retires agents that are permanently gone."""
+"""Retires agents that were removed permanently."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ GONE = "agent-terminated"
 
 
 def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
-    """Retire the agent: its requests are rejected, its sessions end with ``agent-terminated`` (batch sessions with a
-    retry return to the queue), and its slots are free. The row stays for the history. Returns how many sessions. Raises
-    Conflict while it is reachable and runs kernels, whose end could not be confirmed."""
+    """Retire an agent; returns how many sessions lost kernels. The agent's requests are refused from now on, and its
+    slots are free. Its sessions end with ``agent-terminated``; batch sessions with a retry become pending again. The
+    row stays for the history. Raises Conflict if the agent is retired already, or is reachable and runs kernels, whose
+    end could not be confirmed."""
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was already removed permanently.", agent=agent.name, code="agent-terminated")
     with transaction.atomic():

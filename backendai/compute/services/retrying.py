@@ -12,6 +12,7 @@ from django.db import transaction
 
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
+from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import hold_sessions_of
@@ -44,8 +45,8 @@ class Expired:
 
 
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
-    """Return whether the session may try again: it never ran, all reasons are retriable, and retries are left. A
-    started batch program runs again only if its agent was lost and the owner allowed it."""
+    """Return whether a session whose kernels ended may start again. It may if it never ran, all reasons are retriable
+    and retries are left. A batch program that ran may only if its agent was lost and the owner allowed it."""
     ended = [
         kernel
         for kernel in kernels
@@ -62,7 +63,7 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
 
 
 def runs_again(session: ComputeSession) -> bool:
-    """Return whether the loss of its agent returns the session to the queue."""
+    """Return whether the session becomes pending again when its agent is lost."""
     return (
         session.retry_on_agent_loss
         and session.kind.runs_again
@@ -72,8 +73,7 @@ def runs_again(session: ComputeSession) -> bool:
 
 
 def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetime) -> None:
-    """Return the session to the queue once all its kernels have ended; until then, end the others. In the caller's
-    transaction."""
+    """Make the session pending again if all its kernels have ended, else end them. In the caller's transaction."""
     alive = [kernel.pk for kernel in kernels if kernel.status not in TERMINAL]
     if alive:
         if _stop_siblings([session.pk], now):
@@ -106,15 +106,16 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
             "steps": [],
             "restarts": 0,
             "starts_after": None,
+            "is_held": by_row(Kernel, {kernel.pk: bool(kernel.after) for kernel in kernels}, "boolean"),
         }
         move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
 
 
 def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
-    """Order agents to end every kernel of these sessions; once confirmed, the sessions start again. Writes one EXPIRED
-    row for each session and returns how many. Kernels that progressed meanwhile are left alone; a concurrent caller
-    changes nothing."""
+    """Order agents to end all kernels of sessions whose start took too long; returns how many sessions. Once the agents
+    confirm, the sessions start again. Writes an EXPIRED history row for each. Kernels that progressed meanwhile are
+    left alone; a concurrent call changes nothing."""
     if not expired:
         return 0
     with transaction.atomic():
@@ -138,8 +139,8 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
 
 
 def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
-    """Tell the nodes to end these kernels of running sessions, which started again and did not come up; when that is
-    confirmed, their sessions end with this reason. Returns how many kernels that concerns."""
+    """Order agents to end kernels whose restart took too long; returns how many kernels. Their sessions are running,
+    and end with this reason once the agents confirm. Kernels that progressed meanwhile are left alone."""
     if not expired:
         return 0
     with transaction.atomic():
@@ -163,7 +164,7 @@ def phase_of(status: str) -> Phase:
 
 
 def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
-    # An image that is made on the nodes may be missing on one and there on the next.
+    # An image that is built on the agents may be missing on one and present on the next.
     reason = reason_of(kernel.status_reason)
     return reason.is_retriable or (kernel.started_image.is_built_here and reason.kind == ReasonKind.IMAGE)
 

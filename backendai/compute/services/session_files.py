@@ -23,7 +23,7 @@ _PROGRAM = "#!"
 
 
 def check_files(files: Sequence[BroughtFile]) -> None:
-    """Reject too many or too large files, invalid paths and content that is not text; the error names the file."""
+    """Raise UserError for too many or too large files, invalid paths, and content that is not text."""
     if len(files) > MOST_FILES:
         text = Message(
             "{number} files given; a session takes at most {most_files}.", number=len(files), most_files=MOST_FILES
@@ -45,7 +45,7 @@ def check_files(files: Sequence[BroughtFile]) -> None:
 
 
 def check_total(size: int) -> None:
-    """Reject files whose total size exceeds the limit."""
+    """Raise UserError if the total size of the files (bytes) exceeds the limit."""
     if size > MOST_FILE_BYTES:
         text = Message(
             "The files have {size}; a session takes at most {most_file_bytes}.",
@@ -56,21 +56,21 @@ def check_total(size: int) -> None:
 
 
 def write_files(session_id: UUID, files: Iterable[BroughtFile]) -> None:
-    """Write the files of a new session."""
+    """Insert a database row for each text file of a new session, in one statement."""
     SessionFile.objects.bulk_create(
         SessionFile(session_id=session_id, path=file.path, content=file.content) for file in files
     )
 
 
 def brought_by(session_id: UUID | str, person: User) -> list[BroughtFile]:
-    """Return the session's files for its owner or the person who launched it; else none."""
+    """Return the session's files by path; none unless ``person`` owns or launched the session."""
     rows = SessionFile.objects.filter(session=UUID(str(session_id)))
     own = rows.filter(session__owner=person) | rows.filter(session__launched_by=person)
     return [BroughtFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
 
 
 def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:
-    """Return the files of these sessions for their homes, in one query; none for no sessions."""
+    """Return the files to write into the homes of these sessions. One query; no query without sessions."""
     found: dict[UUID, list[HomeFile]] = defaultdict(list)
     if session_ids:
         rows = SessionFile.objects.filter(session__in=among(list(session_ids))).order_by("path")
@@ -80,11 +80,11 @@ def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeF
     return found
 
 
-def forget_files_of(owner: User) -> None:
+def delete_files_of(owner: User) -> None:
     """Delete the files of all sessions of this user."""
     SessionFile.objects.filter(session__owner=owner).delete()
 
 
 def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
-    """Return a session's own files and the dotfiles of its home that they do not collide with."""
+    """Return ``own``, after those files of ``usual`` (dotfiles) that do not clash with it."""
     return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]

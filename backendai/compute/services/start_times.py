@@ -15,15 +15,15 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Outcome
 
 STAGES = ("hand-over", "prepare", "pull", "create")
-_LOOKS_AT = 500  # newest sessions, of whatever image: a walk along one index, however many sessions there are
+_LOOKS_AT = 500  # newest sessions, of any image: a walk along one index, however many sessions there are
 _MOST_STARTS = 50
 _FEWEST_STARTS = 3  # of fewer nothing is said to be usual
 
 
 @dataclass(frozen=True, slots=True)
 class UsualStart:
-    """The median seconds of each stage over ``starts`` starts, 0 if most skipped it; ``otherwise``: the median of those
-    that did not."""
+    """The median seconds of each stage over ``starts`` starts; 0 if most skipped the stage. ``otherwise``: the median
+    of the starts that did not skip it."""
 
     starts: int
     seconds: Mapping[str, float]

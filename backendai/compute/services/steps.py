@@ -20,21 +20,21 @@ _STAGES = {
     Status.PULLING: "pull",
     Status.CREATING: "create",
 }
-_LONGEST_SECONDS = 10**6  # a node's word is not trusted to be a time
+_LONGEST_SECONDS = 10**6  # an agent's number may be no time
 
 
 def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, float], *, now: datetime) -> list[Step]:
-    """Return the kernel's steps, including those completed by its move to ``to``. ``timings``: the agent's, in
-    seconds."""
+    """Return the kernel's steps, with those that its move to ``to`` completes. ``timings``: seconds, as the agent
+    measured."""
     stage, since = _STAGES.get(Status(kernel.status), ""), kernel.changed_at
     if not stage:
         return list(kernel.steps)
     steps = list(kernel.steps)
     if to == Status.RUNNING and kernel.status != Status.CREATING:
-        # The whole way in one report: the node says how much of it was the making itself.
-        begun = max(since, now - _duration(timings.get("start")))
-        steps.append(_step(kernel, agent, stage, since, begun))
-        stage, since = _STAGES[Status.CREATING], begun
+        # All stages in one report: the agent says how long the last one, creating, took.
+        started = max(since, now - _duration(timings.get("start")))
+        steps.append(_step(kernel, agent, stage, since, started))
+        stage, since = _STAGES[Status.CREATING], started
     return [*steps, _step(kernel, agent, stage, since, now)]
 
 
@@ -53,8 +53,8 @@ def steps_of(kernels: Iterable[Kernel]) -> str:
 
 
 def full_steps(record: SchedulingRecord) -> list[Step]:
-    """Return a row's steps with all fields; missing times are the row's. Passed steps may be stored as a pair of name
-    and message."""
+    """Return a history row's steps with all fields. Missing times are the row's. A stored pair means a passed step's
+    name and message."""
     usual = {
         "step": "",
         "result": str(Outcome.SUCCESS),

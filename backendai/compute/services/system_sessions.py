@@ -1,5 +1,6 @@
-"""System sessions: small ones that hold folders open for clients of files. They count against no policy but one number,
-and end by themselves when nobody is connected."""
+"""System sessions: small ones that hold folders open for clients of files. Policies limit only their number, and they
+end when no client is connected.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ _ROLE = "ai.backend.role"
 
 
 def open_folders(owner: User, now: datetime) -> ComputeSession:
-    """Return the owner's system session, or a new one that mounts all folders there are. One that lacks a folder of
-    today and to which nobody is connected makes room for it. Raises UserError, Conflict at the limit."""
+    """Return the owner's system session, or launch one that mounts the owner's folders. An unused session that lacks a
+    folder is terminated and replaced. Raises UserError; Conflict at the limit."""
     session = session_of(owner)
     if session is None or (_is_at_rest(session, now) and _lacks_a_folder(session, owner)):
         if session is not None:
@@ -47,19 +48,19 @@ def open_folders(owner: User, now: datetime) -> ComputeSession:
 
 
 def session_of(owner: User) -> ComputeSession | None:
-    """Return the newest system session of the owner that can be used, or soon will."""
+    """Return the owner's newest live system session that is not terminating, or None."""
     mine = ComputeSession.objects.live().filter(owner=owner, session_type=KIND).exclude(status=Status.TERMINATING)
     found: ComputeSession | None = mine.select_related("traffic").order_by("-created_at").first()
     return found
 
 
 def end_unused(now: datetime) -> int:
-    """End system sessions to which nobody has been connected for a while, also such that never started; returns how
-    many. One statement when there are none."""
+    """End system sessions without a connected client for ``UNUSED_FOR``; returns how many. Sessions that never started
+    count from their launch. One statement if there are none."""
     since = now - UNUSED_FOR
     at_rest = Q(traffic=None) | Q(traffic__last_at__lte=since)
-    begun = Q(started_at__lte=since) | Q(started_at=None, created_at__lte=since)
-    unused = ComputeSession.objects.live().filter(at_rest, begun, session_type=KIND)
+    started = Q(started_at__lte=since) | Q(started_at=None, created_at__lte=since)
+    unused = ComputeSession.objects.live().filter(at_rest, started, session_type=KIND)
     minutes = round(UNUSED_FOR.total_seconds() / 60)
     text = Message("Nobody was connected for {minutes} minutes.", minutes=minutes)
     why = Why(Phase.RUN, "not-connected", text, {"minutes": minutes}, outcome=Outcome.EXPIRED)
@@ -69,7 +70,8 @@ def end_unused(now: datetime) -> int:
 
 
 def _is_at_rest(session: ComputeSession, now: datetime) -> bool:
-    """Return whether it runs and nobody is connected: a gate notes who is once a minute, and writes it soon after."""
+    """Return whether the session runs and has had no client for ``_AT_REST``. Gates record connected clients once a
+    minute."""
     traffic = getattr(session, "traffic", None)
     return session.is_running and max(filter(None, (session.started_at, traffic and traffic.last_at))) < now - _AT_REST
 
@@ -109,8 +111,8 @@ def _folders(owner: User) -> Any:
 
 
 def _mounts(owner: User) -> list[MountWish]:
-    """Return the wishes, each by its name in the home; of several with one name, one's own has it and the others have a
-    number behind it."""
+    """Return the requested mounts of the owner's folders, each by its name in the home. The owner's own folder has its
+    name; further folders of that name get a number."""
     found: dict[str, MountWish] = {}
     for folder in sorted(_folders(owner).order_by("name", "pk"), key=lambda one: one.user_id != owner.pk):
         target, number = folder.name, 2
@@ -121,8 +123,9 @@ def _mounts(owner: User) -> list[MountWish]:
 
 
 def _image(images: Iterable[Any]) -> Any:
-    """Return the image for files: one that says so, else one that nodes have already, else the smallest. Raises
-    UserError."""
+    """Return the image for system sessions. Preferred: an image with the label, then one that is not saved from a
+    session, then small minimum amounts, then one that agents have already, then the smallest. Raises UserError without
+    any image."""
 
     def rank(image: Any) -> tuple[Any, ...]:
         is_meant = str(image.labels.get(_ROLE, "")).upper() == "SYSTEM"

@@ -1,7 +1,5 @@
-"""Records the last use of sessions.
-
-Relays call a meter for every transfer, which is cheap; its thread writes all sessions in one statement every now and
-then, without Redis.
+"""Records the last use of sessions. Relays call a meter for every transfer, which is cheap; its thread writes all
+sessions together in one statement, without Redis.
 """
 
 from __future__ import annotations
@@ -47,8 +45,8 @@ class Meter:
             self._start()
 
     def write(self, now: datetime, *, everything: bool = False) -> int:
-        """Write due sessions: newly used ones at once, others every half minute. Returns how many; failed writes are
-        retried."""
+        """Write the last use of sessions that are due, and return how many. Newly used sessions are due at once, others
+        every half minute. A failed write is repeated at the next call."""
         oldest = now - WRITTEN_EVERY
         used = list(self._used.items())
         due = {pk: at for pk, at in used if everything or self._written.get(pk, oldest) <= oldest}
@@ -102,8 +100,8 @@ def note_traffic(moments: Mapping[UUID, datetime]) -> None:
 
 
 def note_work(kernels: Mapping[UUID, Collection[UUID]], now: datetime) -> int:
-    """Record that these kernels (by agent) are executing code; returns for how many sessions. Sessions used within half
-    a minute are skipped. Two statements; agents can report only their own kernels."""
+    """Record the use of these kernels' sessions, as they execute code; returns how many. ``kernels``: by agent, as an
+    agent can report only its own. Sessions used within half a minute are skipped. Two statements."""
     ids = {kernel_id for named in kernels.values() for kernel_id in named}
     rested = Q(session__traffic=None) | Q(session__traffic__last_at__lte=now - WRITTEN_EVERY)
     rows = Kernel.objects.filter(rested, pk__in=among(ids), status=Status.RUNNING).order_by()

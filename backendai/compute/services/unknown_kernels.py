@@ -30,7 +30,8 @@ Key = tuple[UUID, int]
 
 @dataclass(slots=True)
 class Strangers:
-    """An agent's kernels that are not live there: ``over``, unknown to the database, and those to be removed on an
+    """The reported kernels of one agent that the database does not list as live on it. ``over``: the row has ended or
+    moved; ``unknown``: no row, an older row, or the agent refuses the removal; ``removals``: removed on an
     administrator's order."""
 
     over: list[KernelSighting] = field(default_factory=list)
@@ -39,7 +40,8 @@ class Strangers:
 
 
 class Syncing(NamedTuple):
-    """An agent with its reported kernels, those it refuses to remove, and those live there."""
+    """An agent's report and the database's view. ``seen``: the kernels it has; ``kept``: kernels that it refuses to
+    remove; ``live``: kernels that the database lists as live on it."""
 
     agent_id: UUID
     seen: Sequence[KernelSighting]
@@ -48,8 +50,8 @@ class Syncing(NamedTuple):
 
 
 def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
-    """Return each agent's kernels that are not live there, classified; two queries, none if there are no such
-    kernels."""
+    """Return, by agent, the reported kernels that the database does not list as live on it. Two queries; none if there
+    are no such kernels."""
     seen = {
         one.agent_id: (strange, one.kept)
         for one in agents
@@ -75,8 +77,7 @@ def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
 
 
 def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: datetime) -> None:
-    """Write an agent's unknown kernels with its details, and delete rows of others. No query if there are and were
-    none."""
+    """Make the stored unknown kernels of an agent match its report. No query if the agent has and had none."""
     unknown = [*answer.unknown, *answer.removals]
     if not unknown and not agent.unknown_kernels:
         return
@@ -95,8 +96,8 @@ def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: d
 
 
 def remove_unknown(actor: User, row: UnknownKernel, *, now: datetime) -> None:
-    """Order an agent to stop and delete this kernel with its home folder. Raises Conflict if that is ordered
-    already."""
+    """Order the agent to remove this kernel with its home folder. Raises NotAllowed unless the actor is a superadmin,
+    Conflict if the removal is ordered already."""
     if not actor.is_superadmin:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
     with transaction.atomic():
@@ -115,7 +116,7 @@ def _row(agent: Agent, one: KernelSighting, told: Told | None, now: datetime) ->
 
 
 def _takes(row: UnknownKernel, one: KernelSighting, told: Told | None) -> bool:
-    """Update the row from the report; returns whether it changed."""
+    """Update the row from the agent's report, without saving it; return whether the row changed."""
     before = (row.is_running, row.is_kept, row.manifest, row.session_id)
     row.is_running = one.running
     if told is not None:

@@ -14,7 +14,7 @@ from backendai.accounts.models import User
 from backendai.activity.notices import sends_mail
 from backendai.compute.models import UnknownKernel
 
-TRIED_FOR = timedelta(hours=1)  # older news is under the bell
+TRIED_FOR = timedelta(hours=1)  # older notifications are only under the bell
 _MOST_AT_ONCE = 1000
 
 
@@ -30,7 +30,8 @@ Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject a
 
 
 def unknown_news(user: User) -> list[UnknownOn]:
-    """Return the undecided unknown kernels by agent; one query, none for other users than superadmins."""
+    """Return the undecided unknown kernels by agent, for superadmins; one query. Empty, without a query, for other
+    users."""
     return _by_agent(_undecided()) if user.is_superadmin else []
 
 
@@ -40,8 +41,8 @@ def has_unknown_mails(now: datetime) -> bool:
 
 
 def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send each superadmin one mail about all new unknown kernels, once even with several processes. Failed mails are
-    retried for an hour. Returns how many were sent. No transaction may be open."""
+    """Mail all superadmins about new unknown kernels; returns how many mails were sent. Each superadmin gets one mail,
+    even with several processes. If the first mail fails, all are retried for an hour. No transaction may be open."""
     due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
     rows = UnknownKernel.objects.filter(pk__in=due)
     if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):

@@ -28,8 +28,8 @@ _NO_NUMBERS: Mapping[str, Any] = {}
 
 
 class Waiting(NamedTuple):
-    """A session that stays pending: code, message, numbers, queue position, and steps. ``skipped``: it had no turn, or
-    waiting for room would not help. ``overtaken``: others may pass it."""
+    """A pending session's wait reason: code, message, numbers, queue position and steps. ``skipped``: it had no turn,
+    or waiting for room would not help. ``overtaken``: others may pass it."""
 
     session_id: UUID
     code: str
@@ -51,7 +51,8 @@ class _Seen(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """A wait and its changes. The digest's prefix identifies reasons that share a history row."""
+    """A wait reason with its digest, and the stored one. Reasons whose digests have the same prefix share a history
+    row."""
 
     wait: Waiting
     digest: str
@@ -71,8 +72,8 @@ _SESSIONS, _RECORDS = ComputeSession._meta.db_table, SchedulingRecord._meta.db_t
 
 
 def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = True) -> None:
-    """Write the reasons of those still pending: unchanged ones only count up. ``counts_tries``: sessions that were not
-    skipped use up a try. A fixed number of statements."""
+    """Write the wait reasons of sessions that are still pending. Unchanged reasons only increment a counter.
+    ``counts_tries``: sessions that were not skipped use up a try. A fixed number of statements."""
     if not waits:
         return
     with transaction.atomic():
@@ -95,7 +96,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
 
 
 def _notes(waits: Sequence[Waiting]) -> list[_Note]:
-    """Pair each wait with its session's stored reason; sessions that are not pending are left out."""
+    """Return each wait with its session's stored reason; sessions that are not pending are left out."""
     rows = ComputeSession.objects.filter(pk__in=among([wait.session_id for wait in waits]), status=Status.PENDING)
     columns = rows.order_by().values_list("pk", "wait_digest", "wait_record", "queue_position", "overtaken_since")
     seen = {pk: _Seen(digest, record, position, since) for pk, digest, record, position, since in columns}

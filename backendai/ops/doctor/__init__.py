@@ -1,1 +1,1 @@
-"""Looks at every prerequisite of the platform and says what is wrong and how to mend it."""
+"""Looks at every prerequisite of the platform and says what is wrong and how to repair it."""

@@ -27,7 +27,7 @@ def database() -> list[Check]:
     try:
         return [_database_kind(), _migrations()]
     except DatabaseError as error:
-        fix = "Start the database, or mend DATABASE_URL (without it the portal keeps its own SQLite file)."
+        fix = "Start the database, or correct DATABASE_URL (without it the portal keeps its own SQLite file)."
         return [problem("database", f"does not answer: {str(error).strip()}", fix)]
 
 
@@ -41,7 +41,7 @@ def broker(url: str | None = None) -> Check:
         client.close()
     except (RedisError, OSError) as error:
         message = f"nothing answers at {_without_password(url)} ({error}); pages do not refresh by themselves"
-        return warning("broker", message, f"Start it, or mend REDIS_URL ({_START} when REDIS_URL is not set).")
+        return warning("broker", message, f"Start it, or correct REDIS_URL ({_START} when REDIS_URL is not set).")
     name = "Valkey" if "valkey_version" in info else "Redis"
     said = f"{name} {info.get('valkey_version') or info['redis_version']} at {_without_password(url)}"
     if policy not in ("", "noeviction"):

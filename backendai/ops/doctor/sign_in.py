@@ -59,7 +59,7 @@ def _provider(issuer: str) -> Check:
         named = str(said["issuer"]).rstrip("/")
     except (OSError, urllib.error.URLError, ValueError, LookupError, TypeError) as error:
         return problem(
-            _NAME, f"{url} gives no usable answer ({error})", "Mend BACKENDAI_OIDC_ISSUER, or the way there."
+            _NAME, f"{url} gives no usable answer ({error})", "Correct BACKENDAI_OIDC_ISSUER, or the route to it."
         )
     if named != issuer:
         fix = f"Set BACKENDAI_OIDC_ISSUER={named} if that is who you mean."

@@ -25,7 +25,7 @@ def storage(hosts: Mapping[str, Path] | None = None, mounts: Path = _MOUNTS) -> 
     try:
         found = read_hosts(os.environ.get("BACKENDAI_STORAGE_HOSTS", "")) if hosts is None else hosts
     except UserError as error:
-        return [problem("folders", error.message, "Mend it in .env and start again.")]
+        return [problem("folders", error.message, "Correct it in .env and start again.")]
     if not found:
         return [ok("folders", "this machine names no storage host (BACKENDAI_STORAGE_HOSTS)")]
     return [check for name, path in found.items() for check in _host(name, path, mounts)]

@@ -23,7 +23,7 @@ from backendai.pipelines.moves import grow, move_run, move_tasks
 from backendai.pipelines.reading import Picture
 from backendai.pipelines.services.releasing import release
 from backendai.scheduler.runs.decide import decide_run
-from backendai.scheduler.runs.snapshot import FINAL, UNPLACED_PER_OWNER, Decision, RunStatus
+from backendai.scheduler.runs.snapshot import FINAL, UNPLACED_PER_OWNER, Decision, RunStatus, RunView, When
 
 logger = logging.getLogger(__name__)
 _CAN_END = LIVE - {SessionStatus.TERMINATING}
@@ -44,9 +44,16 @@ def act(picture: Picture) -> int:
             launched = _launched(run, decision, picture) if decision.release else 0
             picture.unplaced[run.owner_id] += launched
             changed += bool(has_settled or launched)
+            picture.has_more |= has_settled and _opens_more(view, decision)
         except Exception:
             logger.exception("run %s could not be brought forward by this pass", pk)
     return changed
+
+
+def _opens_more(view: RunView, decision: Decision) -> bool:
+    """Return whether the next pass may find elements that this one did not know as ready: those that are tried again at
+    once, and those that wait for one element. Whole steps are opened by the decision that ends those before them."""
+    return bool(decision.retry) or any(edge.when == When.EACH for step in view.steps for edge in step.edges)
 
 
 def _settled(run: Run, decision: Decision, picture: Picture) -> bool:
@@ -114,9 +121,9 @@ def _end(run: Run, to: RunStatus, now: datetime) -> None:
 
 
 def pass_over(picture: Picture) -> int:
-    """Do what ``act`` does, and wake the loop again where something changed: a step that ends opens the next."""
+    """Do what ``act`` does, and wake the loop again where that opens more."""
     changed = act(picture)
-    if changed:
+    if picture.has_more:
         with transaction.atomic():
             hint_runs()
     return changed

@@ -63,7 +63,7 @@ def retry_failed(run: Run, user: User, *, step: str = "", indexes: Collection[in
     """Let failed and cancelled elements wait again, all or those of a step, and what was skipped because of them. What
     succeeded is never repeated. Returns how many; Conflict when there is none."""
     with transaction.atomic():
-        # Whoever decides about the run meanwhile finds another version.
+        # A decision about the run meanwhile finds another version.
         Run.objects.filter(pk=run.pk).update(version=F("version") + 1)
         run.refresh_from_db()
         steps = _steps_named(run, step)

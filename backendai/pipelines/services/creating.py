@@ -17,15 +17,16 @@ from backendai.activity.services import audit
 from backendai.compute.services.bulk import insert_rows
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.spec import SessionSpec
-from backendai.compute.spec_document import digest_of, document_of, spec_of, without_secrets
+from backendai.compute.spec_document import digest_of, document_of, spec_of
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name
+from backendai.core.secret_names import looks_secret
 from backendai.core.written_documents import WrittenDocument, read_document, written
 from backendai.pipelines.documents import ARRAY_KEYS, LARGEST, MOST_VALUES, RunDocument, StepDocument, run_document
 from backendai.pipelines.hints import hint_runs
 from backendai.pipelines.models import Edge, Run, State, Step, Task
-from backendai.templates.rendering import Layer, Source, merged
+from backendai.templates.rendering import Layer, Source, is_gap, merged
 from backendai.templates.services.launching import from_template, version_named
 
 LONGEST_NAME = 40
@@ -44,12 +45,14 @@ class RunWish:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRun:
-    """A run that can be written: what it says, and the request of each step as the launch would check it."""
+    """A run that can be written: what it says, the request of each step as the launch would check it, and the text of
+    its document as it is kept."""
 
     document: RunDocument
     specs: dict[str, SessionSpec]
     checked: dict[str, Checked]
     name: str
+    text: str
 
     @property
     def project(self) -> Project:
@@ -77,7 +80,7 @@ def check_run(user: User, wish: RunWish) -> CheckedRun:
         checked = dict(_checked(user, document, specs))
     except UserError as error:
         raise source.placed(error) from None
-    return CheckedRun(document, specs, checked, _name(wish.name or document.name, checked))
+    return CheckedRun(document, specs, checked, _name(wish.name or document.name, checked), _kept(wish, source.value))
 
 
 def create_run(user: User, wish: RunWish, *, idempotency_key: str | None = None, now: datetime) -> tuple[Run, bool]:
@@ -179,7 +182,7 @@ def _write(user: User, wish: RunWish, found: CheckedRun, digest: str, key: str |
         kind=document.kind,
         owner=user,
         project=found.project,
-        text=wish.text or written(_without_secrets(wish.document)),
+        text=found.text,
         digest=digest,
         parameters=document.parameters,
         size=document.size,
@@ -234,12 +237,25 @@ def _write_tasks(steps: list[tuple[Step, list[int]]]) -> None:
     )
 
 
-def _without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with None for values of variables that look like secrets."""
+def _kept(wish: RunWish, said: Mapping[str, Any]) -> str:
+    """Return the text as it was sent, or, where it holds values that look like secrets, written anew without them."""
+    kept = _without_secrets(said)
+    return wish.text if wish.text and kept == said else written(kept)
+
+
+def _without_secrets(said: Any) -> Any:
+    """Return the same with None for values of variables that look like secrets, but for parameters filled in later."""
+    if isinstance(said, list):
+        return [_without_secrets(one) for one in said]
+    if not isinstance(said, Mapping):
+        return said
     found: dict[str, Any] = {}
-    for key, value in document.items():
+    for key, value in said.items():
         if key == "environ" and isinstance(value, Mapping):
-            found[key] = without_secrets({str(name): str(one) for name, one in value.items()})
+            found[key] = {
+                name: None if looks_secret(str(name), str(one)) and not is_gap(one) else one
+                for name, one in value.items()
+            }
         else:
-            found[key] = _without_secrets(value) if isinstance(value, Mapping) else value
+            found[key] = _without_secrets(value)
     return found

@@ -1,4 +1,4 @@
-"""What becomes of a run next: a pure function of its snapshot."""
+"""Decides the next changes of a run: a pure function of its snapshot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _S = TaskState
 
 
 def decide_run(run: RunView, now: datetime) -> Decision:
-    """Return what is to be settled, tried again, closed and released, and how the run ends if it does."""
+    """Return the next changes of the run: elements to settle, retry, close and release. ``end``: its final status, if
+    it ends."""
     board = _Board(run)
     settle, retry = board.settle(now)
     close = tuple(board.close())
@@ -44,7 +45,7 @@ def decide_run(run: RunView, now: datetime) -> Decision:
 
 
 class _Board:
-    """The numbers of a run while it is decided: each decision counts for the next."""
+    """The element counts of a run. Each decision updates them, so that the next one sees it."""
 
     def __init__(self, run: RunView) -> None:
         self.run = run
@@ -54,12 +55,12 @@ class _Board:
 
     @property
     def stops(self) -> bool:
-        """Whether the sessions that the run still has are to end."""
+        """Whether the run's live sessions are to end. They are when an element failed under ``OnFailure.STOP``."""
         has_live = any(self.counts[step.name][_S.RELEASED] for step in self.run.steps if not step.is_finally)
         return has_live and self.run.on_failure == OnFailure.STOP and self._fails()
 
     def settle(self, now: datetime) -> tuple[tuple[Settle, ...], tuple[Retry, ...]]:
-        """Return what becomes of elements whose sessions have ended."""
+        """Return the final states of elements whose sessions have ended, and the retries."""
         settled, again = [], []
         for ended in self.run.ended:
             step = self.steps[ended.step]
@@ -74,7 +75,7 @@ class _Board:
         return tuple(settled), tuple(again)
 
     def close(self) -> Iterator[Close]:
-        """Close what can never be released; a step that is closed may close those behind it."""
+        """Yield the waiting elements that can never be released. Closing one step may close later ones."""
         changed = True
         while changed:
             changed = False
@@ -93,7 +94,7 @@ class _Board:
                 yield Close(step.name, _S.SKIPPED, ELEMENT, blocked[0].cause, tasks)
 
     def release(self) -> Iterator[UUID]:
-        """Return which elements get a session now, within all limits."""
+        """Yield the elements that get a session now, within all limits."""
         room = self.run.room
         if self.run.at_once:
             room = min(room, self.run.at_once - sum(one[_S.RELEASED] for one in self.counts.values()))
@@ -107,7 +108,7 @@ class _Board:
                 yield one.task
 
     def end(self) -> RunStatus | None:
-        """Return the last status of the run, once nothing of it is open."""
+        """Return the run's final status if no element is waiting or released; else None."""
         total = sum(self.counts.values(), Counter())
         if any(total[state] for state in OPEN):
             return None

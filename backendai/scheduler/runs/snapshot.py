@@ -1,4 +1,4 @@
-"""Runs as ``decide_run`` sees them: frozen, without a clock and without a database."""
+"""Input and output of ``decide_run``: immutable, without a clock and without a database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNPLACED_PER_OWNER = 256
 
 
 class RunStatus(StrEnum):
-    """How far a run is."""
+    """Status of a run."""
 
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
@@ -24,7 +24,7 @@ class RunStatus(StrEnum):
 
 
 class TaskState(StrEnum):
-    """How far one element of a step is. RELEASED: it has a session."""
+    """State of one element of a step. RELEASED: the element has a session."""
 
     WAITING = "WAITING"
     RELEASED = "RELEASED"
@@ -35,7 +35,7 @@ class TaskState(StrEnum):
 
 
 class When(StrEnum):
-    """What an edge waits for. EACH: for the element of the same index, where the others wait for the whole step."""
+    """The condition of an edge. EACH waits for the element of the same index; the others wait for the whole step."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -44,7 +44,8 @@ class When(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What the failure of an element does to the rest. DRAIN: nothing more is released; STOP: what runs ends, too."""
+    """What the failure of an element does to the rest of the run. DRAIN: no further element is released, except of
+    finally steps; STOP: live sessions end, too."""
 
     CONTINUE = "continue"
     DRAIN = "drain"
@@ -57,7 +58,7 @@ FINAL = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """That a step waits for another."""
+    """A step's condition on the earlier step ``on``."""
 
     on: str
     when: When
@@ -65,8 +66,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """When an element is tried again: ``times`` more at most, for these reasons (none: any failure), after ``wait``
-    seconds, which grow by ``factor`` to ``most``; ``more``: by what each slot grows with each try."""
+    """When a failed element is tried again: at most ``times`` more, for these ``reasons`` (empty: any failure). The
+    pause of ``wait`` seconds is multiplied by ``factor`` with each try, up to ``most`` seconds. ``more``: by slot, the
+    factor by which the requested amount grows with each try."""
 
     times: int = 0
     reasons: frozenset[str] = frozenset()
@@ -82,7 +84,7 @@ class RetryRule:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An element that waits and may be released as far as its own edges and its pause go."""
+    """A waiting element whose own edges and pause allow its release."""
 
     task: UUID
     index: int
@@ -90,7 +92,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """An element whose own element of an earlier step did not succeed."""
+    """A waiting element that can never run. The element of the same index in the earlier step ``cause`` did not
+    succeed."""
 
     task: UUID
     index: int
@@ -99,7 +102,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A released element whose session has ended. ``classes``: the reasons a rule may name, such as ``exit:3``."""
+    """A released element whose session has ended. ``classes``: the reasons that a retry rule may name, such as
+    ``exit:3``."""
 
     task: UUID
     step: str
@@ -112,9 +116,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step with the numbers of its elements by state; ``ready`` and ``blocked``: the next ones, lowest index first.
+    """A step with the numbers of its elements by state. ``ready`` and ``blocked``: its next elements, the lowest index
+    first.
 
-    ``unplaced``: those whose session has no agent yet. 0 for ``at_once``, ``probe``, ``give_up_after``: no limit.
+    ``unplaced``: the number of its sessions without an agent. ``at_once``, ``probe``, ``give_up_after`` of 0: no limit.
     """
 
     name: str
@@ -133,7 +138,8 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``room``: how many more sessions without an agent its owner may have."""
+    """One run. ``at_once``: its most concurrent sessions (0: no limit). ``room``: how many more sessions without an
+    agent its owner may have."""
 
     status: RunStatus
     steps: tuple[StepView, ...]
@@ -145,7 +151,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """That an element is over, and how."""
+    """The final state of an element whose session has ended."""
 
     task: UUID
     to: TaskState
@@ -154,7 +160,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """That an element waits again, until ``at``."""
+    """An element that waits again, until ``at``."""
 
     task: UUID
     at: datetime
@@ -163,7 +169,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """That elements of a step that wait will never run: all of them, or those of ``tasks``."""
+    """Waiting elements of a step that will never run: all of them, or only ``tasks``."""
 
     step: str
     to: TaskState
@@ -174,7 +180,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done about a run. ``stops``: end the sessions that it still has."""
+    """The changes to make to a run. ``stops``: end its live sessions; ``end``: its final status."""
 
     settle: tuple[Settle, ...] = ()
     retry: tuple[Retry, ...] = ()
@@ -185,5 +191,5 @@ class Decision:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be done."""
+        """Whether nothing changes."""
         return self == Decision()

@@ -28,8 +28,8 @@ class _User:
 
 
 def drf(line: Line) -> Iterator[SessionView]:
-    """Yield the oldest session of the user with the smallest share; equal shares by age, then by id. If a session does
-    not fit, the user keeps the share, and their next session is tried."""
+    """Yield at each turn the oldest session of the user with the smallest share; of equal shares the oldest session,
+    then the smallest id. If a session does not fit, the user keeps the share, and their next session follows."""
     sessions, tally = line.sessions, line.tally
     users, levels = _users(line)
     shares = list(levels)
@@ -45,7 +45,7 @@ def drf(line: Line) -> Iterator[SessionView]:
             grown = share
             if tally.latest:
                 held, counted, weight = user.held, user.counted, user.weight
-                for name, more in tally.latest:  # what is held of other slots weighs what it did
+                for name, more in tally.latest:  # the shares of other slots are unchanged
                     held[name] = amount = held.get(name, 0) + more
                     if name in counted and grown < (part := amount / counted[name] / weight):
                         grown = part
@@ -66,7 +66,8 @@ def drf(line: Line) -> Iterator[SessionView]:
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:
-    """Return the largest weighted share of a slot; slots without capacity do not count."""
+    """Return the largest share of any slot, divided by the weight; infinite without a weight. Slots without capacity do
+    not count."""
     largest = 0.0
     for name, amount in held.items():
         whole = capacity.get(name)

@@ -8,8 +8,8 @@ from backendai.scheduler.snapshot import SessionView
 
 
 def fifo(line: Line) -> list[SessionView]:
-    """Return the oldest first; those that others may pass follow, the oldest first again. With backfill they keep their
-    place if they can have a reserved start."""
+    """Return the oldest session first; sessions that others may pass come last, also by age. With backfill, or without
+    a limit of tries, all sessions are in order of age."""
     rules, now = line.rules, line.now
     if not rules.retries_to_skip or rules.backfill:
         return line.sessions

@@ -8,7 +8,7 @@ from backendai.scheduler.snapshot import SessionView
 
 
 def lifo(line: Line) -> list[SessionView]:
-    """Return the newest first; equals by id, the greatest first."""
+    """Return the newest session first; of sessions of the same time, the greatest id first."""
     return line.sessions[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Load balancing between an endpoint's replicas: pure functions of what one proxy knows."""
+"""Load balancing between an endpoint's replicas: pure functions of what one app proxy knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 FAILURES = 3  # in a row
 _EJECTED_SECONDS, _MOST_EJECTED_SECONDS = 10.0, 120.0
-BUSIER = 1.25  # than the mean, as which a replica may be for the sake of affinity
+BUSIER = 1.25  # × the mean: how busy a replica may be to keep its sticky keys
 _COLDEST = 0.1
 _FAULTS = frozenset({502, 504})
 _Id = TypeVar("_Id", bound=Hashable)
@@ -18,8 +18,8 @@ _Id = TypeVar("_Id", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[_Id]):
-    """A replica as a proxy sees it. ``limit``: concurrent requests (0: unlimited). ``weight`` grows to 1 during
-    warm-up."""
+    """A replica as an app proxy sees it. ``open``: its requests under way; ``limit``: the most at once (0: unlimited).
+    ``weight`` grows to 1 during warm-up."""
 
     id: _Id
     open: int = 0
@@ -43,8 +43,8 @@ class Sight(Generic[_Id]):
 
 
 def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica with the smallest (open requests + 1) ÷ weight that has room, or None. ``draw`` (0 to 1)
-    breaks ties."""
+    """Return the replica with room and the smallest (open requests + 1) ÷ weight, or None. ``draw`` (0 to 1) breaks
+    ties."""
     able = [(_price(one), one) for one in candidates if one.has_room and one.id not in avoid]
     if not able:
         return None
@@ -54,8 +54,8 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
 
 
 def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica for a sticky key, as long as it is at most a quarter busier than the others; then the next one
-    in the key's order. None if none has room."""
+    """Return the first replica in the key's order that is free enough, or None. It must have room and be at most
+    ``BUSIER`` times as busy as the mean."""
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
     order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
@@ -68,7 +68,8 @@ def warmth(age: float, warm_up: float) -> float:
 
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
-    """Return the ejected replicas. At most half of them and never all; beyond that all are used."""
+    """Return the replicas that get no requests: those that never answered, and the ejected ones. If more than half of
+    the others are ejected, those are used all the same."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}
@@ -76,13 +77,13 @@ def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
 
 
 def ejected_for(times: int) -> float:
-    """Return the seconds of the ``times``-th consecutive ejection."""
+    """Return how many seconds the ``times``-th consecutive ejection lasts."""
     return min(_EJECTED_SECONDS * max(times, 1), _MOST_EJECTED_SECONDS)
 
 
 def is_fault(status: int) -> bool:
-    """Return whether a response counts as a fault of its replica: 429 and 503 mean busy, other errors are the model's
-    own."""
+    """Return whether a response counts as a fault of its replica. 429 and 503 mean busy, and other errors come from the
+    model."""
     return status in _FAULTS
 
 

@@ -1,4 +1,4 @@
-"""Decides which replicas start and which are drained, so that the desired number serves the newest revision.
+"""Decides which replicas start and which are drained. The goal: the desired number serves the newest revision.
 
 The same function replaces lost replicas, moves replicas off drained agents, follows a changed number, and updates: an
 outdated replica is drained only when another one serves in its place.
@@ -14,15 +14,16 @@ from uuid import UUID
 from backendai.core.messages import Message
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
 
-PROOF = timedelta(seconds=60)  # a new revision serves so long before an old replica goes
-MOST_UNPLACED = 2  # replicas that wait for room at once: more would only lengthen the queue of others
+PROOF = timedelta(seconds=60)  # how long a new revision serves before an old replica is drained
+MOST_UNPLACED = 2  # most replicas that wait for room at once: more would only lengthen the queue
 FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The next actions: how many replicas of which revision start, which are drained, and the state of the update.
-    ``reason`` None: nothing is missing."""
+    """The next actions of an endpoint. ``starts``: pairs of revision and number of replicas; ``drains``: replicas to
+    drain; ``finishes`` and ``rolls_back``: the end of an update. ``reason``: why replicas are missing (None: none
+    are)."""
 
     starts: tuple[tuple[int, int], ...] = ()
     drains: tuple[UUID, ...] = ()
@@ -32,8 +33,7 @@ class Rollout:
 
 
 def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollout:
-    """Return the actions that bring the endpoint to ``desired`` replicas of the newest revision without an
-    interruption."""
+    """Return the actions that lead to ``desired`` replicas of the newest revision without interruption."""
     live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
     if endpoint.wish != Wish.RUN or desired == 0:
         return Rollout(drains=tuple(one.id for one in live), finishes=endpoint.next is not None)
@@ -63,7 +63,7 @@ def _replace(
     kept = [one for one in leaving if one.revision == endpoint.current and _stays(one)]
     started = sum(number for _, number in starts)
     more = min(desired - len(kept) - sum(one.serves for one in staying), room - started)
-    if not takes_over and more > 0:  # scaling goes on during an update: with the revision that is known to work
+    if not takes_over and more > 0:  # scaling continues during an update, with the revision that is known to work
         more_starts, held_too = _starts(endpoint, endpoint.current, more, live, now, already=started)
         starts, held = (*starts, *more_starts), held or held_too
     drains = _drains(endpoint, desired, staying, leaving, now)
@@ -87,7 +87,7 @@ def _drains(
         spare = max(len(serving) - desired, 0)  # a smaller number needs no proof
     limit = 1 if endpoint.next is not None else len(serving)
     gone = [one.id for one in _first_to_go(serving, endpoint.newest)[: min(spare, limit)]]
-    # One that is silent keeps its slots and its place until another one serves for it: it may come back.
+    # A silent replica keeps its slots until another serves in its place: it may come back.
     silent = [one.id for one in leaving if not one.is_answering and len(good) >= desired]
     surplus = max(len(staying) - desired, 0)
     extra = [one.id for one in _first_to_go(staying, endpoint.newest)[:surplus]] if not serving else []
@@ -115,7 +115,7 @@ def _starts(
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
-    """Return why replicas wait: the reason of the first pending session."""
+    """Return why unplaced replicas wait: their number, and the reason of the first one's session."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
     waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
@@ -179,7 +179,7 @@ def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reaso
 
 def _first_to_go(replicas: Iterable[ReplicaView], newest: int) -> list[ReplicaView]:
     """Return the replicas in the order of draining: unplaced, not ready, on a draining agent, oldest revision, fewest
-    open."""
+    open requests."""
     return sorted(
         replicas,
         key=lambda one: (not one.waits_for, one.state == ReplicaState.READY, not one.is_leaving, one.revision, one.open,

@@ -12,12 +12,12 @@ from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaSt
 
 UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0
 PANIC_LASTS, COOL_DOWN, OLDEST_READING = timedelta(seconds=60), timedelta(seconds=300), timedelta(seconds=15)
-_ROUNDING = 0.1  # a tenth of a replica is no replica
+_ROUNDING = 0.1  # of a replica: so much more load needs no further replica
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The desired number of replicas, the reason, and until when it may not be lowered."""
+    """The desired number of replicas, with the reason. ``panic_until``: the number is not lowered before this time."""
 
     desired: int
     reason: Reason
@@ -55,7 +55,7 @@ def _wake(endpoint: EndpointView) -> Scale:
 
 
 def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
-    """Return a higher number, or why it cannot be raised, or None if the load does not need it."""
+    """Return a higher number of replicas, or the same with the reason at the limit; None if the load needs no more."""
     have, load, target = endpoint.desired, endpoint.load, endpoint.target
     panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
     want, code, bound = have, "load-grew", load.long + load.backlog
@@ -92,7 +92,8 @@ def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: date
 
 
 def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, Message] | None:
-    """Return the highest number that a rule demands, and the metric's value."""
+    """Return the highest number of replicas that a rule demands, and why. None if no rule demands more, and for
+    ``COOL_DOWN`` after a change."""
     if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
         return None
     found = [
@@ -115,20 +116,12 @@ def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, Messag
 
 
 def _down(endpoint: EndpointView, now: datetime) -> Scale:
-    """Return a lower number, or the same number with the reason."""
+    """Return a lower number of replicas (0: the endpoint sleeps), or the same number, each with the reason."""
     have = endpoint.desired
     if (kept := _why_not_down(endpoint, now)) is not None:
         return Scale(have, kept, endpoint.panic_until)
     if _may_sleep(endpoint, now):
-        minutes = endpoint.asleep_after.total_seconds() / 60
-        return Scale(
-            0,
-            Reason(
-                "fell-asleep",
-                Message("No request came for {minutes} minutes.", minutes=f"{minutes:g}"),
-                _numbers(endpoint),
-            ),
-        )
+        return Scale(0, Reason("fell-asleep", _quiet(endpoint.asleep_after), _numbers(endpoint)))
     floor = max(endpoint.minimum, 1)
     needed = max(_with_spare(endpoint), floor)
     if needed >= have:
@@ -178,6 +171,13 @@ def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:
     return None
 
 
+def _quiet(span: timedelta) -> Message:
+    seconds = span.total_seconds()
+    if seconds < 120:
+        return Message("No request came for {seconds} seconds.", seconds=f"{seconds:g}")
+    return Message("No request came for {minutes} minutes.", minutes=f"{seconds / 60:.0f}")
+
+
 def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
     busy = endpoint.load.open or endpoint.load.queued or endpoint.load.held
     last = max(filter(None, (endpoint.asked_at, endpoint.scaled_at)), default=None)
@@ -185,7 +185,8 @@ def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
 
 
 def _lowest_by_rules(endpoint: EndpointView) -> int:
-    """Return the lowest number that the rules allow: a rule above its lower threshold blocks scaling down."""
+    """Return the lowest number of replicas that all rules allow. A rule allows its step down only while its metric is
+    below the lower threshold."""
     floors = [
         endpoint.desired - rule.step if rule.value is not None and rule.value < rule.down_under else endpoint.desired
         for rule in endpoint.rules

@@ -21,7 +21,7 @@ class ReplicaState(StrEnum):
     """State of a replica; ``docs/inference.md`` draws the transitions."""
 
     STARTING = "starting"  # its session does not run yet
-    LOADING = "loading"  # its session runs, and no proxy has had an answer yet
+    LOADING = "loading"  # its session runs, and no app proxy has had an answer yet
     READY = "ready"
     DRAINING = "draining"  # gets no new requests, and ends with its last one
     ENDED = "ended"
@@ -30,8 +30,8 @@ class ReplicaState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
     """A replica that has not ended. ``waits_for``: why its session is pending, empty if placed. ``is_answering``: some
-    proxy gets answers, or none has tried. ``is_leaving``: its agent is draining. ``proven_at``: when it became
-    READY."""
+    app proxy gets answers, or none has tried. ``is_leaving``: its agent is draining. ``ready_at``: when it became
+    READY. ``open``: its requests under way."""
 
     id: UUID
     number: int
@@ -46,21 +46,21 @@ class ReplicaView:
 
     @property
     def serves(self) -> bool:
-        """Whether it gets requests and answers them."""
+        """Whether the replica gets requests and answers them."""
         return self.state == ReplicaState.READY and self.is_answering
 
     @property
     def is_coming(self) -> bool:
-        """Whether it is starting."""
+        """Whether the replica is starting."""
         return self.state in (ReplicaState.STARTING, ReplicaState.LOADING)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """Load measured by proxies, in concurrent requests. ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest
-    ``long`` of 300 s: each the larger of mean concurrency and arrivals × service seconds. ``backlog``: the concurrency
-    that empties the queue in a minute. ``age``: of the newest measurement (None: there is none). ``held``: requests
-    that wait for the first replica."""
+    """Load measured by app proxies, in concurrent requests. ``short`` over 6 s, ``long`` over 30 s, ``peak`` the
+    highest ``long`` of 300 s: each the larger of mean concurrency and arrivals × service seconds. ``backlog``: the
+    concurrency that empties the queue in a minute. ``age``: of the newest measurement (None: there is none). ``held``:
+    requests that wait for the first replica."""
 
     short: float = 0.0
     long: float = 0.0
@@ -70,12 +70,12 @@ class LoadView:
     open: int = 0
     held: int = 0
     age: timedelta | None = timedelta(0)
-    is_partial: bool = False  # a proxy went silent without a farewell: its requests are not in these numbers
+    is_partial: bool = False  # an app proxy went silent: its requests are missing in these numbers
 
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A scaling rule. ``value`` None: the metric is unknown. ``needs_queue``: it scales up only while requests
+    """A scaling rule. ``value``: the metric now (None: unknown). ``needs_queue``: it scales up only while requests
     queue."""
 
     name: str
@@ -88,7 +88,8 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class RevisionView:
-    """Results of a revision: failed starts since the last success, the end of the back-off, and its responses."""
+    """Results of a revision: its failed starts since the last success, the end of the back-off, and the numbers of its
+    requests and errors."""
 
     failed_starts: int = 0
     retry_at: datetime | None = None
@@ -130,13 +131,14 @@ class EndpointView:
         return self.current if self.next is None else self.next
 
     def fares(self, revision: int) -> RevisionView:
-        """Return the results of a revision."""
+        """Return the results of a revision; without records those of a healthy one."""
         return self.revisions.get(revision, _HEALTHY)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is done or not: a stable code, one sentence, numbers, and until when, if known."""
+    """Why an action is taken or not: a stable code, one sentence, numbers, and until when the reason holds, if
+    known."""
 
     code: str
     message: str

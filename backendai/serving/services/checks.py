@@ -19,7 +19,8 @@ from backendai.compute.spec import MountWish, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
-from backendai.serving.models import MOST_REPLICAS
+from backendai.serving.models import MOST_REPLICAS, AutoScalingRule
+from backendai.serving.services.quota import check_maximum
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.storage.status import Rights
 from backendai.wire.capabilities import Capability
@@ -30,7 +31,7 @@ _PATH = re.compile(r"/[!-~]*\Z")
 _ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?\Z")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _LONGEST = timedelta(hours=6).total_seconds()
-MOST_ORIGINS = 20
+MOST_ORIGINS, MOST_RULES = 20, 20
 
 
 def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
@@ -42,12 +43,19 @@ def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
     if spec.max_surge + spec.max_unavailable < 1:
         text = "An update needs a surge or a gap: set max_surge or max_unavailable to 1 or more."
         raise UserError(text, field="max_surge", code="invalid-update")
-    if not 0 < spec.asleep_after <= 30 * 86400:
-        raise UserError("Enter 1 second to 30 days.", field="asleep_after", code="invalid-time")
+    check_sleep(spec.asleep_after)
     check_public(spec.is_public)
     check_access(spec.origins, spec.affinity)
     check_shares(spec.warm_up, spec.canary)
-    return check_revision(user, spec.revision, project=spec.project, resource_group=spec.resource_group)
+    checked = check_revision(user, spec.revision, project=spec.project, resource_group=spec.resource_group)
+    check_maximum(checked.limited, checked.total, spec.maximum)
+    return checked
+
+
+def check_sleep(seconds: float) -> None:
+    """Refuse a time without requests that makes no sense."""
+    if not 0 < seconds <= 30 * 86400:
+        raise UserError("Enter 1 second to 30 days.", field="asleep_after", code="invalid-time")
 
 
 def check_public(is_public: bool) -> None:
@@ -97,6 +105,27 @@ def check_numbers(minimum: int, maximum: int, target: float) -> None:
         raise UserError("Choose 0 to {maximum}, the maximum.", maximum=maximum, field="minimum", code="invalid-minimum")
     if not isfinite(target) or not 0 < target <= 10_000:
         raise UserError("Enter a number above 0, at most 10000.", field="target", code="invalid-target")
+
+
+def check_rules(rules: Sequence[AutoScalingRule]) -> None:
+    """Refuse scaling rules that mean nothing: without a threshold, or with thresholds that contradict each other."""
+    if len(rules) > MOST_RULES:
+        text = "An endpoint has at most {most} rules: remove one first."
+        raise UserError(text, most=MOST_RULES, field="metric", code="too-many-rules")
+    for rule in rules:
+        if rule.up_over is None and rule.down_under is None:
+            raise UserError("Enter a value above or below which to scale.", field="up_over", code="missing-threshold")
+        for field in ("up_over", "down_under"):
+            value = getattr(rule, field)
+            if value is not None and (not isfinite(value) or not 0 <= value <= 1e9):
+                raise UserError("Enter a number from 0 to 1000000000.", field=field, code="invalid-threshold")
+        if rule.up_over is not None and rule.down_under is not None and rule.down_under >= rule.up_over:
+            raise UserError(
+                "Choose a value below {up}: the number would go up and down at once.",
+                up=f"{rule.up_over:g}",
+                field="down_under",
+                code="invalid-threshold",
+            )
 
 
 def check_revision(user: User, spec: RevisionSpec, *, project: str, resource_group: str) -> Checked:

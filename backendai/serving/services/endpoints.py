@@ -23,8 +23,11 @@ from backendai.serving.services.checks import (
     check_numbers,
     check_public,
     check_revision,
+    check_rules,
     check_shares,
+    check_sleep,
 )
+from backendai.serving.services.quota import check_maximum, check_maximum_of, check_number
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
@@ -47,6 +50,7 @@ SETTABLE = frozenset(
         "warm_up",
         "affinity",
         "canary",
+        "asleep_after",
     }
 )
 
@@ -74,14 +78,10 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
             )
             endpoint.current = _write_revision(endpoint, user, spec.revision, checked, 1, now)
             endpoint.save(update_fields=["current"])
-            note(
-                endpoint.pk,
-                "created",
-                now=now,
-                after=spec.minimum,
-                message=Message("Created by {user}.", user=user.email),
-            )
+            created = Message("Created by {user}.", user=user.email)
+            note(endpoint.pk, "created", now=now, after=spec.minimum, message=created)
             audit(user.pk, "endpoint.create", "endpoint", [endpoint.pk], name=spec.name, image=spec.revision.image)
+            check_number(checked.limited, endpoint)
             _hint()
     except IntegrityError as error:
         text = Message(
@@ -99,6 +99,7 @@ def update_endpoint(endpoint: Endpoint, user: User, spec: RevisionSpec, *, allow
     _refuse_deleted(endpoint)
     place = {"project": str(endpoint.project_id), "resource_group": endpoint.resource_group.name}
     checked = check_revision(endpoint.owner, spec, **place)
+    check_maximum(checked.limited, checked.total, endpoint.maximum)
     now = timezone.now()
     with transaction.atomic():
         Endpoint.objects.select_for_update().get(pk=endpoint.pk)
@@ -142,22 +143,32 @@ def roll_back(endpoint: Endpoint, user: User, number: int) -> None:
 
 
 def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
-    """Change limits, numbers and access. Raises UserError."""
+    """Change limits, numbers and access; ``asleep_after`` in seconds. Raises UserError."""
     _refuse_deleted(endpoint)
     if unknown := sorted(values.keys() - SETTABLE):
         raise UserError("{unknown} cannot be changed.", unknown=unknown[0], field=unknown[0], code="not-changeable")
     after = {name: values.get(name, getattr(endpoint, name)) for name in SETTABLE}
     check_numbers(after["minimum"], after["maximum"], after["target"])
+    if after["maximum"] > endpoint.maximum:
+        check_maximum_of(endpoint, after["maximum"])
     check_public(bool(values.get("is_public")))
     check_access(after["origins"], after["affinity"])
     check_shares(after["warm_up"], after["canary"])
     if after["max_surge"] + after["max_unavailable"] < 1:
         raise UserError("Set max_surge or max_unavailable to 1 or more.", field="max_surge", code="invalid-update")
-    told = {name: value for name, value in values.items() if getattr(endpoint, name) != value}
+    if "asleep_after" in values:
+        check_sleep(values["asleep_after"])
+    told = {name: value for name, value in values.items() if _as_asked(endpoint, name) != value}
+    written = {name: timedelta(seconds=value) if name == "asleep_after" else value for name, value in told.items()}
     with transaction.atomic():
-        Endpoint.objects.filter(pk=endpoint.pk).update(**told, version=F("version") + 1)
+        Endpoint.objects.filter(pk=endpoint.pk).update(**written, version=F("version") + 1)
         audit(user.pk, "endpoint.change", "endpoint", [endpoint.pk], name=endpoint.name, **told)
         _hint()
+
+
+def _as_asked(endpoint: Endpoint, name: str) -> Any:
+    value = getattr(endpoint, name)
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def set_wish(endpoint: Endpoint, user: User, wish: Wish) -> None:
@@ -192,11 +203,12 @@ def retry_now(endpoint: Endpoint, user: User) -> None:
 
 
 def set_rules(endpoint: Endpoint, user: User, rules: list[AutoScalingRule]) -> None:
-    """Replace the scaling rules of the endpoint."""
+    """Replace the scaling rules of the endpoint. Raises UserError."""
+    check_rules(rules)
     with transaction.atomic():
         endpoint.rules.all().delete()
         for rule in rules:
-            rule.endpoint = endpoint
+            rule.pk, rule.endpoint = None, endpoint
         AutoScalingRule.objects.bulk_create(rules)
         audit(user.pk, "endpoint.rules", "endpoint", [endpoint.pk], name=endpoint.name, rules=len(rules))
 

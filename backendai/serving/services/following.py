@@ -122,7 +122,7 @@ def count_failed_start(revision_id: UUID, message: str, now: datetime) -> None:
 
 
 def _is_ending(replica: Replica, now: datetime) -> int:
-    """Its session ends, whoever ordered that: no app proxy shall send it anything new."""
+    """Its session ends, on anybody's order: no app proxy shall send it anything new."""
     session = replica.session
     was_coming = replica.state in _COMING
     about = {"reason": session.status_reason or "session-ended", "message": session.reason_text}

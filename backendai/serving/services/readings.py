@@ -1,4 +1,4 @@
-"""Taking in what app proxies count: three statements for however many endpoints and replicas, on both databases."""
+"""Taking in what app proxies count: a few statements for however many endpoints and replicas, on both databases."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max
 
+from backendai.core.messages import Message
 from backendai.serving.models import Endpoint, ProxyReading, Replica, ReplicaSight, ServingProxy, Wish
+from backendai.serving.moves import note
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -18,6 +20,8 @@ KEEP_FINE = timedelta(minutes=15)
 KEEP_COARSE = timedelta(days=7)
 _COUNTERS = ("at", "is_answering", "message", "open", "requests", "errors", "boot")
 _MOST_FORGOTTEN = 5_000
+_ASKED_TO = timedelta(seconds=10)
+_REPORTED = timedelta(seconds=60)  # a proxy at rest reports every ten seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,12 @@ def record(
     """Write that the proxy lives, and what it has counted. Endpoints and replicas that are gone are passed over."""
     with transaction.atomic():
         ServingProxy.objects.update_or_create(name=proxy, defaults={"boot": boot, "seen_at": now, "left_at": None})
+        asked = _asked(proxy, boot, tallies, now)
         known = set(Endpoint.objects.filter(pk__in=[one.endpoint_id for one in tallies]).values_list("pk", flat=True))
         ProxyReading.objects.bulk_create(
             _reading(proxy, boot, uptime, one, now) for one in tallies if one.endpoint_id in known
         )
-        _note_asked([one for one in tallies if one.open or one.queued or one.held], now)
+        _note_asked(asked, now)
         live = set(
             Replica.objects.live().filter(pk__in=[one.replica_id for one in sights]).values_list("pk", flat=True)
         )
@@ -82,10 +87,11 @@ def note_wake(endpoint_id: UUID, *, now: datetime) -> None:
     asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=Wish.RUN)
     with transaction.atomic():
         if asleep.update(desired=1, asked_at=now, scaled_at=now, version=F("version") + 1):
+            note(endpoint_id, "woken", now=now, after=1, message=Message("A request came: the first replica starts."))
             hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
 
 
-def forget_readings(now: datetime) -> int:
+def delete_old_readings(now: datetime) -> int:
     """Delete what is old: of fine readings all but the last of each minute, and everything after a week; returns how
     many rows."""
     old = ProxyReading.objects.filter(at__lt=now - KEEP_COARSE)
@@ -100,10 +106,22 @@ def forget_readings(now: datetime) -> int:
     return ProxyReading.objects.filter(pk__in=doomed[:_MOST_FORGOTTEN]).delete()[0] if doomed else 0
 
 
-def _note_asked(tallies: Sequence[Tally], now: datetime) -> None:
-    """Note when endpoints that may sleep were asked; to the half minute, which saves writes."""
-    asked = Endpoint.objects.filter(pk__in=[one.endpoint_id for one in tallies], minimum=0)
-    asked.exclude(asked_at__gt=now - timedelta(seconds=30)).update(asked_at=now)
+def _asked(proxy: str, boot: str, tallies: Sequence[Tally], now: datetime) -> list[UUID]:
+    """Return the endpoints with a request open or waiting, or with more requests than this proxy reported before: short
+    ones are rarely open at the moment of a report."""
+    rows = ProxyReading.objects.filter(endpoint__in=[one.endpoint_id for one in tallies], at__gt=now - _REPORTED)
+    before = dict(rows.filter(proxy=proxy, boot=boot).order_by().values_list("endpoint").annotate(Max("requests")))
+    return [
+        one.endpoint_id
+        for one in tallies
+        if one.open or one.queued or one.held or one.requests > before.get(one.endpoint_id, 0)
+    ]
+
+
+def _note_asked(endpoint_ids: Sequence[UUID], now: datetime) -> None:
+    """Note when endpoints that may sleep were asked; to ten seconds, which saves writes."""
+    asked = Endpoint.objects.filter(pk__in=endpoint_ids, minimum=0)
+    asked.exclude(asked_at__gt=now - _ASKED_TO).update(asked_at=now)
 
 
 def _reading(proxy: str, boot: str, uptime: float, one: Tally, now: datetime) -> ProxyReading:

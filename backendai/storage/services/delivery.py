@@ -1,4 +1,4 @@
-"""Carrying out at a file server what the database says of a folder. Whoever ordered it tries at once, the pass again;
+"""Carrying out at a file server what the database says of a folder. The caller tries at once, the pass again;
 it can be done any number of times, by several at once."""
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def take_measurement(folder: Folder, found: Measured, *, now: datetime) -> None:
 
 
 def _tell(folder: Folder, used: int, limit: int, percent: int, now: datetime) -> None:
-    """Put a line under the bell of the owner; of a project's folder: of whoever made it."""
+    """Put a line under the bell of the owner; of a project's folder: its creator's."""
     owner_id: UUID | None = folder.user_id or folder.created_by_id
     if owner_id is None:
         return

@@ -145,7 +145,7 @@ def may_change(user: User, template: Template) -> bool:
 
 
 def check_changeable(user: User, template: Template) -> None:
-    """Refuse (NotAllowed) whoever may only look at it."""
+    """Refuse (NotAllowed) anyone who may only look at it."""
     if not may_change(user, template):
         raise NotAllowed("You may use this template, but not change it: save a copy of it as your own.")
 

@@ -34,7 +34,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class IdleLine:
     """One checker on the panel. ``why_not`` says why it does not count at present; ``help`` explains the checker.
-    ``tone``: wait from the warning on, bad shortly before the end. ``hint``: its figures, for whoever points at it."""
+    ``tone``: wait from the warning on, bad shortly before the end. ``hint``: its figures, shown as its tooltip."""
 
     check: IdleCheck
     title: str

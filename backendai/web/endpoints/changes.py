@@ -8,18 +8,30 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.core.errors import UserError
-from backendai.serving.models import EndpointToken, Revision, Wish
-from backendai.serving.services.endpoints import change_endpoint, retry_now, roll_back, set_wish, update_endpoint
+from backendai.serving.models import AutoScalingRule, EndpointToken, Revision, Wish
+from backendai.serving.replaying import replay_yesterday
+from backendai.serving.services.checks import check_numbers
+from backendai.serving.services.endpoints import (
+    change_endpoint,
+    retry_now,
+    roll_back,
+    set_rules,
+    set_wish,
+    update_endpoint,
+)
 from backendai.serving.services.tokens import create_token, revoke_token
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
-from backendai.web.endpoints.forms import RevisionForm, ScaleForm, TokenForm, initial_of
+from backendai.web.endpoints.forms import RevisionForm, initial_of, revision_after
+from backendai.web.endpoints.page_forms import RuleForm, ScaleForm, TokenForm
 from backendai.web.endpoints.pages import SECTION, endpoint_page, find_endpoint
+from backendai.web.endpoints.plots import plot_of_replay
 from backendai.web.requests import PageRequest
 
 _WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
@@ -29,11 +41,18 @@ _WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
 @never_cache
 @login_required
 def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Change how many replicas there may be."""
+    """Change how many replicas there may be; with ``go=try`` show what that would have done yesterday."""
     found, form = find_endpoint(request, endpoint_id), ScaleForm(request.POST)
     if form.is_valid():
+        numbers = dict(form.cleaned_data)
+        minutes = numbers.pop("asleep_minutes")
         try:
-            change_endpoint(found, request.user, **form.cleaned_data)
+            if request.POST.get("go") == "try":
+                check_numbers(**numbers)
+                tried = replay_yesterday(found, timezone.now(), **numbers)
+                return endpoint_page(request, found, scale_form=form, tried=tried, tried_plot=plot_of_replay(tried))
+            sleep = {} if minutes is None else {"asleep_after": minutes * 60}
+            change_endpoint(found, request.user, **numbers, **sleep)
             messages.success(request, _("The numbers are saved."))
             return redirect("web:endpoint", endpoint_id)
         except UserError as error:
@@ -54,7 +73,7 @@ def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
         form = RevisionForm(request.POST, user=found.owner)
         if form.is_valid():
             try:
-                update_endpoint(found, request.user, form.revision())
+                update_endpoint(found, request.user, revision_after(current, form.revision()))
                 return redirect("web:endpoint", endpoint_id)
             except UserError as error:
                 blame(form, error)
@@ -99,6 +118,27 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
         messages.success(request, _("The endpoint %(name)s is deleted.") % {"name": found.name})
         return redirect("web:endpoints")
     return redirect("web:endpoint", endpoint_id)
+
+
+@require_POST
+@never_cache
+@login_required
+def rules(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Add a scaling rule, or remove one."""
+    found, kept = find_endpoint(request, endpoint_id), request.POST.get("remove", "")
+    own = list(found.rules.all())
+    if kept:
+        set_rules(found, request.user, [one for one in own if str(one.pk) != kept])
+        return redirect("web:endpoint", endpoint_id)
+    form = RuleForm(request.POST)
+    if form.is_valid():
+        try:
+            set_rules(found, request.user, [*own, AutoScalingRule(**form.cleaned_data)])
+            messages.success(request, _("The rule is saved."))
+            return redirect("web:endpoint", endpoint_id)
+        except UserError as error:
+            blame(form, error)
+    return endpoint_page(request, found, status=422, rule_form=form)
 
 
 @require_POST

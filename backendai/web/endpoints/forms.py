@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django import forms
-from django.utils import timezone
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
+from backendai.compute.spec import MountWish
+from backendai.core.messages import Message
+from backendai.serving.model_definition import read_model_definition
 from backendai.serving.models import MOST_REPLICAS, Revision
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.texts.translation import gettext as _
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
-_OF_REVISION = ("image", "command", "port", "probe_path", "model_name", "cpu", "mem", "accelerators", "environ")
+_OF_MODEL = ("image", "command", "port", "probe_path", "model_name", "mounts", "environ")
+_OF_SIZE = ("cpu", "mem", "accelerators")
+_LARGEST_DEFINITION = 64 * 1024
 
 
 class RevisionForm(forms.Form):
@@ -54,6 +61,15 @@ class RevisionForm(forms.Form):
         help_text=_l("One per line."),
     )
 
+    mounts = forms.CharField(
+        label=_l("Folders"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "placeholder": "models:/models", **_PLAIN}),
+        help_text=_l("One per line: the name of a folder, optionally with a path. Replicas only read them."),
+    )
+
+    field_order = (*_OF_MODEL, *_OF_SIZE)
+
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         images = Image.objects.usable_by(user).usable_in(user.domain_id or 0).order_by("name")
@@ -63,6 +79,10 @@ class RevisionForm(forms.Form):
     def clean_accelerators(self) -> dict[str, str]:
         """Return slots with amounts."""
         return _pairs(self.cleaned_data["accelerators"].replace(",", " ").split())
+
+    def clean_mounts(self) -> list[MountWish]:
+        """Return folders with the paths where they are mounted."""
+        return [_mount_of(line) for line in self.cleaned_data["mounts"].splitlines() if line.strip()]
 
     def clean_environ(self) -> dict[str, str]:
         """Return variables with values."""
@@ -79,6 +99,7 @@ class RevisionForm(forms.Form):
             resources={"cpu": str(data["cpu"]), "mem": data["mem"], **data["accelerators"]},
             probe_path=data["probe_path"],
             model_name=data["model_name"],
+            mounts=data["mounts"],
         )
 
 
@@ -98,7 +119,7 @@ class EndpointForm(RevisionForm):
         initial=1,
         min_value=0,
         max_value=MOST_REPLICAS,
-        help_text=_l("0: replicas stop after 15 minutes without requests; the next request starts one."),
+        help_text=_l("0: no replica while there are no requests."),
     )
     maximum = forms.IntegerField(label=_l("Maximum replicas"), initial=1, min_value=1, max_value=MOST_REPLICAS)
     target = forms.FloatField(
@@ -107,14 +128,62 @@ class EndpointForm(RevisionForm):
         help_text=_l("With more requests, more replicas start."),
     )
 
-    field_order = ["name", "project", "resource_group", *_OF_REVISION]
+    asleep_minutes = forms.FloatField(
+        label=_l("Minutes without requests until the last replica ends"),
+        initial=15,
+        min_value=0.1,
+        max_value=43200,
+        help_text=_l("Counts where the minimum is 0. The next request starts a replica."),
+    )
+    origins = forms.CharField(
+        label=_l("Pages that may send requests"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "placeholder": "https://chat.example.org", **_PLAIN}),
+        help_text=_l("Origins, one per line. Browsers refuse other pages."),
+    )
+    is_public = forms.BooleanField(label=_l("Public: anybody may send requests, without a token"), required=False)
+    definition = forms.CharField(
+        label=_l("Model definition"),
+        required=False,
+        max_length=_LARGEST_DEFINITION,
+        widget=forms.Textarea(attrs={"rows": 6, **_PLAIN}),
+        help_text=_l("The text of a model-definition.yaml."),
+    )
+    definition_file = forms.FileField(label=_l("File"), required=False)
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, user=user, **kwargs)
+        self._user = user
         self.fields["project"].queryset = Project.objects.usable_by(user).order_by("name")  # type: ignore[attr-defined]
         groups = ResourceGroup.objects.visible_to(user).filter(is_active=True).order_by("name")
         names = [(one.name, one.name) for one in groups]
         self.fields["resource_group"].choices = [("", _l("default")), *names]  # type: ignore[attr-defined]
+        if not settings.SERVING_PUBLIC:
+            del self.fields["is_public"]
+
+    @property
+    def sections(self) -> list[tuple[str, list[forms.BoundField]]]:
+        """Return the steps of the form with their fields."""
+        named = [
+            (_("Model"), ("name", "project", *_OF_MODEL)),
+            (_("Amounts of each replica"), ("resource_group", *_OF_SIZE)),
+            (_("Scaling"), ("minimum", "maximum", "target", "asleep_minutes")),
+            (_("Access"), ("is_public", "origins")),
+        ]
+        return [(title, [self[name] for name in names if name in self.fields]) for title, names in named]
+
+    def filled_in(self) -> tuple[EndpointForm, tuple[Message, ...]]:
+        """Return the form with what the model definition says in place of what was typed, and notes about the rest.
+        Raises UserError."""
+        file = self.files.get("definition_file")
+        text = file.read(_LARGEST_DEFINITION + 1).decode(errors="replace") if file else self.data.get("definition", "")
+        found = read_model_definition(text)
+        told = {"model_name": found.name, "command": found.command, "port": found.port, "probe_path": found.probe_path}
+        typed = {name: self.data.get(name) for name in self.fields if name in self.data}
+        typed |= {name: value for name, value in told.items() if value not in (None, "")}
+        if not typed.get("name"):
+            typed["name"] = slug_of(found.name)
+        return type(self)(initial=typed | {"definition": text}, user=self._user), found.notes
 
     def spec(self) -> EndpointSpec:
         """Return what was asked for."""
@@ -127,35 +196,10 @@ class EndpointForm(RevisionForm):
             minimum=data["minimum"],
             maximum=data["maximum"],
             target=data["target"],
+            asleep_after=data["asleep_minutes"] * 60,
+            origins=data["origins"].split(),
+            is_public=data.get("is_public", False),
         )
-
-
-class ScaleForm(forms.Form):
-    """How many replicas."""
-
-    minimum = forms.IntegerField(label=_l("Minimum replicas"), min_value=0, max_value=MOST_REPLICAS)
-    maximum = forms.IntegerField(label=_l("Maximum replicas"), min_value=1, max_value=MOST_REPLICAS)
-    target = forms.FloatField(label=_l("Concurrent requests per replica"))
-
-
-class TokenForm(forms.Form):
-    """A new token of an endpoint."""
-
-    token_name = forms.CharField(label=_l("Name"), max_length=64, widget=forms.TextInput(_PLAIN))
-    days = forms.IntegerField(label=_l("Valid for days"), required=False, min_value=1, max_value=3650)
-    per_minute = forms.IntegerField(label=_l("Requests per minute"), required=False, min_value=0, max_value=10**6)
-    opens_all = forms.BooleanField(label=_l("Opens all endpoints of the owner, also later ones"), required=False)
-
-    def values(self) -> dict[str, Any]:
-        """Return what the service takes."""
-        data = self.cleaned_data
-        ends = timezone.now() + timedelta(days=data["days"]) if data["days"] else None
-        return {
-            "name": data["token_name"],
-            "expires_at": ends,
-            "per_minute": data["per_minute"] or 0,
-            "opens_all": data["opens_all"],
-        }
 
 
 def initial_of(revision: Revision) -> dict[str, Any]:
@@ -170,8 +214,36 @@ def initial_of(revision: Revision) -> dict[str, Any]:
         "cpu": slots.pop("cpu", 0),
         "mem": slots.pop("mem", "0"),
         "accelerators": " ".join(f"{slot}={amount}" for slot, amount in slots.items()),
+        "mounts": "\n".join(_mount_line(one) for one in revision.mounts),
         "environ": "\n".join(f"{name}={value}" for name, value in revision.environ.items()),
     }
+
+
+def revision_after(current: Revision, spec: RevisionSpec) -> RevisionSpec:
+    """Return what was typed, with what the form does not ask for as in the current revision."""
+    return replace(
+        spec,
+        cluster_size=current.cluster_size,
+        cluster_mode=current.cluster_mode,
+        startup_timeout=current.startup_timeout.total_seconds(),
+        drain_timeout=current.drain_timeout.total_seconds(),
+    )
+
+
+def slug_of(name: str) -> str:
+    """Return a name of an endpoint that resembles this name of a model; empty where nothing is left."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-")
+
+
+def _mount_of(line: str) -> MountWish:
+    source, _colon, target = line.strip().partition(":")
+    folder, _slash, path = source.strip().partition("/")
+    return MountWish(folder, path=path, target=target.strip())
+
+
+def _mount_line(mount: Mapping[str, str]) -> str:
+    source = "/".join(filter(None, (mount["folder"], mount.get("path"))))
+    return ":".join(filter(None, (source, mount.get("target"))))
 
 
 def _pairs(parts: Any) -> dict[str, str]:

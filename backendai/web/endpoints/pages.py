@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
 from csp.constants import SELF
 from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_required
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -17,17 +17,18 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.core.errors import UserError
 from backendai.serving.models import Endpoint
+from backendai.serving.previewing import preview_endpoint
 from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.showing import points_of, shown
+from backendai.serving.showing import accelerators_of, points_of, shown
 from backendai.web.account_pages import blame
 from backendai.web.endpoints.comparing import compared
-from backendai.web.endpoints.forms import EndpointForm, ScaleForm, TokenForm
-from backendai.web.endpoints.plots import HEIGHT, WIDTH, plots_of
+from backendai.web.endpoints.forms import EndpointForm
+from backendai.web.endpoints.page_forms import METRIC_WORDS, RuleForm, ScaleForm, TokenForm
+from backendai.web.endpoints.plots import HEIGHT, HOUR, WIDTH, plots_of
 from backendai.web.requests import PageRequest
 
 SECTION = {"section": "endpoints"}
 _MOST_SHOWN, _MOST_RECORDS = 200, 30
-_HOUR = timedelta(hours=1)
 
 
 @require_safe
@@ -46,14 +47,30 @@ def endpoints(request: PageRequest) -> HttpResponse:
 @login_required
 def create(request: PageRequest) -> HttpResponse:
     """Ask for a new endpoint; on POST create it and open it."""
-    form = EndpointForm(request.POST or None, user=request.user)
-    if request.method == "POST" and form.is_valid():
-        try:
-            return redirect("web:endpoint", create_endpoint(request.user, form.spec()).pk)
-        except UserError as error:
-            blame(form, error)
-    context = {"form": form} | SECTION
-    return render(request, "web/endpoints/new.html", context, status=422 if form.is_bound else 200)
+    form = EndpointForm(request.POST or None, request.FILES or None, user=request.user)
+    order = request.POST.get("go", "")
+    found: dict[str, Any] = {}
+    try:
+        if order == "read":
+            form, found["notes"] = form.filled_in()
+        elif request.method == "POST" and form.is_valid():
+            if order != "check":
+                return redirect("web:endpoint", create_endpoint(request.user, form.spec()).pk)
+            found["preview"] = preview_endpoint(request.user, form.spec(), now=timezone.now())
+    except UserError as error:
+        _blame_for(form, error, order)
+    context = {"form": form} | found | SECTION
+    status = 422 if form.is_bound and not found else 200
+    return render(request, "web/endpoints/new.html", context, status=status)
+
+
+def _blame_for(form: EndpointForm, error: UserError, order: str) -> None:
+    """Show a refusal at its field; that of a definition at the definition alone."""
+    if order == "read":
+        form.errors.clear()
+        form.add_error("definition", error.message)
+    else:
+        blame(form, error)
 
 
 @require_safe
@@ -77,11 +94,15 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     one = shown([found], now)[0]
     row = one.endpoint
     records = list(found.records.all()[:_MOST_RECORDS])
+    since = now - HOUR
+    used = accelerators_of(found, since, now)
+    changes = list(found.records.filter(created_at__gt=since).exclude(before=F("after")).order_by("pk"))
     numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": row.target}
+    numbers["asleep_minutes"] = row.asleep_after.total_seconds() / 60
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,
-        "plots": plots_of(points_of(found, now - _HOUR, now), records),
+        "plots": plots_of(points_of(found, since, now), now, changes, used, row.desired),
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
         "records": records,
@@ -89,6 +110,8 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
         "tokens": list(found.tokens.all()[:100]),
         "scale_form": ScaleForm(initial=numbers),
         "token_form": TokenForm(),
+        "rules": [(rule, METRIC_WORDS.get(rule.metric, rule.metric)) for rule in found.rules.all()],
+        "rule_form": RuleForm(),
     }
     is_part = request.htmx and not request.htmx.boosted and not more
     template = "_endpoint" if is_part else "endpoint"

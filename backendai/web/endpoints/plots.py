@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
 from backendai.serving.models import ScalingRecord
+from backendai.serving.replaying import Yesterday
 from backendai.serving.showing import Point
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 WIDTH, HEIGHT, _COLUMNS = 480, 60, 120
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,49 +49,89 @@ class Plot:
     width: float = WIDTH / _COLUMNS
 
 
-def plots_of(points: Sequence[Point], records: Sequence[ScalingRecord] = ()) -> list[Plot]:
-    """Return requests, waiting and latency of the last hour, with the decisions that changed the number of replicas."""
-    kept = _merged(points)
-    marks = _marks(kept, records)
-    return [replace(one, marks=marks) for one in _plots(kept)]
-
-
-def _plots(kept: Sequence[Point]) -> list[Plot]:
-    return [
-        _plot(_("Requests per second"), kept, lambda one: one.requests, "{:.1f}"),
-        _plot(_("Requests in progress and waiting"), kept, lambda one: float(one.open + one.queued), "{:.0f}"),
-        _plot(_("Slowest of twenty answers"), kept, lambda one: one.p95, "{:g} s"),
+def plots_of(
+    points: Sequence[Point],
+    until: datetime,
+    changes: Sequence[ScalingRecord] = (),
+    accelerators: Sequence[tuple[datetime, float]] = (),
+    desired: int = 0,
+) -> list[Plot]:
+    """Return requests, waiting, latency, replicas and, where there are any, accelerators of the hour until then, with
+    the decisions that changed the number of replicas (``changes``, the oldest first) marked on each."""
+    kept = _by_place(points, until)
+    plots = [
+        _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.1f}"),
+        _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.0f}"),
+        _plot(_("Slowest of twenty answers"), kept, [one.p95 for one in kept.values()], "{:g} s"),
     ]
+    if kept:
+        wanted = [_wanted_at(one.at, changes, desired) for one in kept.values()]
+        plots.append(_plot(_("Replicas wanted"), kept, wanted, "{:.0f}"))
+    if kept and accelerators:
+        used = _beside(list(kept.values()), accelerators)
+        plots.append(_plot(_("Use of the accelerators"), kept, used, "{:.0f} %"))
+    marks = _marks(changes, until)
+    return [replace(one, marks=marks) for one in plots]
 
 
-def _marks(points: Sequence[Point], records: Sequence[ScalingRecord]) -> tuple[Mark, ...]:
-    if not points:
-        return ()
-    places = [one.at for one in points]
+def plot_of_replay(tried: Yesterday) -> Plot:
+    """Return the replicas that there would have been, minute by minute."""
+    kept = tried.minutes[:: max(1, -(-len(tried.minutes) // _COLUMNS))]
+    wide, most = WIDTH / _COLUMNS, max(tried.most, 1)
+    columns = tuple(
+        Column(
+            number * wide,
+            HEIGHT - HEIGHT * one.desired / most,
+            HEIGHT * one.desired / most,
+            _("%(at)s: %(replicas)s replicas, load %(load)s")
+            % {"at": f"{timezone.localtime(one.at):%H:%M}", "replicas": one.desired, "load": f"{one.load:.1f}"},
+        )
+        for number, one in enumerate(kept)
+    )
+    return Plot(_("Replicas that there would have been"), str(tried.most), "", columns)
+
+
+def _wanted_at(at: datetime, changes: Sequence[ScalingRecord], desired: int) -> float:
+    """Return the wanted number at a time: after the last change until then, before the first one, or as now."""
+    earlier = [one.after for one in changes if one.created_at <= at]
+    return float(earlier[-1] if earlier else changes[0].before if changes else desired)
+
+
+def _beside(points: Sequence[Point], parts: Sequence[tuple[datetime, float]]) -> list[float | None]:
+    """Return the per cent that were measured last before each point."""
+    times = [at for at, _part in parts]
+    places = [bisect_left(times, one.at) for one in points]
+    return [100 * parts[place - 1][1] if place else None for place in places]
+
+
+def _marks(changes: Sequence[ScalingRecord], until: datetime) -> tuple[Mark, ...]:
     found = []
-    for one in records:
-        if one.before != one.after and places[0] <= one.created_at <= places[-1]:
-            at = f"{timezone.localtime(one.created_at):%H:%M:%S}"
-            x = bisect_left(places, one.created_at) * WIDTH / _COLUMNS
-            found.append(Mark(x, f"{at}: {one.before} → {one.after}. {in_words(one.message)}"))
+    for one in changes:
+        at = f"{timezone.localtime(one.created_at):%H:%M:%S}"
+        x = max(1 - (until - one.created_at) / HOUR, 0.0) * WIDTH
+        found.append(Mark(x, f"{at}: {one.before} → {one.after}. {in_words(one.message)}"))
     return tuple(found)
 
 
-def _merged(points: Sequence[Point]) -> Sequence[Point]:
-    return points[-_COLUMNS:] if len(points) <= _COLUMNS else points[:: -(-len(points) // _COLUMNS)]
+def _by_place(points: Sequence[Point], until: datetime) -> dict[int, Point]:
+    """Return the last point of each column of the hour that has any, by the column's number."""
+    found = {}
+    for one in points:
+        place = int((1 - (until - one.at) / HOUR) * _COLUMNS)
+        if 0 <= place <= _COLUMNS:
+            found[min(place, _COLUMNS - 1)] = one
+    return found
 
 
-def _plot(name: str, points: Sequence[Point], value: Callable[[Point], float | None], words: str) -> Plot:
-    values = [value(one) for one in points]
+def _plot(name: str, points: Mapping[int, Point], values: Sequence[float | None], words: str) -> Plot:
     known = [one for one in values if one is not None]
     most = max(known, default=0.0)
     wide = WIDTH / _COLUMNS
     columns = []
-    for number, (point, one) in enumerate(zip(points, values, strict=True)):
+    for (place, point), one in zip(points.items(), values, strict=True):
         height = HEIGHT * (one or 0.0) / most if most else 0.0
         said = words.format(one) if one is not None else _("no answer")
-        columns.append(
-            Column(number * wide, HEIGHT - height, height, f"{timezone.localtime(point.at):%H:%M:%S}: {said}")
-        )
+        title = f"{timezone.localtime(point.at):%H:%M:%S}: {said}"
+        columns.append(Column(place * wide, HEIGHT - height, height, title))
     now = words.format(known[-1]) if known else "–"
     return Plot(name, words.format(most), now, tuple(columns))

@@ -12,6 +12,7 @@ urlpatterns = [
     path("<uuid:endpoint_id>/update/", changes.update, name="endpoint_update"),
     path("<uuid:endpoint_id>/roll-back/", changes.go_back, name="endpoint_roll_back"),
     path("<uuid:endpoint_id>/state/", changes.state, name="endpoint_state"),
+    path("<uuid:endpoint_id>/rules/", changes.rules, name="endpoint_rules"),
     path("<uuid:endpoint_id>/tokens/", changes.tokens, name="endpoint_tokens"),
     path("<uuid:endpoint_id>/tokens/<uuid:endpoint_token_id>/revoke/", changes.revoke, name="endpoint_token_revoke"),
 ]

@@ -58,7 +58,7 @@ def create(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Ask for another version; on POST publish it, and make it current if that was ticked."""
+    """Ask for another version; on POST publish it, and make it current if that was checked."""
     found = find_template(request, template_id, to_change=True)
     form = VersionForm(request.POST or None, initial={"text": found.current.text if found.current else ""})
     if request.method == "POST" and form.is_valid():

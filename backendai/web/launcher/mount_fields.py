@@ -1,4 +1,4 @@
-"""Fields of the folders that a session mounts: a row of each folder that is offered, ticked or not."""
+"""Fields of the folders that a session mounts: a row of each folder that is offered, checked or not."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PREFIX = "mount."
 
 
 class MountRows(forms.Widget):
-    """Reads the ids of ticked folders, and for each what ``mount.<id>.<part>`` says."""
+    """Reads the ids of checked folders, and for each what ``mount.<id>.<part>`` says."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[MountWish]:
-        """Return what is ticked."""
+        """Return what is checked."""
         return [
             MountWish(folder, **{part: data.get(f"{PREFIX}{folder}.{part}", "").strip() for part in PARTS})
             for folder in dict.fromkeys(data.getlist(name))
@@ -31,7 +31,7 @@ class MountRows(forms.Widget):
         ]
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether no folder is ticked."""
+        """Return whether no folder is checked."""
         return name not in data
 
 
@@ -83,7 +83,7 @@ class MountFields(forms.Form):
         return start if any(wish.folder == start for wish in self.chosen_mounts()) else ""
 
     def folder_rows(self) -> list[FolderRow]:
-        """Return the folders that can be ticked, those that are first."""
+        """Return the folders that can be checked, those that are first."""
         wishes = {wish.folder: wish for wish in self["mounts"].value() or ()}
         start = self["start_in"].value() or ""
         rows = [

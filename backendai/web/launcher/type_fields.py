@@ -127,7 +127,7 @@ class TypeFields(forms.Form):
         return None if timeout is None else checked(check_length, timeout)
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse a wish that is ticked and not written; let what only batch sessions have be anything in others."""
+        """Refuse a wish that is checked and not written; let what only batch sessions have be anything in others."""
         data = super().clean()
         for name in self.cleaned_data.get("wished", ()):
             if not self[name].value():

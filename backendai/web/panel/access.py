@@ -18,7 +18,7 @@ Rule = Callable[[User], bool]
 
 
 def superadmin(user: User) -> bool:
-    """Whoever steers the whole platform."""
+    """Anyone who steers the whole platform."""
     return user.is_superadmin
 
 
@@ -45,7 +45,7 @@ class PanelPage(AccessMixin):
 
     @property
     def viewer(self) -> User:
-        """Whoever looks at it, and does what it offers."""
+        """The viewer, who does what it offers."""
         assert isinstance(self.request.user, User)
         return self.request.user
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.accounts.amounts_field import AmountsField
-from backendai.catalog.images import adopt_from_agents, change_image, create_image, forget_image
+from backendai.catalog.images import adopt_from_agents, change_image, create_image, delete_image
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.own_images import delete_own_image
@@ -264,7 +264,7 @@ class ImageForget(DeleteUnlessUsed):
         if self.object.is_customized:
             delete_own_image(self.viewer, self.object, now=timezone.now())
         else:
-            forget_image(self.viewer.pk, self.object)
+            delete_image(self.viewer.pk, self.object)
         return _("%(name)s is removed from the catalogue.") % {"name": name}
 
 

@@ -58,7 +58,7 @@ class JobTable(PanelTable):
         return "–" if percent is None else f"{percent} %"
 
     def render_message(self, record: BackgroundJob) -> str:
-        """Return its last words, and what would mend a failure."""
+        """Return its last words, and what would repair a failure."""
         return f"{record.message} {record.fix}".strip()
 
     def render_cancel(self, record: Any) -> str:

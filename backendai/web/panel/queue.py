@@ -41,7 +41,7 @@ _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True),
 
 
 def administrator(user: User) -> bool:
-    """Whoever sees the sessions of others."""
+    """Anyone who sees the sessions of others."""
     return user.role != User.Role.USER
 
 
@@ -231,7 +231,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @panel_page(administrator)
 def queue_priorities(request: PageRequest) -> HttpResponse:
-    """Give the ticked sessions one priority, or put them in front of their groups, and go back to the queue."""
+    """Give the checked sessions one priority, or put them in front of their groups, and go back to the queue."""
     chosen = [text for text in request.POST.getlist("session")[:PAGE_SIZE] if _is_id(text)]
     visible = ComputeSession.objects.visible_to(request.user).select_related("owner", "project__domain")
     sessions = list(visible.filter(pk__in=chosen).order_by("created_at", "pk"))

@@ -95,9 +95,9 @@ class RegistryForm(EditForm):
     """A registry; its passwords are written and never shown."""
 
     groups = (
-        (_l("Account"), ("username", "new_password", "forget_password")),
+        (_l("Account"), ("username", "new_password", "clear_password")),
         (_l("Scan scope"), ("projects", "repositories", "enables_new")),
-        (_l("Push target"), ("takes_pushes", "push_username", "new_push_password", "forget_push_password")),
+        (_l("Push target"), ("takes_pushes", "push_username", "new_push_password", "clear_push_password")),
         (_l("Connection"), ("other_hosts", "verify_tls")),
         (_l("Who may use its images"), ("is_global", "domains")),
     )
@@ -110,7 +110,7 @@ class RegistryForm(EditForm):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text=_l("Empty: the stored one is kept."),
     )
-    forget_password = forms.BooleanField(required=False, label=_l("Clear the stored password"))
+    clear_password = forms.BooleanField(required=False, label=_l("Clear the stored password"))
 
     new_push_password = forms.CharField(
         required=False,
@@ -120,7 +120,7 @@ class RegistryForm(EditForm):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text=_l("Empty: the stored one is kept."),
     )
-    forget_push_password = forms.BooleanField(required=False, label=_l("Clear the stored password for pushing"))
+    clear_push_password = forms.BooleanField(required=False, label=_l("Clear the stored password for pushing"))
 
     class Meta:
         model = Registry
@@ -148,7 +148,7 @@ class RegistryForm(EditForm):
         for name in ("password", "push_password"):
             if self.cleaned_data[f"new_{name}"]:
                 data[name] = self.cleaned_data[f"new_{name}"]
-            elif self.cleaned_data[f"forget_{name}"]:
+            elif self.cleaned_data[f"clear_{name}"]:
                 data[name] = ""
         return data
 

@@ -1,4 +1,4 @@
-"""Where the panel begins: the first page that is open to whoever comes."""
+"""Where the panel begins: the first page that is open to anyone who comes."""
 
 from __future__ import annotations
 

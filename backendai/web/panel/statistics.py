@@ -23,7 +23,7 @@ from backendai.web.resources import name_of_slot
 
 
 def administrator(user: User) -> bool:
-    """Whoever administrates the platform, or a domain: they see its part."""
+    """Anyone who administrates the platform, or a domain: they see its part."""
     return user.role != User.Role.USER
 
 

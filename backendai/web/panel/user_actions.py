@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.accounts.models import User
 from backendai.accounts.roles import Action, may_user, rules_people
 from backendai.accounts.second_factors import reset_factors
-from backendai.accounts.services import let_in, set_password
+from backendai.accounts.services import set_password, set_user_active
 from backendai.compute.services.purging import live_sessions_of, purge_user
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
@@ -48,7 +48,7 @@ class UserAction(ConfirmPage):
     object: User
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer; for whoever may not do it, the page does not exist."""
+        """Answer; for anyone who may not do it, the page does not exist."""
         if isinstance(request.user, User) and rules_people(request.user):
             person = self.get_queryset().filter(pk=kwargs["pk"]).first()
             if person is None or not may_user(request.user, self.action, person):
@@ -87,7 +87,7 @@ class DeactivatePage(UserAction):
 
     def act(self) -> str:
         """Do it."""
-        let_in(self.viewer, self.object, False, now=timezone.now())
+        set_user_active(self.viewer, self.object, False, now=timezone.now())
         return _("%(object)s is deactivated.") % {"object": self.object}
 
 
@@ -109,7 +109,7 @@ class ActivatePage(UserAction):
 
     def act(self) -> str:
         """Do it."""
-        let_in(self.viewer, self.object, True, now=timezone.now())
+        set_user_active(self.viewer, self.object, True, now=timezone.now())
         return _("%(object)s is active again.") % {"object": self.object}
 
 

@@ -16,7 +16,7 @@ from backendai.web.pipelines.rows import StepRow
 MOST_DRAWN = 300
 _LONGEST = 18
 _NODE = (
-    '<a class="node tone-{}" href="{}" aria-label="{}"><rect x="{}" y="{}" width="{}" height="{}" rx="6"/>'
+    '<a class="node tone-{}" href="{}"><rect x="{}" y="{}" width="{}" height="{}" rx="6"/>'
     '<text x="{}" y="{}">{}</text><text class="sub" x="{}" y="{}">{}</text></a>'
 )
 _TONES = ((State.FAILED, "bad"), (State.RELEASED, "busy"), (State.WAITING, "wait"), (State.SUCCEEDED, "good"))
@@ -47,16 +47,12 @@ def graph_of(run: Run, rows: Sequence[StepRow]) -> SafeString:
 def _node(run: Run, node: Node, row: StepRow) -> tuple[object, ...]:
     address = f"{reverse('web:run', args=[run.pk])}?step={node.name}"
     texts = (node.x + 10, node.y + 18, _short(node.name), node.x + 10, node.y + 35, _short(_done(row)))
-    return (_tone(row), address, f"{node.name}: {_numbers(row)}", node.x, node.y, WIDTH, HEIGHT, *texts)
+    return (_tone(row), address, node.x, node.y, WIDTH, HEIGHT, *texts)
 
 
 def _tone(row: StepRow) -> str:
     there = {part.state for part in row.parts}
     return next((tone for state, tone in _TONES if state in there), "over")
-
-
-def _numbers(row: StepRow) -> str:
-    return ", ".join(f"{part.number} {part.word}" for part in row.parts)
 
 
 def _done(row: StepRow) -> str:

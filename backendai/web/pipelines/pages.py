@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Step, Task
 from backendai.pipelines.showing import MOST_FAILURES, counts_of, failures_of
@@ -23,6 +24,7 @@ from backendai.web.requests import PageRequest
 
 SECTION = {"section": "sessions"}
 _SIZE = 50
+_ASK_NO_MORE = 286  # htmx ends its polling
 
 
 @require_safe
@@ -51,7 +53,9 @@ def run(request: PageRequest, run_id: UUID) -> HttpResponse:
 @login_required
 def board(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Return the part of the page that changes while the run goes on."""
-    return render(request, "web/pipelines/_board.html", _context(request, find_run(request, run_id)))
+    found = find_run(request, run_id)
+    status = _ASK_NO_MORE if found.is_over else 200
+    return render(request, "web/pipelines/_refresh.html", _context(request, found) | {"is_news": True}, status=status)
 
 
 @require_safe
@@ -62,6 +66,17 @@ def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
     found = find_run(request, run_id)
     context = {"run": found, "failures": failures_of(found), "most": MOST_FAILURES} | SECTION
     return render(request, "web/pipelines/failures.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def compare(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Show what differs from the newest earlier run of this name that succeeded."""
+    found = find_run(request, run_id)
+    before = last_good(found)
+    context = {"run": found, "before": before, "differences": differences(found, before) if before else []}
+    return render(request, "web/pipelines/compare.html", context | SECTION)
 
 
 def find_run(request: PageRequest, run_id: UUID) -> Run:

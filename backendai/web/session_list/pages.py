@@ -30,7 +30,7 @@ from backendai.web.session_list.usage import note_usage
 
 # Of what has ended only so many are put into an order that is not one of time: those that ended last.
 MOST_SORTED = 5_000
-_MOST_OWNERS = 1_000  # of whoever types a single letter
+_MOST_OWNERS = 1_000  # of anyone who types a single letter
 _OF_A_KERNEL = ("session_id", "rank", "status", "progress")
 # What a row is made of: a list reads only this, for a session and what it points to have a hundred columns.
 _OF_A_ROW = (

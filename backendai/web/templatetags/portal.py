@@ -192,8 +192,8 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
         extra["aria-describedby"] = " ".join(described)
     if bound.errors:
         extra["aria-invalid"] = "true"
-    kind = _look_of(bound)
-    extra["class"] = f"{kind} is-invalid" if bound.errors else kind
+    own = bound.field.widget.attrs.get("class", "")
+    extra["class"] = " ".join(filter(None, [_look_of(bound), own, "is-invalid" if bound.errors else ""]))
     context = {
         "field": bound,
         "widget": bound.as_widget(attrs=extra),

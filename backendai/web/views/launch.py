@@ -177,7 +177,7 @@ def _can_open(request: PageRequest, launched: list[ComputeSession]) -> bool:
 
 
 def _replaced(request: PageRequest) -> ComputeSession | None:
-    """Return the waiting session whose place the new one can take: the one to start again, or the one ticked."""
+    """Return the waiting session whose place the new one can take: the one to start again, or the one checked."""
     model = _session_like(request)
     return model if model and model.status == Status.PENDING else None
 

@@ -24,7 +24,7 @@ _PREFIX = "new_folder"  # the launch form has fields of the same names
 @never_cache
 @login_required
 def launch_folder(request: PageRequest) -> HttpResponse:
-    """Ask for a new folder; on POST create it and return the folders of the launch form with the new one ticked."""
+    """Ask for a new folder; on POST create it and return the folders of the launch form with the new one checked."""
     form = CreateForm(request.POST or None, user=request.user, prefix=_PREFIX)
     if request.method == "POST" and form.is_valid():
         try:

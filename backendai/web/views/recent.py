@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.compute.models import LaunchRecord
-from backendai.compute.services.recent import forget_launch, pin_launch, recent_launch, rename_launch
+from backendai.compute.services.recent import delete_launch, pin_launch, recent_launch, rename_launch
 from backendai.core.errors import NotFound, UserError
 from backendai.web.launcher.recent import recent_list
 from backendai.web.requests import PageRequest
@@ -52,7 +52,7 @@ def _do(request: PageRequest, record: LaunchRecord, action: str) -> None:
     elif action in ("pin", "unpin"):
         pin_launch(request.user, record, action == "pin")
     elif action == "delete":
-        forget_launch(request.user, record)
+        delete_launch(request.user, record)
     else:
         raise UserError("Unknown action {action}.", action=repr(action[:20]), field="action", code="unknown-action")
 

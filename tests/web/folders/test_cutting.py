@@ -139,6 +139,17 @@ def test_a_script_unmounts_it_or_hears_why_not(shared: Folder, guest: ComputeSes
     assert "does not answer" in refused.json()["detail"]
 
 
+def test_of_a_linked_folder_the_session_can_only_be_ended(
+    shared: Folder, guest: ComputeSession, alice: Client, gateway: list[Any]
+) -> None:
+    FolderGrant.objects.all().delete()
+    Folder.objects.update(linked_path="/data/sets/faces")
+    page = alice.get(address(shared, guest)).content.decode()
+    assert "Terminate session" in page and "Unmount" not in page
+    shown = alice.post(address(shared, guest), {"how": "unmount"}, follow=True).content.decode()
+    assert "It is a linked folder. Terminate the session instead." in shown and len(gateway) == 1, "nobody was asked"
+
+
 def test_rights_that_shrank_below_the_mount_count_too(shared: Folder, guest: ComputeSession, alice: Client) -> None:
     FolderGrant.objects.update(rights=Rights.VIEW)
     alice.post(address(shared, guest))

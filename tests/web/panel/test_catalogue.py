@@ -130,7 +130,7 @@ def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
     with django_assert_num_queries(5):
         part = dana.get(path, headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in part and "5 of 10 MiB" in part
-    assert "torch" in dana.get("/notifications/").content.decode(), "the bell shows it to whoever asked for it"
+    assert "torch" in dana.get("/notifications/").content.decode(), "the bell shows it to anyone who asked for it"
     for pull in ImagePull.objects.select_related("agent"):
         pull_heard(pull.agent, NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.DONE), now=timezone.now())
     assert "every 2s" not in dana.get(path).content.decode()
@@ -233,7 +233,7 @@ def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Ca
     answer = dana.post(f"{path}scan/", follow=True)
     assert "is being scanned" in answer.content.decode()
     assert "is already running" in dana.post(f"{path}scan/", follow=True).content.decode()
-    assert dana.post(path, shown(dana, path) | {"forget_password": "on"}).status_code == 302
+    assert dana.post(path, shown(dana, path) | {"clear_password": "on"}).status_code == 302
     assert Registry.objects.get().password == ""
     assert dana.post(f"{path}delete/").status_code == 302
 

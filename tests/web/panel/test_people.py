@@ -17,7 +17,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, let_in
+from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, set_user_active
 from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD, Cast
@@ -166,7 +166,7 @@ def test_a_purge_wants_the_address_and_no_live_session(world: World, browse: Bro
     address = f"/manage/users/{alice.pk}/purge/"
     person = f"/manage/users/{alice.pk}/"
     assert 'name="typed"' not in text_of(dana.get(address)), "an active account is not purged"
-    let_in(world.cast.dana, alice, False, now=timezone.now())
+    set_user_active(world.cast.dana, alice, False, now=timezone.now())
     asked, shown = text_of(dana.get(address)), text_of(dana.get(person))
     for page in (asked, shown):
         assert "1 PENDING" in page and "/?owner=alice%40example.com" in page
@@ -175,7 +175,7 @@ def test_a_purge_wants_the_address_and_no_live_session(world: World, browse: Bro
     assert dana.post(address, {"typed": "alice"}).status_code == 422
     refused = dana.post(address, {"typed": alice.email})
     assert (refused.status_code, "Active sessions: 1" in text_of(refused)) == (422, True)
-    let_in(world.cast.dana, world.gina, False, now=timezone.now())
+    set_user_active(world.cast.dana, world.gina, False, now=timezone.now())
     assert f'href="/manage/users/{world.gina.pk}/purge/"' in text_of(dana.get(f"/manage/users/{world.gina.pk}/"))
     assert 'name="typed"' in text_of(dana.get(f"/manage/users/{world.gina.pk}/purge/"))
     gone = dana.post(f"/manage/users/{world.gina.pk}/purge/", {"typed": world.gina.email})

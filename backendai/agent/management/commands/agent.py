@@ -13,12 +13,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from backendai.agent.broker import BrokerAccess
+from backendai.agent.bundling import BundlingClient
 from backendai.agent.choose import choose_accelerators, choose_backend
 from backendai.agent.config import BACKENDS, NodeSettings, read_settings
 from backendai.agent.credentials import load_credentials, lock_data
 from backendai.agent.gateway_thread import listen, public_url
 from backendai.agent.joining import ensure_joined
-from backendai.agent.portal import PortalClient
 from backendai.agent.runtime import AgentRuntime
 from backendai.agent.worker import run_worker
 from backendai.core.command_help import DJANGOS_OWN
@@ -72,7 +72,7 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
     accelerators = choose_accelerators(settings)
     backend = choose_backend(settings, credentials, accelerators)
     logger.info("agent %s: backend %s, portal %s, gateway %s", credentials.name, backend.name, portal_url, gateway_url)
-    portal = PortalClient(portal_url, credentials.token, name=credentials.name)
+    portal = BundlingClient(portal_url, credentials.token, name=credentials.name)
     runtime = AgentRuntime(
         settings,
         credentials,

@@ -13,7 +13,7 @@ from backendai.accounts.rules import check_password
 from backendai.activity.services import audit
 
 
-def let_in(actor: User, user: User, active: bool, *, now: datetime) -> bool:
+def set_user_active(actor: User, user: User, active: bool, *, now: datetime) -> bool:
     """Activate or deactivate somebody; return whether that changed anything. What they run goes on; every login and
     token of theirs ends."""
     check_user(actor, Action.SET_ACTIVE, user)

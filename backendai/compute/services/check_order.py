@@ -1,0 +1,68 @@
+"""Validates in which order the roles of a session start, when a kernel is ready, and whose end ends the session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.messages import Message
+from backendai.core.nearest import nearest_to
+from backendai.core.session_kinds import KINDS
+
+MAIN, ALL = "main", "all"
+USUAL_WITHIN, LONGEST_WITHIN = 60, 100  # an agent has 120 s for a start, unless its group says otherwise
+_LARGEST_PORT = 65535
+
+
+def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
+    """Reject start orders with unknown roles or a circle, and an invalid ``done_when``. Raises UserError."""
+    for name, role in roles.items():
+        for other in role.after:
+            if other not in roles or other == name:
+                raise _unknown(other, set(roles) - {name}, f"roles.{name}.after")
+    try:
+        TopologicalSorter({name: set(role.after) for name, role in roles.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        text = Message("The roles wait for each other: {names}.", names=" → ".join(circle))
+        raise UserError(text, field=f"roles.{circle[0]}.after", code="circular-roles") from None
+    _check_end(spec, roles)
+
+
+def ready_of(said: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return the readiness check as a kernel stores it: port and seconds; empty without one. Raises UserError with the
+    field."""
+    if not said:
+        return {}
+    for key in said:
+        if key not in ("tcp", "within"):
+            text = Message("Readiness has no key {key}: use {near}.", key=repr(str(key)[:64]), near="tcp, within")
+            raise UserError(text, field=f"{field}.{str(key)[:64]}", code="unknown-field")
+    port = _whole(said.get("tcp"), 1, _LARGEST_PORT, f"{field}.tcp")
+    return {"tcp": port, "within": _whole(said.get("within", USUAL_WITHIN), 1, LONGEST_WITHIN, f"{field}.within")}
+
+
+def _check_end(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
+    if not spec.done_when:
+        return
+    if not KINDS[spec.session_type].has_result:
+        text = Message("Only batch sessions end with a role: leave {field} empty.", field="done_when")
+        raise UserError(text, field="done_when", code="batch-only")
+    if spec.done_when not in (MAIN, ALL, *roles):
+        raise _unknown(spec.done_when, {MAIN, ALL, *roles}, "done_when")
+
+
+def _unknown(name: str, known: Collection[str], field: str) -> UserError:
+    near = nearest_to(name, known) or ", ".join(sorted(known)) or Message("none")
+    text = Message("The session has no role {name} to wait for: use {near}.", name=repr(name[:32]), near=near)
+    return UserError(text, field=field, code="unknown-role")
+
+
+def _whole(said: Any, least: int, most: int, field: str) -> int:
+    if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= most:
+        text = Message("Write a number from {least} to {most}.", least=least, most=most)
+        raise UserError(text, field=field, code="invalid-number")
+    return said

@@ -1,0 +1,57 @@
+"""The order in which the kernels of a session start, and the kernels whose end is the end of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.reasons import FINISHED
+from backendai.compute.services.bulk import among
+from backendai.compute.services.check_order import ALL, MAIN
+from backendai.compute.services.moves import touch
+from backendai.compute.services.restarting import Consequence, after_kernel
+from backendai.compute.status import STARTING, TERMINAL, Status
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import node_queue
+
+
+def released_now(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the held kernels that may start: every kernel of the roles before them runs or is done."""
+    held = [kernel for kernel in kernels if kernel.is_held and kernel.status in STARTING]
+    if not held:
+        return []
+    open_roles = {kernel.role for kernel in kernels if not _is_ready(session, kernel)}
+    return [kernel for kernel in held if not open_roles.intersection(kernel.after)]
+
+
+def release(some: Collection[Kernel], *, now: datetime) -> None:
+    """Allow agents to start these held kernels, in the caller's transaction. Their deadline counts from now."""
+    if not some:
+        return
+    rows = Kernel.objects.filter(pk__in=among([kernel.pk for kernel in some]), is_held=True)
+    rows.update(is_held=False, changed_at=now)
+    touch({kernel.session_id for kernel in some})
+    for kernel in some:
+        if kernel.agent:
+            hint_on_commit("node.start_kernel", str(kernel.pk), kernel.generation, queue=node_queue(kernel.agent.name))
+
+
+def done_with(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels whose finish ends the session by ``done_when``; empty while any goes on. Only successful
+    kernels are returned, if there are any; else all kernels of the role. Empty for a session that ends with its main
+    kernel."""
+    if session.done_when in ("", MAIN):
+        return []
+    deciding = [kernel for kernel in kernels if session.done_when in (ALL, kernel.role)]
+    if not deciding or not all(_is_over(session, kernel) for kernel in deciding):
+        return []
+    return [kernel for kernel in deciding if kernel.status_reason == FINISHED] or deciding
+
+
+def _is_ready(session: ComputeSession, kernel: Kernel) -> bool:
+    return kernel.status == Status.RUNNING or _is_over(session, kernel)
+
+
+def _is_over(session: ComputeSession, kernel: Kernel) -> bool:
+    return kernel.status in TERMINAL and after_kernel(session, kernel) is Consequence.GO_ON

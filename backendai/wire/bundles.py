@@ -1,0 +1,41 @@
+"""Bundles: questions and reports from several threads of an agent, sent to the portal in one call to save round
+trips."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pydantic import Base64Bytes, Field
+
+from backendai.wire.fields import Message, Order
+from backendai.wire.messages import KernelReport, KernelSpec
+
+MOST_IN_BUNDLE = 64
+LARGEST_BUNDLED_LOG = 16 * 2**10  # a bundle stays within what the portal reads of any request
+
+
+class BundledLog(Message):
+    """The last part of the output of an ended kernel. ``truncated``: earlier output is missing."""
+
+    kernel_id: UUID
+    generation: int
+    content: Base64Bytes = Field(max_length=LARGEST_BUNDLED_LOG, repr=False)
+    truncated: bool = False
+
+
+class BundleUp(Message):
+    """An agent's logs, reports and requests for specs in one call. ``specs``: the kernels whose spec the agent needs.
+    The portal handles logs first, then reports, then specs."""
+
+    specs: list[UUID] = Field(default_factory=list, max_length=MOST_IN_BUNDLE)
+    logs: list[BundledLog] = Field(default_factory=list, max_length=MOST_IN_BUNDLE)
+    reports: list[KernelReport] = Field(default_factory=list, max_length=MOST_IN_BUNDLE)
+
+
+class BundleDown(Order):
+    """``specs``: those of the kernels that are wanted. ``kept``, ``applied``: an answer to each log and each report, in
+    their order; None: the kernel is not on this agent."""
+
+    specs: list[KernelSpec] = Field(default_factory=list)
+    kept: list[bool] = Field(default_factory=list)
+    applied: list[bool | None] = Field(default_factory=list)

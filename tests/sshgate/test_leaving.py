@@ -1,0 +1,138 @@
+"""Clients that leave while what they have sent is not taken: nothing of theirs stays behind in the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from backendai.compute.models import ComputeSession
+from tests.cast import Cast
+from tests.factories import make_running_session
+from tests.sshgate.stage import Stage, stage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+_SECONDS = 20.0
+# How much is sent, in KiB: it fills the program's input, all buffers on the way but the last ones, and all of them.
+_AMOUNTS = (60, 450, 8192)
+_PORT = """
+import select, socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+connection = server.accept()[0]
+looking = select.poll()
+looking.register(connection.fileno(), select.POLLRDHUP)
+looking.poll()
+print("gone", flush=True)
+"""
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage() as found:
+        yield found
+
+
+@pytest.fixture
+def key(cast: Cast, here: Stage) -> Path:
+    return here.new_key("alice", cast.alice)
+
+
+@pytest.fixture
+def session(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
+    session = make_running_session(cast.alice, name="train")
+    here.run_kernels(session)
+    yield session
+    for kernel in session.kernels.all():
+        here.backend.remove(kernel.pk)
+
+
+def connect(here: Stage, key: Path) -> Any:
+    return asyncssh.connect(
+        "127.0.0.1", here.port, username="train", client_keys=[str(key)], known_hosts=None, config=None,
+        agent_path=None,
+    )  # fmt: skip
+
+
+async def fill(writer: Any, size: int) -> None:
+    """Send as much as is taken, up to this size."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            for _ in range(0, size, 4096):
+                writer.write(b"x" * 4096)
+                await writer.drain()
+
+
+def test_programs_end_when_their_client_leaves_though_they_take_no_input(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    async def leave_behind(number: int) -> None:
+        async with connect(here, key) as connection:
+            process = await connection.create_process(f"echo on; exec sleep 900{number}", encoding=None)
+            assert await process.stdout.readline() == b"on\n"
+            await fill(process.stdin, _AMOUNTS[number] * 1024)
+            connection.abort()
+
+    async def walk() -> None:
+        async with connect(here, key) as watcher:
+            await asyncio.gather(*(leave_behind(number) for number in range(len(_AMOUNTS))))
+            until = time.monotonic() + _SECONDS
+            while left := (await watcher.run("pgrep -afx 'sleep 900.'")).stdout:
+                assert time.monotonic() < until, left
+                await asyncio.sleep(0.2)
+
+    asyncio.run(walk())
+
+
+def test_ports_are_hung_up_when_their_client_leaves_though_they_take_nothing(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    async def walk(size: int) -> None:
+        async with connect(here, key) as watcher, connect(here, key) as connection:
+            server = await watcher.create_process(f"exec python3 -c '{_PORT}'")
+            port = int(await server.stdout.readline())
+            _, writer = await connection.open_connection("localhost", port)
+            await fill(writer, size * 1024)
+            connection.abort()
+            async with asyncio.timeout(_SECONDS):
+                assert await server.stdout.readline() == "gone\n"
+
+    async def walk_all() -> None:
+        await asyncio.gather(*map(walk, _AMOUNTS))
+
+    asyncio.run(walk_all())
+
+
+def test_a_port_that_has_said_its_end_still_gets_all_that_is_sent(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    """The port speaks first and is slow to read; the client has ended too, and stays."""
+    server = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+connection = server.accept()[0]
+connection.sendall(b"enough")
+connection.shutdown(socket.SHUT_WR)
+time.sleep(1)
+print(sum(len(piece) for piece in iter(lambda: connection.recv(65536), b"")), flush=True)
+"""
+
+    async def walk() -> None:
+        async with connect(here, key) as connection:
+            process = await connection.create_process(f"exec python3 -c '{server}'")
+            port = int(await process.stdout.readline())
+            reader, writer = await connection.open_connection("localhost", port)
+            writer.write(b"x" * 4_000_000)
+            writer.write_eof()
+            assert await reader.read() == b"enough"
+            async with asyncio.timeout(_SECONDS):
+                assert int(await process.stdout.readline()) == 4_000_000
+
+    asyncio.run(walk())
