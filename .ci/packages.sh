@@ -1,7 +1,7 @@
 # Sourced by bin/test: the system packages that the tests need.
 
 PACKAGES=(redis-server postgresql chromium chromium-headless-shell bubblewrap debootstrap busybox-static tmux iptables
-    iproute2 fonts-dejavu-core procps e2fsprogs docker-compose gcc git libc6-dev openssh-client openssh-server)
+    iproute2 fonts-dejavu-core procps e2fsprogs docker-compose gcc git libc6-dev openssh-client openssh-server rsync)
 
 # Installs what is missing (as root), or fails with the line that does.
 need_packages() {

@@ -59,6 +59,7 @@ _SPEC_COLUMNS = (
     "session__cluster_size",
     "session__cluster_mode",
     "session__cluster_network",
+    "session__done_when",
     "session__environ",
     "session__startup_command",
     "session__file_bytes",
