@@ -25,20 +25,21 @@ from backendai.texts.translation import gettext_lazy
 from backendai.web.pipelines.pages import SECTION, find_run, run_page
 from backendai.web.requests import PageRequest
 
+# Runs as it stands: a newcomer sees a run at work before the first own program.
 _BEGINNING = """\
 kind: pipeline
 defaults: {image: python, resources: {cpu: 1, mem: 512m}}
 steps:
   prepare:
-    startup_command: python prepare.py
+    startup_command: echo prepared
   train:
     after: [prepare]
     matrix: {lr: [0.1, 0.01], seed: [1, 2, 3]}
     at_once: 4
-    startup_command: python train.py --lr "$PARAM_LR" --seed "$PARAM_SEED"
+    startup_command: echo "lr $PARAM_LR, seed $PARAM_SEED"; sleep 10  # your program here
   report:
     after: {train: any}
-    startup_command: python report.py
+    startup_command: echo finished
 """
 
 
