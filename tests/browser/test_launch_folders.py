@@ -56,7 +56,10 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
 def test_a_folder_is_created_on_the_form(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, on_phone=True)
     page = visitor.page
-    visitor.go("/sessions/new/?step=3")
+    visitor.go("/sessions/new/")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    page.get_by_role("dialog", name="No folder is mounted").get_by_role("button", name="Choose folders").click()
+    expect(page.get_by_role("heading", name=DATA, level=2)).to_be_visible()
     page.get_by_label("Mount path of data").fill("train")
     page.get_by_role("button", name="Create folder").click()
     dialog = page.get_by_role("dialog", name="New folder")
