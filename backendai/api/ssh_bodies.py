@@ -17,7 +17,7 @@ class SshConfigBody(serializers.Serializer[Any]):
 
 
 class SshWayBody(serializers.Serializer[Any]):
-    """How a session is reached. ``commands`` by what they do."""
+    """How a session is reached. ``commands`` by what they do; ``other_kernels``: shells in those of a cluster."""
 
     host = serializers.CharField()
     port = serializers.IntegerField()
@@ -25,6 +25,7 @@ class SshWayBody(serializers.Serializer[Any]):
     fingerprint = serializers.CharField()
     known_hosts = serializers.CharField()
     commands = serializers.DictField(child=serializers.CharField())
+    other_kernels = serializers.ListField(child=serializers.CharField())
 
 
 class SystemSessionBody(SshWayBody):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
@@ -13,6 +14,8 @@ from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, SessionSshKey
 from backendai.core.errors import Conflict, NotFound
 from backendai.gateways.site_keys import fingerprint_of, host_key, private_text, public_text, session_key
+
+_MOST_KERNELS = 32  # what a reader can look through; the others follow the same pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,10 @@ class SshSite:
         name = self.host if self.port == 22 else f"[{self.host}]:{self.port}"
         return f"{name} {self.public_key}"
 
+    def far(self, name: str) -> str:
+        """Return a session as commands write it that put a path behind: IPv6 in brackets, quoted for zsh."""
+        return f"'{name}@[{self.host}]'" if ":" in self.host else f"{name}@{self.host}"
+
     def address(self, name: str) -> str:
         """Return the words after ``ssh`` that lead to a session."""
         return f"{name}@{self.host}" if self.port == 22 else f"-p {self.port} {name}@{self.host}"
@@ -45,14 +52,15 @@ def site_for(portal_host: str) -> SshSite | None:
     if not settings.SSH_PROCESSES:
         return None
     public = public_text(host_key())
-    name = settings.SSH_PUBLIC_HOST or portal_host.rpartition(":")[0] or portal_host
-    return SshSite(name.strip("[]"), settings.SSH_PUBLIC_PORT, fingerprint_of(public), public)
+    name = settings.SSH_PUBLIC_HOST.strip("[]") or urlsplit(f"//{portal_host}").hostname or portal_host
+    return SshSite(name, settings.SSH_PUBLIC_PORT, fingerprint_of(public), public)
 
 
 def lines_for(site: SshSite, name: str) -> dict[str, str]:
     """Return the ready commands for a session, by what they do."""
     port = "" if site.port == 22 else f" -P {site.port}"
-    far, tunnel = f"{name}@{site.host}", site.address(name)
+    far, tunnel = site.far(name), site.address(name)
+    authority = far.strip("'")
     remote = "ssh" if site.port == 22 else f"'ssh -p {site.port}'"
     return {
         "shell": f"ssh {tunnel}",
@@ -60,8 +68,16 @@ def lines_for(site: SshSite, name: str) -> dict[str, str]:
         "scp": f"scp{port} FILE {far}:",
         "rsync": f"rsync -e {remote} -a FOLDER/ {far}:FOLDER/",
         "forward": f"ssh -L 8000:localhost:8000 {tunnel}",
-        "vscode": f"vscode://vscode-remote/ssh-remote+{far}:{site.port}/home/work",
+        "vscode": f"vscode://vscode-remote/ssh-remote+{authority}:{site.port}/home/work",
     }
+
+
+def other_kernels(site: SshSite, session: ComputeSession) -> list[str]:
+    """Return the commands that lead into the kernels of a cluster besides the main one, at most 32. One query."""
+    if session.cluster_size < 2:
+        return []
+    hostnames = session.kernels.order_by("rank").values_list("hostname", flat=True)[1 : _MOST_KERNELS + 1]
+    return [f"ssh {site.address(f'{session.name}+{hostname}')}" for hostname in hostnames]
 
 
 def forward_to(site: SshSite, name: str, port: int) -> str:

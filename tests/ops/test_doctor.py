@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from datetime import UTC, datetime, timedelta
@@ -9,12 +10,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.core.management import call_command
 
 from backendai.agent.accelerators.base import Device, Found
 from backendai.agent.accelerators.mock import Mock
-from backendai.ops.doctor import accelerators, engine, machine, portal
+from backendai.gateways.site_keys import host_key, private_text
+from backendai.ops.doctor import accelerators, engine, machine, portal, ssh
 from backendai.ops.doctor.check import Check
 from backendai.ops.engine import NoEngine
 
@@ -237,3 +241,21 @@ def test_it_looks_at_gpus_and_at_the_engines_way_to_give_them() -> None:
     assert [check.level for check in with_runtime] == ["problem", "ok", "ok"]
     on_paper = accelerators.accelerators([Mock({"cuda.device": 1000})], ask_good)
     assert on_paper[0].level == "problem" and "paper" in on_paper[0].message
+
+
+@pytest.mark.parametrize(("is_ours", "level"), [(True, "ok"), (False, "problem")])
+def test_it_looks_at_the_key_that_the_ssh_gate_shows(is_ours: bool, level: str) -> None:
+    assert asyncio.run(_gate_check(is_ours)).level == level
+
+
+async def _gate_check(is_ours: bool) -> Check:
+    text = private_text(host_key() if is_ours else Ed25519PrivateKey.generate())
+    async with asyncssh.listen("127.0.0.1", 0, server_host_keys=[asyncssh.import_private_key(text)]) as server:
+        return await asyncio.to_thread(ssh.gate, "0.0.0.0", server.get_port())
+
+
+def test_it_says_that_no_ssh_gate_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+    found = ssh.gate("127.0.0.1", port)
+    assert found.level == "warning" and str(port) in found.message

@@ -17,7 +17,7 @@ from backendai.activity.models import AuditEntry
 from backendai.compute.models import SessionSshKey
 from backendai.core.errors import Conflict, NotFound
 from backendai.gateways.site_keys import fingerprint_of, host_key, public_text
-from backendai.gateways.ssh_access import key_of, site_for
+from backendai.gateways.ssh_access import key_of, lines_for, site_for
 from backendai.gateways.targets import Denied
 from backendai.sshgate.entrances import entrance_for, open_at
 from tests.cast import Cast
@@ -115,6 +115,37 @@ def test_odd_names_are_answered(cast: Cast, tmp_path: Path) -> None:
         assert entrance is not None
         assert (entrance.kernel_id is not None) == (name == "mine+")
         assert "\x1b" not in entrance.apology and "\0" not in entrance.apology
+
+
+@pytest.mark.parametrize(
+    ("portal", "host", "scp", "known"),
+    [
+        ("[::1]:8080", "::1", "scp -P 2200 FILE 'train@[::1]':", "[::1]:2200 "),
+        ("[fd00::7]", "fd00::7", "scp -P 2200 FILE 'train@[fd00::7]':", "[fd00::7]:2200 "),
+        (
+            "lab.example.org:8080",
+            "lab.example.org",
+            "scp -P 2200 FILE train@lab.example.org:",
+            "[lab.example.org]:2200 ",
+        ),
+        ("lab.example.org", "lab.example.org", "scp -P 2200 FILE train@lab.example.org:", "[lab.example.org]:2200 "),
+    ],
+)
+def test_the_commands_name_hosts_of_every_kind(portal: str, host: str, scp: str, known: str) -> None:
+    site = site_for(portal)
+    assert site is not None and site.known_hosts.startswith(known)
+    lines = lines_for(site, "train")
+    assert (lines["shell"], lines["scp"]) == (f"ssh -p 2200 train@{host}", scp)
+    assert "'" not in lines["vscode"] and f"HostName {host}\n" in site.config(["train"])
+
+
+def test_a_cluster_names_the_way_into_each_kernel(cast: Cast, client: Client) -> None:
+    session = make_running_session(cast.alice, name="train", cluster_size=3)
+    client.force_login(cast.alice)
+    page = client.get(f"/sessions/{session.pk}/ssh/").content.decode()
+    told = client.get(f"/api/v1/sessions/{session.pk}/ssh/").json()["other_kernels"]
+    assert told == [f"ssh -p 2200 train+sub{number}@testserver" for number in (1, 2)]
+    assert all(line in page for line in told)
 
 
 def test_page_and_rest_tell_the_same(cast: Cast, client: Client) -> None:

@@ -20,7 +20,15 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.system_sessions import open_folders
 from backendai.core.errors import Conflict
 from backendai.core.names import FOLDERS
-from backendai.gateways.ssh_access import SshSite, config_of, file_lines_for, key_of, lines_for, site_for
+from backendai.gateways.ssh_access import (
+    SshSite,
+    config_of,
+    file_lines_for,
+    key_of,
+    lines_for,
+    other_kernels,
+    site_for,
+)
 
 
 class SshConfig(GenericAPIView[Any]):
@@ -48,6 +56,7 @@ class SessionSsh(GenericAPIView[Any]):
         site = _site(request)
         told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name)}
+        told["other_kernels"] = other_kernels(site, session)
         return Response(SshWayBody(told).data)
 
 
@@ -63,7 +72,7 @@ class SystemSessions(GenericAPIView[Any]):
         site = _site(request)
         session = open_folders(asker(request), timezone.now())
         told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
-        told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS)}
+        told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS), "other_kernels": []}
         told |= {"id": session.pk, "name": session.name, "status": session.status}
         return Response(SystemSessionBody(told).data)
 
