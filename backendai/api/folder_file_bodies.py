@@ -28,7 +28,7 @@ class EntriesQuery(PathQuery):
     """Which page of it."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, help_text="Entries; default 200.")
-    after = _path(required=False, help_text="The next of the page before.")
+    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
     sort = serializers.ChoiceField(choices=_SORTS, required=False)
     order = serializers.ChoiceField(choices=["asc", "desc"], required=False)
 
@@ -56,7 +56,7 @@ class DeletionRequest(StrictSerializer):
 class TrashQuery(StrictSerializer):
     """Which page of the trash."""
 
-    after = _path(required=False, help_text="The next of the page before.")
+    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
 
 
 class ItemRestoreRequest(StrictSerializer):

@@ -24,7 +24,7 @@ class HomeEntriesQuery(HomePathQuery):
     """Which page of a directory."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, help_text="Entries; default 200.")
-    after = _path(required=False, help_text="The next of the page before.")
+    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
     sort = serializers.ChoiceField(choices=["name", "size", "mtime"], required=False)
     order = serializers.ChoiceField(choices=["asc", "desc"], required=False)
 

@@ -187,6 +187,7 @@ def test_files_are_listed_made_and_deleted(alice: Caller, folder: str, files: Fa
     assert (made.status_code, made.json()["kind"]) == (201, "directory")
     assert said(alice.post(f"{folder}directories/", {"path": "new"})) == (409, "exists")
     assert [one["name"] for one in alice.get(f"{folder}entries/?path=&limit=10").json()["entries"]] == ["new"]
+    assert [one["name"] for one in alice.get(f"{folder}entries/?path=&after=").json()["entries"]] == ["new"]
     for path, body in (
         ("moves/", {"source": "new", "target": "old"}),
         ("copies/", {"source": "new", "target": "old"}),
