@@ -59,22 +59,24 @@ def summed(tried: EndpointView, minutes: Sequence[Minute]) -> Yesterday:
 
 def minutes_of(endpoint: Endpoint, since: datetime, until: datetime) -> list[Minute]:
     """Return the load of the endpoint by minutes, without those in which nothing was measured. One query."""
-    rows = ProxyReading.objects.filter(endpoint=endpoint, at__gte=since, at__lte=until).order_by("at")
+    # What the first minute counts from comes before it.
+    rows = ProxyReading.objects.filter(endpoint=endpoint, at__gte=since - _MINUTE, at__lte=until).order_by("at")
     buckets: defaultdict[int, list[Reading]] = defaultdict(list)
     for values in rows.values_list(*Reading._fields):
         reading = Reading(*values)
-        buckets[int((reading.at - since) / _MINUTE)].append(reading)
+        buckets[(reading.at - since) // _MINUTE].append(reading)
     minutes, before = [], dict[_Key, Reading]()
     for number, found in sorted(buckets.items()):
         last = {(one.proxy, one.boot): one for one in found}
         readings = [*(before[key] for key in last if key in before), *found]
-        minutes.append(_minute(since + _MINUTE * (number + 1), readings, last))
+        if number >= 0:
+            minutes.append(_minute(since + _MINUTE * (number + 1), readings, last))
         before |= last
     return minutes
 
 
 def _minute(at: datetime, readings: Sequence[Reading], last: Mapping[_Key, Reading]) -> Minute:
-    spans = [one for one in spans_of(readings, 1e9) if one.seconds > 0]
+    spans = [one for one in spans_of(readings, _MINUTE.total_seconds()) if one.seconds > 0]
     service = service_seconds(spans)
     busy = sum(one.busy_seconds / one.seconds for one in spans)
     arrivals = sum(one.requests / one.seconds for one in spans)

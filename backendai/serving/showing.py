@@ -59,11 +59,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One moment of the plots. Rates are per second; ``p95`` None: nothing was answered."""
+    """One span of the plots. Rates are per second, ``open`` is a mean; ``p95`` None: nothing was answered."""
 
     at: datetime
     requests: float
-    open: int
+    open: float
     queued: int
     errors: float
     p95: float | None
@@ -84,18 +84,20 @@ def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[Shown]:
     return [_shown(one, picture, by_endpoint[one.pk]) for one in rows if one.pk in picture.views]
 
 
-def points_of(endpoint: Endpoint, since: datetime, now: datetime) -> list[Point]:
-    """Return the plot of an endpoint, at most ``MOST_POINTS`` points. One query."""
+def points_of(endpoint: Endpoint, since: datetime, now: datetime, at_most: int = MOST_POINTS) -> list[Point]:
+    """Return the plot of an endpoint: means of at most so many spans. One query."""
     columns = (*Reading._fields, "errors")
-    rows = ProxyReading.objects.filter(endpoint=endpoint, at__gte=since, at__lte=now).order_by("at")
-    step = max((now - since) / MOST_POINTS, timedelta(seconds=2))
+    step = max((now - since) / at_most, timedelta(seconds=2))
+    # What the first span counts from comes before it.
+    rows = ProxyReading.objects.filter(endpoint=endpoint, at__gte=since - step, at__lte=now).order_by("at")
     buckets: defaultdict[int, list[tuple[Reading, int]]] = defaultdict(list)
     for *values, errors in rows.values_list(*columns):
         reading = Reading(*values)
-        buckets[int((reading.at - since) / step)].append((reading, errors))
+        buckets[(reading.at - since) // step].append((reading, errors))
     points, before = [], dict[tuple[str, str], tuple[Reading, int]]()
     for number, found in sorted(buckets.items()):
-        points.append(_point(since + step * (number + 1), found, before))
+        if number >= 0:
+            points.append(_point(since + step * (number + 1), step, found, before))
         before |= {(one.proxy, one.boot): (one, errors) for one, errors in found}
     return points
 
@@ -108,18 +110,22 @@ def accelerators_of(endpoint: Endpoint, since: datetime, now: datetime) -> list[
 
 
 def _point(
-    at: datetime, found: Sequence[tuple[Reading, int]], before: dict[tuple[str, str], tuple[Reading, int]]
+    at: datetime,
+    step: timedelta,
+    found: Sequence[tuple[Reading, int]],
+    before: dict[tuple[str, str], tuple[Reading, int]],
 ) -> Point:
     last = {(one.proxy, one.boot): (one, errors) for one, errors in found}
     earlier = [before[key] for key in last if key in before]
-    spans = [one for one in spans_of([one for one, _ in (*earlier, *found)], 1e9) if one.seconds > 0]
+    readings = [one for one, _ in (*earlier, *found)]
+    spans = [one for one in spans_of(readings, step.total_seconds()) if one.seconds > 0]
     counts = [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
     seconds = max((one.seconds for one in spans), default=0.0)
     failed = sum(max(errors - before.get(key, (one, errors))[1], 0) for key, (one, errors) in last.items())
     return Point(
         at=at,
         requests=sum(one.requests / one.seconds for one in spans),
-        open=sum(one.open for one, _ in last.values()),
+        open=sum(one.busy_seconds / one.seconds for one in spans),
         queued=sum(one.queued + one.held for one, _ in last.values()),
         errors=failed / seconds if seconds else 0.0,
         p95=quantile(counts, 0.95),

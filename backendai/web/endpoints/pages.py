@@ -24,7 +24,7 @@ from backendai.web.account_pages import blame
 from backendai.web.endpoints.comparing import compared
 from backendai.web.endpoints.forms import EndpointForm
 from backendai.web.endpoints.page_forms import METRIC_WORDS, RuleForm, ScaleForm, TokenForm
-from backendai.web.endpoints.plots import HEIGHT, HOUR, WIDTH, plots_of
+from backendai.web.endpoints.plots import COLUMNS, HEIGHT, HOUR, WIDTH, plots_of
 from backendai.web.requests import PageRequest
 
 SECTION = {"section": "endpoints"}
@@ -102,7 +102,7 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,
-        "plots": plots_of(points_of(found, since, now), now, changes, used, row.desired),
+        "plots": plots_of(points_of(found, since, now, COLUMNS), now, changes, used, row.desired),
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
         "records": records,

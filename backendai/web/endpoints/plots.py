@@ -14,8 +14,9 @@ from backendai.serving.replaying import Yesterday
 from backendai.serving.showing import Point
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 
-WIDTH, HEIGHT, _COLUMNS = 480, 60, 120
+WIDTH, HEIGHT, COLUMNS = 480, 60, 120
 HOUR = timedelta(hours=1)
 
 
@@ -46,7 +47,7 @@ class Plot:
     now: str
     columns: tuple[Column, ...]
     marks: tuple[Mark, ...] = ()
-    width: float = WIDTH / _COLUMNS
+    width: float = WIDTH / COLUMNS
 
 
 def plots_of(
@@ -61,7 +62,7 @@ def plots_of(
     kept = _by_place(points, until)
     plots = [
         _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.1f}"),
-        _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.0f}"),
+        _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.1f}"),
         _plot(_("Slowest of twenty answers"), kept, [one.p95 for one in kept.values()], "{:g} s"),
     ]
     if kept:
@@ -76,14 +77,14 @@ def plots_of(
 
 def plot_of_replay(tried: Yesterday) -> Plot:
     """Return the replicas that there would have been, minute by minute."""
-    kept = tried.minutes[:: max(1, -(-len(tried.minutes) // _COLUMNS))]
-    wide, most = WIDTH / _COLUMNS, max(tried.most, 1)
+    kept = tried.minutes[:: max(1, -(-len(tried.minutes) // COLUMNS))]
+    wide, most = WIDTH / COLUMNS, max(tried.most, 1)
     columns = tuple(
         Column(
             number * wide,
             HEIGHT - HEIGHT * one.desired / most,
             HEIGHT * one.desired / most,
-            _("%(at)s: %(replicas)s replicas, load %(load)s")
+            ngettext("%(at)s: 1 replica, load %(load)s", "%(at)s: %(replicas)s replicas, load %(load)s", one.desired)
             % {"at": f"{timezone.localtime(one.at):%H:%M}", "replicas": one.desired, "load": f"{one.load:.1f}"},
         )
         for number, one in enumerate(kept)
@@ -117,16 +118,16 @@ def _by_place(points: Sequence[Point], until: datetime) -> dict[int, Point]:
     """Return the last point of each column of the hour that has any, by the column's number."""
     found = {}
     for one in points:
-        place = int((1 - (until - one.at) / HOUR) * _COLUMNS)
-        if 0 <= place <= _COLUMNS:
-            found[min(place, _COLUMNS - 1)] = one
+        place = int((1 - (until - one.at) / HOUR) * COLUMNS)
+        if 0 <= place <= COLUMNS:
+            found[min(place, COLUMNS - 1)] = one
     return found
 
 
 def _plot(name: str, points: Mapping[int, Point], values: Sequence[float | None], words: str) -> Plot:
     known = [one for one in values if one is not None]
     most = max(known, default=0.0)
-    wide = WIDTH / _COLUMNS
+    wide = WIDTH / COLUMNS
     columns = []
     for (place, point), one in zip(points.items(), values, strict=True):
         height = HEIGHT * (one or 0.0) / most if most else 0.0
