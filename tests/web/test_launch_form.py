@@ -75,6 +75,24 @@ def test_an_array_becomes_one_run_however_often_it_is_sent(site: Cast, browse: B
     assert client.post(reverse("web:launch"), values | {"array_size": "99999"}).status_code == 422
 
 
+@pytest.mark.parametrize(("over", "size"), [({}, 1), ({"count": "3"}, 3), ({"array_size": "5"}, 5)])
+def test_a_command_with_retries_is_a_run_whose_attempts_are_kept(
+    site: Cast, browse: Browse, over: dict[str, str], size: int
+) -> None:
+    client = browse(site.alice)
+    values = typed(site, session_type="batch", startup_command="true", retries="4", **over)
+    review = client.post(reverse("web:launch"), values | {"go": "review"}).content.decode()
+    assert '<dt>Retries</dt><dd class="number">4</dd>' in review
+    assert client.post(reverse("web:launch"), values | {"retries": "0"}).status_code == 422
+    answer = client.post(reverse("web:launch"), values)
+    run = Run.objects.get()
+    assert answer["Location"] == reverse("web:run", args=[run.pk]) and run.size == size
+    retry = run.steps.get().retry
+    assert (retry["times"], retry["wait"], retry["factor"], retry["reasons"]) == (4, 30, 2, [])
+    later = values | {"starts_at": "2090-01-01T00:00", "wished": "starts_at"}
+    assert b"session with retries has no starts_at" in client.post(reverse("web:launch"), later).content
+
+
 def test_it_makes_one_session_of_a_form_that_is_sent_twice(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     key = client.get(reverse("web:launch")).context["form"]["request_key"].value()

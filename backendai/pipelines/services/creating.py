@@ -30,6 +30,7 @@ from backendai.templates.rendering import Layer, Source, is_gap, merged
 from backendai.templates.services.launching import from_template, version_named
 
 LONGEST_NAME = 40
+_RETRY_WAIT = "30s"  # longer than most hiccups of storage and network, shorter than a person's patience
 _NOT_AGAIN = ("name", "template", "parameters")  # the request has what they say already
 
 
@@ -60,14 +61,16 @@ class CheckedRun:
         return next(iter(self.checked.values())).project
 
 
-def array_of(spec: SessionSpec, size: int) -> RunWish:
-    """Return a run of so many sessions like this one. Raises a UserError for what only single sessions have."""
+def array_of(spec: SessionSpec, size: int, *, retries: int = 0) -> RunWish:
+    """Return a run of so many sessions like this one, each retried so often after a failure. Raises a UserError for
+    what only single sessions have."""
     for field_name in ("starts_at", "depends_on", "owner"):
         if getattr(spec, field_name):
-            text = Message("An array has no {field}: leave it empty.", field=field_name)
+            text = Message("An array or a session with retries has no {field}: leave it empty.", field=field_name)
             raise UserError(text, field=field_name, code="single-only")
     request = {key: value for key, value in document_of(spec).items() if key in ARRAY_KEYS and key not in _NOT_AGAIN}
-    return RunWish(document=request | {"array": size}, name=spec.name)
+    again = {"retry": {"times": retries, "wait": _RETRY_WAIT}} if retries else {}
+    return RunWish(document=request | again | {"array": size}, name=spec.name)
 
 
 def check_run(user: User, wish: RunWish) -> CheckedRun:

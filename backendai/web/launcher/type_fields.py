@@ -17,6 +17,7 @@ from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
 from backendai.core.names import check_session_name
 from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds
 from backendai.pipelines.elements import MOST_TASKS
+from backendai.pipelines.retries import MOST_TIMES
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.kind_words import KindWords, kinds_to_launch
 from backendai.web.launcher.checks import checked, forget
@@ -61,6 +62,17 @@ class TypeFields(forms.Form):
         widget=forms.NumberInput(attrs={"inputmode": "numeric"}),
         help_text=_(
             "Runs the command so many times; $BACKENDAI_ARRAY_INDEX counts from 0. Leave empty to run it once."
+        ),
+    )
+    retries = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_TIMES,
+        label=_("Retries"),
+        widget=forms.NumberInput(attrs={"inputmode": "numeric"}),
+        help_text=_(
+            "Launches the command again so many times when it fails, 30 s later, then 1 min, 2 min and so on. "
+            "The log of each attempt is kept. Leave empty for a single attempt."
         ),
     )
     starts_at = forms.DateTimeField(
@@ -133,8 +145,12 @@ class TypeFields(forms.Form):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
         if self.runs_program() is False:
-            forget(self, "startup_command", "array_size", "starts_at", "batch_timeout", "depends_on")
+            forget(self, "startup_command", "array_size", "retries", "starts_at", "batch_timeout", "depends_on")
         return data
+
+    def is_run(self) -> bool:
+        """Return whether the command runs more than once: as elements, or again after a failure."""
+        return bool(self.cleaned_data.get("array_size") or self.cleaned_data.get("retries"))
 
     def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:
         """Return the kinds to choose from, as ``kinds_to_launch`` does."""

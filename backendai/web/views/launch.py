@@ -62,8 +62,8 @@ def launch(request: PageRequest) -> HttpResponse:
     form, filled = _form(request, owner, refill, {bar.slot for room in rooms for bar in room.bars})
     if request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK and form.is_valid():
         try:
-            if form.cleaned_data.get("array_size"):
-                return redirect("web:run", _create_array(request, form).pk)
+            if form.is_run():
+                return redirect("web:run", _create_run(request, form).pk)
             launched = _create(request, form)
         except UserError as error:
             form.refuse(error)
@@ -148,10 +148,11 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
     return [one.session for one in launched]
 
 
-def _create_array(request: PageRequest, form: LaunchForm) -> Run:
-    """Return the run of an array that the form asks for."""
+def _create_run(request: PageRequest, form: LaunchForm) -> Run:
+    """Return the run of an array, or of a command with retries, that the form asks for."""
     check_launch_rate(request.user, 1, now=timezone.now())
-    wish = array_of(form.spec(), form.cleaned_data["array_size"])
+    data = form.cleaned_data
+    wish = array_of(form.spec(), data.get("array_size") or form.how_many(), retries=data.get("retries") or 0)
     key = form.cleaned_data["request_key"] or None
     return create_run(request.user, wish, idempotency_key=key, now=timezone.now())[0]
 
