@@ -34,8 +34,8 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
     asked = {slot: amount for slot, amount in (settings.slots or {}).items() if is_accelerator(slot)}
     if settings.backend == "simulated":
         return Accelerators(asked=asked)
-    if settings.backend == "kubernetes":  # those of this machine are none of the pool's
-        return Accelerators()
+    if settings.backend == "kubernetes" or settings.runtime.has_border:
+        return Accelerators()  # those of this machine are none of the pool's, or stay outside of virtual machines
     kinds = list[Accelerator]()
     if settings.cuda != "off":
         kinds.append(Cuda("shares" if settings.cuda == "shares" else "device", mps=Mps(settings.mps_pipe)))
@@ -62,6 +62,7 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
         accelerators=accelerators,
         warm_networks=settings.warm_networks,
         disk_reserve=settings.disk_reserve,
+        runtime=settings.runtime,
         hosts=_hosts(settings, credentials),
     )
     try:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from backendai.agent.kernel_runtime import USUAL_RUNTIME, Runtime, read_runtime
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, parse_amount, parse_size
@@ -54,6 +55,7 @@ class NodeSettings:
     linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
     serves_natively: bool  # native processes may be replicas of endpoints, whose ports all on this machine reach
     time_scale: float  # of simulated kernels: real seconds per simulated second
+    runtime: Runtime = USUAL_RUNTIME  # of the Docker backend
     pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
 
     def offered(self, machine: Slots) -> Slots:
@@ -94,9 +96,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
         gateway_url=environ.get("BACKENDAI_GATEWAY_URL", "").rstrip("/"),
         sync_interval=_parse_number(environ, "BACKENDAI_SYNC_INTERVAL", default=0.0, least=0.0, most=60.0) or None,
-        usage_interval=_parse_number(
-            environ, "BACKENDAI_AGENT_USAGE_INTERVAL", default=_USAGE_SECONDS, least=0.0, most=600.0
-        ),
+        usage_interval=_parse_usage_interval(environ),
         broker_url=environ.get("REDIS_URL", ""),
         docker_url=environ.get("DOCKER_HOST") or None,
         warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),
@@ -108,6 +108,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
         serves_natively=_serves(environ),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
+        runtime=read_runtime(environ),
         pool=read_pool(environ),
     )
 
@@ -153,6 +154,10 @@ def _parse_pipe(text: str) -> Path | None:
         message = f"BACKENDAI_AGENT_MPS_PIPE is {text!r}: use a folder that begins with /, or off."
         raise UserError(message, field="BACKENDAI_AGENT_MPS_PIPE")
     return None if text == "off" else Path(text or _MPS_PIPE)
+
+
+def _parse_usage_interval(environ: Mapping[str, str]) -> float:
+    return _parse_number(environ, "BACKENDAI_AGENT_USAGE_INTERVAL", default=_USAGE_SECONDS, least=0.0, most=600.0)
 
 
 def _parse_disk_reserve(environ: Mapping[str, str]) -> float:

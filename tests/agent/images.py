@@ -21,7 +21,7 @@ SERVICE_IMAGE = "local/backendai-test-service:1"
 PYTHON_IMAGE = "local/backendai-test-python:1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
 SSH_IMAGE = "local/backendai-test-ssh:1"
-WORK_IMAGE = "local/backendai-test-work:1"
+WORK_IMAGE = "local/backendai-test-work:2"
 LABEL = "backendai-test.image"
 _SERVICE_FILES = Path(__file__).parent / "service_image"
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
@@ -61,8 +61,8 @@ def ensure_python_image(client: APIClient) -> str:
 def ensure_work_image(client: APIClient) -> str:
     """Return the reference of the tiny image with Python and git, as people develop in. Needs git."""
     if not _has(client, WORK_IMAGE):
-        git = Path("/usr/bin/git")
-        files = [(str(path).lstrip("/"), path) for path in [git, *_libraries_of([git])]]
+        programs = [Path("/usr/bin/git"), Path("/usr/bin/nohup")]  # Debian's busybox has no nohup
+        files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         links = [(f"bin/git-{name}", b"/usr/bin/git") for name in ("receive-pack", "upload-pack")]
         told = {name: content for name, content in [*_busybox_files(), *_python_files(), *files, *links]}
         _import(client, WORK_IMAGE, told.items())

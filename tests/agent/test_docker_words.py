@@ -12,7 +12,10 @@ from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, pull_refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
-from backendai.agent.backends.docker_notes import engine_notes, inotify_notes
+from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, runtime_notes
+from backendai.agent.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
+from backendai.core.errors import UserError
+from backendai.wire.capabilities import Capability
 
 NOBODY = Engine("unix:///nowhere", "test", "n1")
 GOOD_ENGINE = {
@@ -128,3 +131,31 @@ def test_it_says_when_one_kernel_can_take_all_inotify_instances(count: str, code
     setting.write_text(count)
     assert [note.code for note in inotify_notes(setting)] == codes
     assert list(inotify_notes(tmp_path / "missing")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("", []),
+        ("runc", []),
+        ("io.containerd.runc.v2", []),
+        ("kata", ["runtime-border"]),
+        ("runsc", ["runtime-missing", "runtime-border"]),
+        ("io.containerd.kata.v2", ["runtime-border"]),  # engines do not list shims
+    ],
+)
+def test_it_says_what_a_runtime_with_a_border_takes_away(name: str, codes: list[str]) -> None:
+    runtime = Runtime(name, 256 * 2**20)
+    found = list(runtime_notes({"Runtimes": {"runc": {}, "kata": {}}}, runtime))
+    assert [note.code for note in found] == codes
+    assert all("256 MiB" in note.message for note in found if note.code == "runtime-border")
+    lost = BEYOND_BORDER if "runtime-border" in codes else frozenset()
+    assert frozenset(Capability) - runtime.left_of(frozenset(Capability)) == lost
+
+
+def test_a_runtime_is_read_from_the_environment() -> None:
+    told = {"BACKENDAI_AGENT_RUNTIME": "kata", "BACKENDAI_AGENT_RUNTIME_MEMORY": "256m"}
+    assert (read_runtime(told), read_runtime({})) == (Runtime("kata", 256 * 2**20), Runtime())
+    for wrong in ("a b", "../runc", "x" * 129):
+        with pytest.raises(UserError):
+            read_runtime({"BACKENDAI_AGENT_RUNTIME": wrong})

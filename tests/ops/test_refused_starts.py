@@ -33,6 +33,8 @@ ROOT = Path(__file__).parents[2]
         ("BACKENDAI_GATEWAY_PORT", "70000", "65535"),
         ("BACKENDAI_AGENT_CUDA", "half", "shares"),
         ("BACKENDAI_AGENT_WARM_NETWORKS", "many", "64"),
+        ("BACKENDAI_AGENT_RUNTIME", "kata runtime", "runsc"),
+        ("BACKENDAI_AGENT_RUNTIME_MEMORY", "lots", "512m"),
     ],
 )
 def test_it_refuses_what_its_agent_would_refuse(

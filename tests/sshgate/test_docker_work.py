@@ -55,6 +55,7 @@ for look in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
   test -n "$port" && break
   sleep 0.5
 done
+test -n "$port" || { ps; ls -l; cat log; } >&2
 echo "listeningOn==$port=="
 echo "7f3a: end"
 cat >/dev/null

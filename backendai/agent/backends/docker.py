@@ -1,8 +1,7 @@
 """Kernels as containers of a Docker Engine.
 
-``start`` answers once the engine has started the main process. A main process that is dead by then (a batch command
-that was quick, an image that cannot stay) is still a start: ``ended`` tells the rest, and its log is kept until
-``remove``.
+``start`` answers once the engine has started the main process. One that is dead by then (a quick batch command, an
+image that cannot stay) is still a start: ``ended`` tells the rest, and its log is kept until ``remove``.
 """
 
 from __future__ import annotations
@@ -47,13 +46,14 @@ from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_mounts import DockerMounts, MountingContainers, rules_of
 from backendai.agent.backends.docker_network import Networks
-from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes
+from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes, runtime_notes
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.kernel_runtime import USUAL_RUNTIME, Runtime
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.readings import Reading
@@ -68,9 +68,8 @@ from backendai.wire.pulls import RegistryAccess
 class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
-    ``accelerators`` are the devices that kernels may be given, ``warm_networks`` is how many networks are kept ready
-    for the next lone kernels. ``BACKENDAI_NETWORK_POOL`` holds the addresses of networks, ``BACKENDAI_SHIELDED``
-    (comma-separated) the addresses of the platform that no kernel may reach.
+    ``warm_networks`` is how many networks are kept ready for the next lone kernels. ``BACKENDAI_NETWORK_POOL`` holds
+    the addresses of networks, ``BACKENDAI_SHIELDED`` (comma-separated) those of the platform that no kernel reaches.
     """
 
     name = "docker"
@@ -88,7 +87,9 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         warm_networks: int = 0,
         disk_reserve: float = 0.0,
         hosts: StorageHosts | None = None,
+        runtime: Runtime = USUAL_RUNTIME,
     ) -> None:
+        self._runtime, self.capabilities = runtime, runtime.left_of(type(self).capabilities)
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
@@ -104,7 +105,10 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self.services = DockerServices(self._engine, self._holders)
         self.guests, self._homes = DockerGuests(self._engine, self._scratch), self._scratch.home
         self._setting_up, self._is_set_up, self._streams = threading.Lock(), False, set[Any]()
-        self._starter = Starter(
+        self._starter = self._new_starter()
+
+    def _new_starter(self) -> Starter:
+        return Starter(
             self._engine,
             self._networks,
             self._holders,
@@ -114,7 +118,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             remove=self.remove,
             mounts=DockerMounts(self._engine, self._mounts, self.mount_rules),
             accelerators=self._accelerators,
-            sizes_layers=self._sizes_layers,
+            sizes_layers=lambda: self._engine.socket_path is not None and can_size_layers(self._engine_info()),
+            runtime=self._runtime,
         )
 
     def setup(self) -> None:
@@ -149,9 +154,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
     def notes(self) -> list[Note]:
         with self._engine.asking() as client:
             info = self._info = client.info()
-        own = list(agent_notes(scratch_is_limited=self._scratch.is_limited))
-        own += gpu_notes(info, self._accelerators)
-        own += inotify_notes() if self._engine.socket_path is not None else ()
+        own = [*agent_notes(scratch_is_limited=self._scratch.is_limited), *gpu_notes(info, self._accelerators)]
+        own += [*(inotify_notes() if self._engine.socket_path else ()), *runtime_notes(info, self._runtime)]
         return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
 
     def images(self) -> list[ImageSighting]:
@@ -253,8 +257,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
     def watch(self) -> Iterator[KernelEvent]:
         try:
             with self._engine.asking() as client:
-                label = [*self._engine.label_filter(), f"{PREFIX}kernel"]
-                filters = {"type": "container", "event": "die", "label": label}
+                labels = [*self._engine.label_filter(), f"{PREFIX}kernel"]
+                filters = {"type": "container", "event": "die", "label": labels}
                 stream = client.events(filters=filters, decode=True)
         except BackendError:
             return
@@ -288,9 +292,6 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
 
     def _engine_folder(self) -> Path:
         return Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker")))
-
-    def _sizes_layers(self) -> bool:
-        return self._engine.socket_path is not None and can_size_layers(self._engine_info())
 
     def _engine_info(self) -> dict[str, Any]:
         if not self._info:

@@ -11,6 +11,7 @@ from typing import Any
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.authorities import INSIDE, authority_environ
+from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_layers import LIMIT_LABEL
@@ -18,9 +19,10 @@ from backendai.agent.backends.docker_mounts import body_of
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.agent.backends.home import after_bootstrap
 from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.kernel_runtime import LEAST_MEMORY, Runtime
 from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
-from backendai.core.slots import MILLI, Slots
+from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import KernelSpec
 
 WORKDIR = "/home/work"
@@ -138,6 +140,17 @@ def _host_config(
         "ExtraHosts": [f"{peer.hostname}:{peer.address}" for peer in spec.peers if peer.address],
         "RestartPolicy": {"Name": "no"},
     }
+
+
+def options_of(runtime: Runtime, memory: int) -> dict[str, Any]:
+    """Return the options of a runtime: what it takes for itself, the kernel does not get. Raises StartFailed where that
+    is nearly all."""
+    if memory and runtime.overhead and memory - runtime.overhead < LEAST_MEMORY:
+        taken, least = format_size(runtime.overhead), format_size(runtime.overhead + LEAST_MEMORY)
+        text = f"The runtime {runtime.name} takes {taken} of each kernel's memory: ask for {least} or more."
+        raise StartFailed(text)
+    left = memory - runtime.overhead if memory else 0
+    return {"Memory": left, "MemorySwap": left} | ({"Runtime": runtime.name} if runtime.name else {})
 
 
 def _fixed_address(spec: KernelSpec) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker_create import NETWORK_SYSCTLS
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_holder_image import ARCHITECTURES, IMAGE, image_archive
+from backendai.agent.kernel_runtime import SHARING_RUNTIMES
 
 HOSTNAME = "main1"  # joining kernels take it over: every lone kernel has this name
 _LABEL = f"{PREFIX}network"
@@ -24,8 +25,6 @@ _JOINED = "container:"
 _NOBODY = "65534:65534"
 _MEMORY = 16 * 2**20
 _PROCESSES = 16
-# Runtimes whose containers are processes of the machine's own Linux kernel: others cannot share a network.
-SHARING_RUNTIMES = frozenset({"runc", "crun", "io.containerd.runc.v2", "nvidia"})
 
 
 @dataclass(frozen=True, slots=True)

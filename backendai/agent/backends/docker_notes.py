@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
+from backendai.agent.kernel_runtime import Runtime
+from backendai.core.slots import format_size
 from backendai.wire.messages import Note
 
 _LIMITS = {
@@ -55,6 +57,23 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
             code="bridge-traffic-unfiltered",
             message="Kernels on the shared network can reach each other: bridged packets pass no packet rules.",
             fix="Load the module br_netfilter and set sysctl net.bridge.bridge-nf-call-iptables=1.",
+        )
+
+
+def runtime_notes(info: Mapping[str, Any], runtime: Runtime) -> Iterator[Note]:
+    """Yield a note about a runtime that the engine does not know, or about what ends at its border."""
+    if not runtime.is_known_to(info):
+        yield Note(
+            code="runtime-missing",
+            message=f"No kernel can start: the engine has no runtime {runtime.name}.",
+            fix=f'Add "{runtime.name}" to "runtimes" in /etc/docker/daemon.json, or change BACKENDAI_AGENT_RUNTIME.',
+        )
+    if runtime.has_border:
+        taken = f" It takes {format_size(runtime.overhead)} of each kernel's memory." if runtime.overhead else ""
+        yield Note(
+            code="runtime-border",
+            message=f"Kernels run under {runtime.name}, with a Linux kernel of their own: they get no accelerators, no "
+            f"console and no SSH, and cannot be saved as images.{taken}",
         )
 
 

@@ -23,7 +23,7 @@ from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Started, StartFailed
 from backendai.agent.backends.docker_access import DockerAccess
-from backendai.agent.backends.docker_create import ACCESS, container_body
+from backendai.agent.backends.docker_create import ACCESS, container_body, options_of
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
 from backendai.agent.backends.docker_mounts import DockerMounts
@@ -31,6 +31,7 @@ from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
+from backendai.agent.kernel_runtime import Runtime
 from backendai.agent.kit import INSIDE as KIT_INSIDE
 from backendai.agent.mounts.kernel_mounts import Binds
 from backendai.wire.messages import KernelSpec
@@ -64,13 +65,14 @@ class Starter:
         accelerators: Accelerators,
         mounts: DockerMounts,
         sizes_layers: Callable[[], bool],
+        runtime: Runtime,
     ) -> None:
         self._engine = engine
         self._networks = networks
         self._holders = holders
         self._warm = warm
         self._scratch = scratch
-        self._cpus = cpus
+        self._cpus, self._runtime = cpus, runtime
         self._sizes_layers, self._size_refused = sizes_layers, False
         self._remove = remove
         self._accelerators, self._mounts, self._access = accelerators, mounts, DockerAccess(engine, mounts)
@@ -82,7 +84,7 @@ class Starter:
         if spec.deployment != self._engine.deployment:
             raise StartFailed("This kernel belongs to another deployment.", code="wrong-deployment")
         deadline = time.monotonic() + spec.create_timeout
-        may_join = spec.cluster_size == 1 and spec.hostname == HOSTNAME
+        may_join = spec.cluster_size == 1 and spec.hostname == HOSTNAME and not self._runtime.has_border
         with self._one_at_a_time(spec.kernel_id), self._engine.asking(seconds=spec.create_timeout):
             while True:
                 try:
@@ -130,6 +132,7 @@ class Starter:
             read_only={GUEST_INSIDE: guest, KIT_INSIDE: kit},
             sizes_layers=not self._size_refused and self._sizes_layers(),
         )
+        body["HostConfig"] |= options_of(self._runtime, body["HostConfig"]["Memory"])
         if not may_join:
             return self._make(spec, body, None)
         with self._warm.claimed(body["HostConfig"].get("Runtime")) as holder:

@@ -18,8 +18,9 @@ from uuid import UUID, uuid4
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker_engine import UNREACHABLE, Engine
-from backendai.agent.backends.docker_holder import SHARING_RUNTIMES, Holder, Holders, can_hold
+from backendai.agent.backends.docker_holder import Holder, Holders, can_hold
 from backendai.agent.backends.docker_marks import Marks
+from backendai.agent.kernel_runtime import SHARING_RUNTIMES
 from backendai.wire.messages import Note
 
 logger = logging.getLogger(__name__)
