@@ -185,11 +185,11 @@ class Starts:
         A kernel that is left here when the agent stops is taken up by its next start."""
         text = Message("Waiting until a program in it listens on port {port}.", port=check.tcp)
         self._tell(spec, KernelState.CREATING, text)
-        begun = time.monotonic()
+        began_at = time.monotonic()
         while not self.listens(spec.kernel_id, check.tcp):
             if self._given_up(claim):
                 return None
-            if time.monotonic() - begun > check.within:
+            if time.monotonic() - began_at > check.within:
                 seconds = f"{check.within:.0f}"
                 text = Message(
                     "No program listened on port {port} within {seconds} s.", port=check.tcp, seconds=seconds
@@ -198,7 +198,7 @@ class Starts:
             if self._has_ended(spec.kernel_id):
                 return "end", self._ends.look
             claim.abandon.wait(_LOOK_SECONDS)
-        timings["ready"] = time.monotonic() - begun
+        timings["ready"] = time.monotonic() - began_at
         return self._report_running(spec, started, timings)
 
     def _has_ended(self, kernel_id: UUID) -> bool:

@@ -114,7 +114,8 @@ def single(
     name: str, now: datetime, work: Callable[[], int], *, started_at: float | None = None, patience: float = 0.0
 ) -> int:
     """Return ``work()``, run under the lease ``name``; 0 if another process keeps the lease for ``patience`` seconds.
-    Waiting helps where that process may have read before our write. ``started_at``: the monotonic time of ``now``."""
+    ``started_at``: the monotonic time of ``now``. Waiting helps where the other process may have read before our
+    write."""
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
     started_at = time.monotonic() if started_at is None else started_at

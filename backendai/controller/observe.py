@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
-from backendai.controller.retention import forget
+from backendai.controller.retention import delete_expired
 from backendai.usage.services import observe
 from backendai.usage.thinning import thin
 
@@ -27,7 +27,7 @@ def run_observe(now: datetime) -> int:
     try:
         counted = observe(now)
         thin(now)
-        forget(now)
+        delete_expired(now)
         return counted
     finally:
         release_lease(OBSERVE_LEASE, owner, now=timezone.now())

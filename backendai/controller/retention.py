@@ -22,7 +22,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
 )
 
 
-def forget(now: datetime) -> int:
+def delete_expired(now: datetime) -> int:
     """Delete a bounded number of expired and excess rows; returns how many."""
     return sum(_apply(rule, now) for rule in RULES)
 

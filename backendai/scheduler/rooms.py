@@ -73,8 +73,8 @@ class Rooms:
             self.ranking.following = turn
 
     def cost(self, request: Request) -> int:
-        """Return the packed request, negative if it exceeds every agent. Also sets the request's ``start``, ``step``
-        and ``fields``, which the search on shelves needs."""
+        """Return the request's amounts packed into one number, -1 if they exceed every agent. Sets its ``start``,
+        ``step`` and ``fields`` for the search on shelves."""
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed

@@ -67,7 +67,7 @@ def test_zero_keeps_all(cast: Cast) -> None:
     before = SchedulingRecord.objects.count(), AuditEntry.objects.count()
     zero = timedelta(0)
     with override_settings(KEEP_LOGS=zero, KEEP_HISTORY=zero, KEEP_AUDIT=zero, LOG_BYTES_PER_OWNER=0):
-        assert rules.forget(NOW) == 0
+        assert rules.delete_expired(NOW) == 0
     assert (SchedulingRecord.objects.count(), AuditEntry.objects.count()) == before
     assert kept() == {session.pk}
 

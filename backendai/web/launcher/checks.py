@@ -21,8 +21,8 @@ def checked(check: Callable[[_Value], _Value], value: _Value) -> _Value:
         raise ValidationError(error.message, code=error.code) from error
 
 
-def forget(form: forms.Form, *names: str) -> None:
-    """Take back what is wrong with fields that do not count as the form stands."""
+def ignore_errors(form: forms.Form, *names: str) -> None:
+    """Drop the errors and values of wrong fields that do not apply to the chosen options."""
     for name in names:
         if form.errors.pop(name, None):
             form.cleaned_data[name] = None

@@ -20,7 +20,7 @@ from backendai.core.session_kinds import KINDS
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import gettext_lazy
-from backendai.web.launcher.checks import forget
+from backendai.web.launcher.checks import ignore_errors
 
 UPLOAD = "upload"
 PARTS = {"path": "path", "bytes": "length", "content": "content"}  # as they are sent, and of a row
@@ -110,7 +110,7 @@ class FileFields(forms.Form):
         for text in self.faults_of_uploads:
             self.add_error("files", text)
         if (kind := KINDS.get(self.cleaned_data.get("session_type", ""))) and not kind.runs_program:
-            forget(self, "files")
+            ignore_errors(self, "files")
         return data
 
     def brought_files(self) -> Sequence[BroughtFile]:

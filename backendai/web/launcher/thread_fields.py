@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from backendai.compute.services.environ import THREAD_COUNTS
-from backendai.web.launcher.checks import forget
+from backendai.web.launcher.checks import ignore_errors
 
 AUTOMATIC, BY_HAND = "auto", "manual"
 MOST_THREADS = 1000
@@ -35,7 +35,7 @@ class ThreadFields(forms.Form):
         """Let numbers that do not count be anything."""
         data = super().clean()
         if not self.is_by_hand():
-            forget(self, "omp_threads", "openblas_threads")
+            ignore_errors(self, "omp_threads", "openblas_threads")
         return data
 
     def is_by_hand(self) -> bool:

@@ -20,7 +20,7 @@ from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.retries import MOST_TIMES
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.kind_words import KindWords, kinds_to_launch
-from backendai.web.launcher.checks import checked, forget
+from backendai.web.launcher.checks import checked, ignore_errors
 
 _WISHES = {
     "starts_at": _("Enter a start time or clear the box."),
@@ -145,7 +145,7 @@ class TypeFields(forms.Form):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
         if self.runs_program() is False:
-            forget(self, "startup_command", "array_size", "retries", "starts_at", "batch_timeout", "depends_on")
+            ignore_errors(self, "startup_command", "array_size", "retries", "starts_at", "batch_timeout", "depends_on")
         return data
 
     def is_run(self) -> bool:
