@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.accounts.models import ResourcePolicy
+from backendai.catalog.models import Image, ImageOnAgent
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.create import create_session
 from backendai.compute.services.limits import limit_views
@@ -115,6 +116,16 @@ def test_a_new_folder_has_one_that_nobody_uses_replaced(cast: Cast) -> None:
     assert replaced != session and replaced.mounts.count() == 2
     session.refresh_from_db()
     assert session.status == Status.TERMINATING
+
+
+def test_it_takes_an_image_that_an_agent_has_before_one_that_must_be_fetched(cast: Cast) -> None:
+    ready_folder(cast.alice, "data")
+    agent, other = make_agent("a1"), make_image("there", size_bytes=10**9)
+    Image.objects.filter(name="python").update(size_bytes=10)
+    assert open_folders(cast.alice, NOW).image.name == "python"
+    ComputeSession.objects.all().delete()
+    ImageOnAgent.objects.create(agent=agent, reference=other.reference)
+    assert open_folders(cast.alice, NOW).image.name == "there"
 
 
 def test_what_is_missing_is_said(cast: Cast) -> None:

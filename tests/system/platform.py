@@ -321,7 +321,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 def _role(process: psutil.Process) -> str:
     words = " ".join(process.cmdline())
     signs = {"valkey": "valkey-server", "web": "uvicorn", "control": " worker ", "beat": " beat "}
-    signs |= {"appproxy": " appproxy ", "parent": "warm_parent", "files": " backendai.files "}
+    signs |= {"sshgate": " sshgate ", "appproxy": " appproxy ", "parent": "warm_parent", "files": " backendai.files "}
     for role, sign in signs.items():
         if sign in f"{words} ":
             return role

@@ -5,7 +5,7 @@ end when no client is connected.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta
 from math import inf
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from django.db.models import Q
 
 from backendai.accounts.models import User
-from backendai.catalog.models import Image
-from backendai.cluster.models import ResourceGroup
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import create_session
@@ -93,7 +93,7 @@ def _spec(owner: User) -> SessionSpec:
     if group is None:
         text = "No resource group that is open to you takes system sessions: an administrator can allow them there."
         raise UserError(text, field="resource_group", code="session-type-not-allowed")
-    image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id))
+    image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id), _references_in(group))
     return SessionSpec(
         image=image.reference,
         name=f"folders-{secrets.token_hex(3)}",
@@ -122,15 +122,21 @@ def _mounts(owner: User) -> list[MountWish]:
     return list(found.values())[:MOST_MOUNTS]
 
 
-def _image(images: Iterable[Any]) -> Any:
+def _references_in(group: ResourceGroup) -> set[str]:
+    """Return the references of the images that agents of the group have. One query."""
+    there = ImageOnAgent.objects.filter(agent__resource_group=group, agent__status=Agent.Status.ALIVE)
+    return set(there.order_by().values_list("reference", flat=True).distinct())
+
+
+def _image(images: Iterable[Any], there: Container[str]) -> Any:
     """Return the image for system sessions. Preferred: an image with the label, then one that is not saved from a
-    session, then small minimum amounts, then one that agents have already, then the smallest. Raises UserError without
-    any image."""
+    session, then small minimum amounts, then one that is ``there`` already: a person waits for the connection. Then
+    the smallest. Raises UserError without any image."""
 
     def rank(image: Any) -> tuple[Any, ...]:
         is_meant = str(image.labels.get(_ROLE, "")).upper() == "SYSTEM"
         small = all(minimum_of(image)[name] <= AMOUNTS[name] for name in AMOUNTS)
-        return not is_meant, image.is_customized, not small, not image.is_on_nodes_only, image.size_bytes or inf
+        return not is_meant, image.is_customized, not small, image.reference not in there, image.size_bytes or inf
 
     found = min(images, key=rank, default=None)
     if found is None:
