@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 import asyncssh
 import pytest
 
+from backendai.agent.guest import shells
 from backendai.compute.models import ComputeSession
+from backendai.wire.guest_frames import INPUT, frame
 from tests.cast import Cast
 from tests.factories import make_running_session
 from tests.sshgate.stage import Stage, stage
@@ -136,3 +139,29 @@ print(sum(len(piece) for piece in iter(lambda: connection.recv(65536), b"")), fl
                 assert int(await process.stdout.readline()) == 4_000_000
 
     asyncio.run(walk())
+
+
+async def _short_command() -> tuple[bool, bytes, float]:
+    """Run a program that ends at once; returns whether its guest was still there then, its last words, and how long it
+    stayed after the other side had left."""
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    far_reader, far_writer = await asyncio.open_connection(sock=far)
+    guest = asyncio.create_task(shells.run({"op": "exec", "command": "true"}, reader, writer))
+    assert await far_reader.readline() == b"{}\n"
+    await far_reader.readexactly(1)  # of the frame with the exit
+    await asyncio.sleep(0.3)
+    stays = not guest.done()
+    far_writer.write(frame(INPUT, b""))
+    await far_writer.drain()
+    rest = await far_reader.readuntil(b"}")
+    left_at = time.monotonic()
+    far_writer.close()
+    await guest
+    writer.close()
+    return stays, rest, time.monotonic() - left_at
+
+
+def test_the_exit_of_a_short_command_is_not_lost_with_a_late_end_of_its_input() -> None:
+    stays, rest, seconds = asyncio.run(_short_command())
+    assert stays and rest.endswith(b'{"code": 0}') and seconds < 3

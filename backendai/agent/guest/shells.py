@@ -27,6 +27,7 @@ _SHELL_NAMES = ("bash", "sh", "ash")
 # What clients start at the other end, and the package that brings it.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
 _ASKED_FOR.update(dict.fromkeys(("git-receive-pack", "git-upload-pack", "git-upload-archive"), "git"))
+_FAREWELL_SECONDS = 5.0
 _SIGNALS = frozenset(
     {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
 )
@@ -48,6 +49,9 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
             async with sending:
                 writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
                 await writer.drain()
+            # The other side leaves when it has the exit. To close before makes its next write fail, and the exit, if it
+            # has not been read by then, is lost with the connection.
+            await asyncio.wait([listening, leaving], timeout=_FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (*pumps, listening, ending, leaving):
             task.cancel()
