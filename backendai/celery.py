@@ -56,6 +56,11 @@ app.conf.update(
             "schedule": settings.PASS_INTERVAL.total_seconds(),
             "options": {"expires": settings.PASS_INTERVAL.total_seconds()},
         },
+        "metrics": {
+            "task": "controller.read_metrics",
+            "schedule": settings.METRICS_INTERVAL.total_seconds(),
+            "options": {"expires": settings.METRICS_INTERVAL.total_seconds()},
+        },
         "pipelines": {
             "task": "controller.run_pipelines",
             "schedule": settings.PASS_INTERVAL.total_seconds(),

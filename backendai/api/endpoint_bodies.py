@@ -15,7 +15,7 @@ from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.spec import MountWish
 from backendai.compute.status import ClusterMode
 from backendai.scheduler.serving.health import Health
-from backendai.serving.models import MOST_REPLICAS, AutoScalingRule, EndpointToken, Metric, Revision, ScalingRecord
+from backendai.serving.models import MOST_REPLICAS, EndpointToken, Revision, ScalingRecord
 from backendai.serving.reading import Seen
 from backendai.serving.showing import Shown
 from backendai.serving.spec import EndpointSpec, RevisionSpec
@@ -124,31 +124,6 @@ class RollBackRequest(StrictSerializer):
     """Which revision comes back."""
 
     revision = serializers.IntegerField(min_value=1)
-
-
-class RuleRequest(StrictSerializer):
-    """A step rule beside the target."""
-
-    metric = serializers.ChoiceField(choices=Metric.choices)
-    up_over = serializers.FloatField(required=False, allow_null=True, default=None)
-    down_under = serializers.FloatField(required=False, allow_null=True, default=None)
-    step = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
-    is_active = serializers.BooleanField(default=True)
-
-
-class RulesRequest(StrictSerializer):
-    """All rules of an endpoint."""
-
-    rules = serializers.ListField(child=RuleRequest(), max_length=20)
-
-
-class RuleBody(Answer[AutoScalingRule]):
-    """A step rule."""
-
-    class Meta:
-        model = AutoScalingRule
-        fields = ["metric", "up_over", "down_under", "step", "is_active", "created_at"]
-        read_only_fields = fields
 
 
 class EndpointTokenRequest(StrictSerializer):

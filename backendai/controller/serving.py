@@ -6,16 +6,20 @@ import os
 import socket
 import threading
 from datetime import datetime, timedelta
+from functools import partial
 
+from django.conf import settings
 from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
 from backendai.serving.models import Endpoint
+from backendai.serving.prometheus import value_of
 from backendai.serving.reading import read_picture
 from backendai.serving.services.acting import act
 from backendai.serving.services.following import follow
+from backendai.serving.services.metrics import ask_all, queries_of_rules, write_values
 
-SERVING_LEASE = "serving"
+SERVING_LEASE, METRICS_LEASE = "serving", "metrics"
 _LEASE = timedelta(seconds=30)
 
 
@@ -24,7 +28,7 @@ def run_serving(now: datetime) -> int:
     changed, 0 if another process runs the pass or there is no endpoint."""
     if not Endpoint.objects.unfinished().exists():
         return 0
-    owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
+    owner = _owner()
     if not take_lease(SERVING_LEASE, owner, now=now, duration=_LEASE):
         return 0
     try:
@@ -32,3 +36,22 @@ def run_serving(now: datetime) -> int:
         return moved + act(read_picture(now))
     finally:
         release_lease(SERVING_LEASE, owner, now=timezone.now())
+
+
+def read_metrics(now: datetime) -> int:
+    """Ask Prometheus for the values of scaling rules; returns how many. Without an address or such rules it costs one
+    query at most; another process that asks already makes it 0."""
+    if not settings.PROMETHEUS_URL or not (queries := queries_of_rules()):
+        return 0
+    owner = _owner()
+    if not take_lease(METRICS_LEASE, owner, now=now, duration=_LEASE):
+        return 0
+    try:
+        write_values(ask_all(queries, partial(value_of, settings.PROMETHEUS_URL)), now)
+        return len(queries)
+    finally:
+        release_lease(METRICS_LEASE, owner, now=timezone.now())
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"

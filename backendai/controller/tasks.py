@@ -41,6 +41,12 @@ def run_serving() -> None:
     serving.run_serving(timezone.now())
 
 
+@shared_task(name="controller.read_metrics", ignore_result=True)
+def read_metrics() -> None:
+    """Ask Prometheus for the values of scaling rules."""
+    serving.read_metrics(timezone.now())
+
+
 @shared_task(name="controller.run_pipelines", ignore_result=True)
 def run_pipelines() -> None:
     """Run one pass over the runs of arrays and pipelines."""

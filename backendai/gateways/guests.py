@@ -21,6 +21,7 @@ from backendai.cluster.capabilities import why_not
 from backendai.compute.models import Kernel
 from backendai.compute.services.traffic import meter
 from backendai.core.errors import Changed, Conflict, NotFound, StorageFull, UserError
+from backendai.core.messages import Message
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.dialing import DIAL_SECONDS, kept_client, new_client
 from backendai.gateways.reach import reach
@@ -258,7 +259,7 @@ def _refusal(status: int, body: bytes) -> Exception:
                 code="agent-too-old",
             )
         if status in _UNKNOWN_ROUTE:
-            text = "The agent of this session cannot run code: an administrator has to update the agent."
+            text = Message("The agent of this session cannot run code: an administrator has to update the agent.")
             return Conflict(text, code="execution-impossible")
         return NodeUnreachable(f"the gateway answered {status}: {body[:200]!r}")
     if code in _IN_THE_WAY:

@@ -55,6 +55,10 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     if urlsplit(settings.FILES_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port: there the portal reaches the file server of this machine."
         found.append(Error("BACKENDAI_FILES_URL is not a web address.", hint, id="portal.E017"))
+    prometheus = urlsplit(settings.PROMETHEUS_URL)
+    if settings.PROMETHEUS_URL and (prometheus.scheme not in ("http", "https") or not prometheus.hostname):
+        hint = "Write it as http://host:9090, or leave it empty: then no scaling rule can ask Prometheus."
+        found.append(Error("BACKENDAI_PROMETHEUS_URL is not a web address.", hint, id="portal.E033"))
     if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
         hint = "Write it as redis://host:port/0 or unix:///path."
         found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))

@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from backendai.accounts.models import Project
+from backendai.activity.message_field import MessageField
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession
@@ -213,13 +214,19 @@ class Metric(models.TextChoices):
     RATE = "rate", "requests per second and replica"
     QUEUE = "queue", "requests that wait for a replica"
     GPU = "gpu", "use of the accelerators in per cent"
+    PROMETHEUS = "prometheus", "value of a Prometheus query"
 
 
 class AutoScalingRule(models.Model):
-    """A step rule beside the target. One cool-down of five minutes holds for all rules of an endpoint."""
+    """A step rule beside the target. One cool-down of five minutes holds for all rules of an endpoint. ``value`` and
+    ``trouble`` are the last answer to ``query``, which only rules by Prometheus have."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="rules")
     metric = models.CharField(max_length=32, choices=Metric)
+    query = models.CharField(max_length=1000, blank=True, default="", db_default="")
+    value = models.FloatField(null=True, blank=True)
+    value_at = models.DateTimeField(null=True, blank=True)
+    trouble = MessageField(blank=True, default="", db_default="")
     up_over = models.FloatField(null=True, blank=True)
     down_under = models.FloatField(null=True, blank=True)
     step = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])

@@ -38,6 +38,7 @@ HEARD, GONE = timedelta(seconds=10), timedelta(minutes=10)
 SILENT = timedelta(seconds=30)  # then a replica is no capacity any more
 _WINDOW = timedelta(seconds=45)
 _GPU_WINDOW = timedelta(seconds=60)
+_QUERY_FRESH = timedelta(seconds=60)  # four times what lies between two questions to Prometheus
 _READING = tuple(Reading._fields)
 
 
@@ -104,7 +105,7 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
             _endpoint_view(endpoint, errors),
             replicas=tuple(_replica_view(one, now) for one in own[pk]),
             load=replace(load, peak=highest(peaks[pk], now)),
-            rules=_rule_views(rules[pk], readings[pk][0], ready, _mean_gpu(own[pk], gpu)),
+            rules=_rule_views(rules[pk], readings[pk][0], ready, _mean_gpu(own[pk], gpu), now),
         )
     return Picture(now, endpoints, views, seen, peaks, proxies, versions)
 
@@ -188,7 +189,7 @@ def _rules(endpoints: Iterable[UUID]) -> defaultdict[UUID, list[AutoScalingRule]
 
 
 def _rule_views(
-    rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int, gpu: float | None
+    rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int, gpu: float | None, now: datetime
 ) -> tuple[RuleView, ...]:
     if not rules:
         return ()
@@ -197,7 +198,7 @@ def _rule_views(
         # An accelerator is fully used by one long request, too: alone it raises nothing.
         RuleView(
             name=Metric(one.metric).label,
-            value=values.get(one.metric),
+            value=_asked_value(one, now) if one.metric == Metric.PROMETHEUS else values.get(one.metric),
             up_over=one.up_over,
             down_under=one.down_under,
             step=one.step,
@@ -205,6 +206,11 @@ def _rule_views(
         )
         for one in rules
     )
+
+
+def _asked_value(rule: AutoScalingRule, now: datetime) -> float | None:
+    """Return the last value of the rule's query, None for one that is too old to act on."""
+    return rule.value if rule.value_at and now - rule.value_at <= _QUERY_FRESH else None
 
 
 def _gpu_use(session_ids: Sequence[UUID], now: datetime) -> dict[UUID, float]:

@@ -53,6 +53,9 @@ SSH_PUBLIC_PORT = told.whole("BACKENDAI_SSH_PUBLIC_PORT", SSH_PORT, least=1, mos
 SSH_PROCESSES = told.whole("BACKENDAI_SSH_PROCESSES", 1, least=0, most=64)
 SSH_PROXIES = told.words("BACKENDAI_SSH_PROXIES")
 SSH_HOST_KEY = told.text("BACKENDAI_SSH_HOST_KEY").replace("\\n", "\n")
+# The server that scaling rules of endpoints may ask, and how often.
+PROMETHEUS_URL = told.text("BACKENDAI_PROMETHEUS_URL").rstrip("/")
+METRICS_INTERVAL = timedelta(seconds=15)
 # Where the portal reaches the file server of the storage host ``local``; the others say it themselves.
 FILES_URL = told.text("BACKENDAI_FILES_URL", f"http://{told.text('BACKENDAI_FILES_BIND', '127.0.0.1:8093')}")
 # Folders of this machine that bin/up makes; elsewhere an administrator prepares storage hosts.

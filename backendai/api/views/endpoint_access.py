@@ -19,9 +19,8 @@ from backendai.api.endpoint_bodies import (
     CreatedTokenBody,
     EndpointTokenBody,
     EndpointTokenRequest,
-    RuleBody,
-    RulesRequest,
 )
+from backendai.api.endpoint_rule_bodies import RuleBody, RulesRequest
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.serving.models import AutoScalingRule, Endpoint, EndpointToken

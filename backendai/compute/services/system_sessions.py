@@ -91,7 +91,7 @@ def _spec(owner: User) -> SessionSpec:
     groups = ResourceGroup.objects.usable_for(project, key_pair_of(owner)).order_by("-is_default", "created_at", "pk")
     group = next((one for one in groups if KIND in one.allowed_session_types), None)
     if group is None:
-        text = "No resource group that is open to you takes system sessions: an administrator can allow them there."
+        text = Message("No resource group that is open to you takes system sessions: ask an administrator.")
         raise UserError(text, field="resource_group", code="session-type-not-allowed")
     image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id), _references_in(group))
     return SessionSpec(

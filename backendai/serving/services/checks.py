@@ -19,7 +19,7 @@ from backendai.compute.spec import MountWish, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
-from backendai.serving.models import MOST_REPLICAS, AutoScalingRule
+from backendai.serving.models import MOST_REPLICAS, AutoScalingRule, Metric
 from backendai.serving.services.quota import check_maximum
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.storage.status import Rights
@@ -31,17 +31,18 @@ _PATH = re.compile(r"/[!-~]*\Z")
 _ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?\Z")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _LONGEST = timedelta(hours=6).total_seconds()
+_LONGEST_QUERY = 1000
 MOST_ORIGINS, MOST_RULES = 20, 20
 
 
 def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
     """Return what each replica would be; raises a UserError that names the field, the limit and what to do."""
     if not _NAME.match(spec.name):
-        text = "Use 1 to 40 small letters, digits and dashes; begin and end with a letter or a digit."
+        text = Message("Use 1 to 40 small letters, digits and dashes; begin and end with a letter or a digit.")
         raise UserError(text, field="name", code="invalid-name")
     check_numbers(spec.minimum, spec.maximum, spec.target)
     if spec.max_surge + spec.max_unavailable < 1:
-        text = "An update needs a surge or a gap: set max_surge or max_unavailable to 1 or more."
+        text = Message("An update needs a surge or a gap: set max_surge or max_unavailable to 1 or more.")
         raise UserError(text, field="max_surge", code="invalid-update")
     check_sleep(spec.asleep_after)
     check_public(spec.is_public)
@@ -61,7 +62,7 @@ def check_sleep(seconds: float) -> None:
 def check_public(is_public: bool) -> None:
     """Refuse an endpoint without tokens where the site does not allow any."""
     if is_public and not settings.SERVING_PUBLIC:
-        text = "This site allows no public endpoints: leave it private, and give callers tokens."
+        text = Message("This site allows no public endpoints: leave it private, and give callers tokens.")
         raise UserError(text, field="is_public", code="public-not-allowed")
 
 
@@ -80,7 +81,7 @@ def check_access(origins: Sequence[str], affinity: str) -> None:
             "List at most {most_origins} origins.", most_origins=MOST_ORIGINS, field="origins", code="too-many-origins"
         )
     if affinity and not _HEADER.match(affinity):
-        text = "Enter the name of a header: letters, digits and dashes, for example X-Conversation."
+        text = Message("Enter the name of a header: letters, digits and dashes, for example X-Conversation.")
         raise UserError(text, field="affinity", code="invalid-header")
 
 
@@ -110,9 +111,10 @@ def check_numbers(minimum: int, maximum: int, target: float) -> None:
 def check_rules(rules: Sequence[AutoScalingRule]) -> None:
     """Refuse scaling rules that mean nothing: without a threshold, or with thresholds that contradict each other."""
     if len(rules) > MOST_RULES:
-        text = "An endpoint has at most {most} rules: remove one first."
-        raise UserError(text, most=MOST_RULES, field="metric", code="too-many-rules")
+        text = Message("An endpoint has at most {most} rules: remove one first.", most=MOST_RULES)
+        raise UserError(text, field="metric", code="too-many-rules")
     for rule in rules:
+        _check_query(rule)
         if rule.up_over is None and rule.down_under is None:
             raise UserError("Enter a value above or below which to scale.", field="up_over", code="missing-threshold")
         for field in ("up_over", "down_under"):
@@ -128,15 +130,30 @@ def check_rules(rules: Sequence[AutoScalingRule]) -> None:
             )
 
 
+def _check_query(rule: AutoScalingRule) -> None:
+    if rule.metric != Metric.PROMETHEUS:
+        if rule.query:
+            raise UserError(
+                "Only rules by Prometheus have a query: leave it empty.", field="query", code="invalid-query"
+            )
+        return
+    if not settings.PROMETHEUS_URL:
+        text = Message("This site has no Prometheus: its administrator can name one with BACKENDAI_PROMETHEUS_URL.")
+        raise UserError(text, field="metric", code="no-prometheus")
+    if not rule.query.strip() or not rule.query.isprintable() or len(rule.query) > _LONGEST_QUERY:
+        text = Message("Write a query of at most {most} characters in one line.", most=_LONGEST_QUERY)
+        raise UserError(text, field="query", code="invalid-query")
+
+
 def check_revision(user: User, spec: RevisionSpec, *, project: str, resource_group: str) -> Checked:
     """Return what a replica of this revision would be, checked as a launch is."""
     if not spec.command.strip():
-        text = "Enter the command that starts the model server."
+        text = Message("Enter the command that starts the model server.")
         raise UserError(text, field="command", code="missing-command")
     if not 1 <= spec.port <= 65535:
         raise UserError("Enter a port from 1 to 65535.", field="port", code="invalid-port")
     if spec.probe_path and (not _PATH.match(spec.probe_path) or len(spec.probe_path) > 255):
-        text = "A path begins with '/' and has no spaces; leave it empty to probe by a connection."
+        text = Message("A path begins with '/' and has no spaces; leave it empty to probe by a connection.")
         raise UserError(text, field="probe_path", code="invalid-path")
     for name, seconds in (("startup_timeout", spec.startup_timeout), ("drain_timeout", spec.drain_timeout)):
         if not 1 <= seconds <= _LONGEST:
@@ -194,5 +211,5 @@ def _told(spec: RevisionSpec) -> dict[str, str]:
 def _check_mounts(mounts: Sequence[MountWish]) -> None:
     """Refuse folders that one replica could write while others read them."""
     if any(one.rights not in ("", Rights.VIEW) for one in mounts):
-        text = "Replicas mount folders read-only: leave the rights out, or ask for view."
+        text = Message("Replicas mount folders read-only: leave the rights out, or ask for view.")
         raise UserError(text, field="mounts", code="invalid-mount")

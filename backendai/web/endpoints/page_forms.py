@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
@@ -17,6 +18,7 @@ METRIC_WORDS = {
     Metric.RATE.value: _l("Requests per second and replica"),
     Metric.QUEUE.value: _l("Requests that wait"),
     Metric.GPU.value: _l("Use of the accelerators in per cent"),
+    Metric.PROMETHEUS.value: _l("Value of a Prometheus query"),
 }
 
 
@@ -39,13 +41,24 @@ class RuleForm(forms.Form):
     """A new scaling rule of an endpoint."""
 
     metric = forms.ChoiceField(label=_l("Value"))
+    query = forms.CharField(
+        label=_l("Query"),
+        required=False,
+        max_length=1000,
+        widget=forms.TextInput(_PLAIN),
+        help_text=_l("Of Prometheus, with one number as its result. $endpoint and $project stand for their names."),
+    )
     up_over = forms.FloatField(label=_l("Scale up above"), required=False)
     down_under = forms.FloatField(label=_l("Scale down below"), required=False)
     step = forms.IntegerField(label=_l("Replicas at a time"), initial=1, min_value=1, max_value=MOST_REPLICAS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["metric"].choices = list(METRIC_WORDS.items())  # type: ignore[attr-defined]
+        has_server = bool(settings.PROMETHEUS_URL)
+        choices = [one for one in METRIC_WORDS.items() if has_server or one[0] != Metric.PROMETHEUS]
+        self.fields["metric"].choices = choices  # type: ignore[attr-defined]
+        if not has_server:
+            del self.fields["query"]
 
 
 class TokenForm(forms.Form):
