@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -49,7 +51,8 @@ class Here:
 def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     if request.param == "docker":
         ensure_tiny()
-    with Platform(tmp_path_factory.mktemp("ssh"), backend=request.param) as platform:
+    two_gates = {"BACKENDAI_SSH_PROCESSES": "2"}
+    with Platform(tmp_path_factory.mktemp("ssh"), backend=request.param, extra=two_gates) as platform:
         yield Here(platform, tmp_path_factory.mktemp("client"))
         assert "Traceback" not in platform.logs()
 
@@ -87,6 +90,36 @@ def test_one_file_is_the_same_from_everywhere(here: Here) -> None:
         terminal.run("cat ~/data/seen", "by-ssh")
     fetched = here.run("sftp", "-b", "-", "train@127.0.0.1", given=f"get data/seen {here.local}/back\n")
     assert fetched.returncode == 0 and (here.local / "back").read_text() == "by-ssh\n"
+    here.client.end(session["id"])
+
+
+def test_many_wrong_keys_open_nothing_and_shut_nobody_out_afterwards(here: Here) -> None:
+    session = here.client.launch("besieged", image=image_of(here))
+    here.client.wait_until_running(session["id"])
+    wrong = here.local / "wrong"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", wrong], check=True)
+    command = [str(word).replace(f"={here.key}", f"={wrong}") for word in here.words("ssh", "besieged@127.0.0.1", "id")]
+    # More than eight from one address are not heard at all before they have signed in.
+    tries = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(30)]
+    for one in tries:
+        out, _ = one.communicate(timeout=60)
+        assert (one.returncode, out) == (255, b"")
+    right = here.run("ssh", "besieged@127.0.0.1", "echo here")
+    assert right.stdout == "here\n", right
+    here.client.end(session["id"])
+
+
+def test_logins_go_on_while_one_of_two_gates_is_killed(here: Here) -> None:
+    session = here.client.launch("two-gates", image=image_of(here))
+    here.client.wait_until_running(session["id"])
+    gates = [one for one in here.platform.processes() if "sshgate" in one.cmdline()]
+    assert len(gates) == 2
+    os.kill(gates[0].pid, signal.SIGKILL)
+    gates[0].wait(5)  # the system resets what waits in its queue
+    for _ in range(10):
+        right = here.run("ssh", "two-gates@127.0.0.1", "echo here")
+        assert right.stdout == "here\n", right
+    until(lambda: len([one for one in here.platform.processes() if "sshgate" in one.cmdline()]) == 2, 30, "two again")
     here.client.end(session["id"])
 
 
