@@ -38,7 +38,7 @@ class AmountsField(forms.CharField):
             if not name and not amount:
                 continue
             if not sign:
-                wrong.append(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
+                wrong.append(Message("“{part}”: enter a slot and its amount, such as cpu=8.", part=part.strip()))
             elif name in amounts:
                 wrong.append(Message("{name} is listed twice.", name=name))
             else:

@@ -7,7 +7,7 @@ members of one project. Nobody touches somebody who stands above them, and nobod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum, StrEnum, auto
 
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.activity.refusals import note_refusal
@@ -25,29 +25,55 @@ class Rank(IntEnum):
 
 
 class Action(StrEnum):
-    """What is done; the sentence is for people: "You may not … here."."""
+    """What people of a role do to others; ``_PHRASES`` has their words."""
 
-    CREATE_USER = "create users"
-    CHANGE_USER = "change this user"
-    SET_ROLE = "change this user's role"
-    SET_USER_POLICY = "change this user's policy"
-    SET_USER_WEIGHT = "change this user's share weight"
-    MOVE_USER = "move this user to another domain"
-    SET_ACTIVE = "activate or deactivate this user"
-    SET_PASSWORD = "set this user's password"  # noqa: S105  (a sentence)
-    PURGE_USER = "purge this user"
-    CREATE_PROJECT = "create projects"
-    CHANGE_PROJECT = "change this project"
-    SET_PROJECT_POLICY = "change this project's policy"
-    SET_PROJECT_WEIGHT = "change this project's share weight"
-    DELETE_PROJECT = "delete this project"
-    CHOOSE_MEMBERS = "choose the members of this project"
-    INVITE = "invite people to this project"
-    INVITE_WITH_POLICY = "give a policy with an invitation"
-    CREATE_DOMAIN = "create domains"
-    CHANGE_DOMAIN = "change this domain"
-    DELETE_DOMAIN = "delete this domain"
-    SET_DOTFILES = "change the files that sessions find here"
+    CREATE_USER = auto()
+    CHANGE_USER = auto()
+    SET_ROLE = auto()
+    SET_USER_POLICY = auto()
+    SET_USER_WEIGHT = auto()
+    MOVE_USER = auto()
+    SET_ACTIVE = auto()
+    SET_PASSWORD = auto()
+    PURGE_USER = auto()
+    CREATE_PROJECT = auto()
+    CHANGE_PROJECT = auto()
+    SET_PROJECT_POLICY = auto()
+    SET_PROJECT_WEIGHT = auto()
+    DELETE_PROJECT = auto()
+    CHOOSE_MEMBERS = auto()
+    INVITE = auto()
+    INVITE_WITH_POLICY = auto()
+    CREATE_DOMAIN = auto()
+    CHANGE_DOMAIN = auto()
+    DELETE_DOMAIN = auto()
+    SET_DOTFILES = auto()
+
+
+# Filled into "You may not …".
+_PHRASES: dict[Action, Message] = {
+    Action.CREATE_USER: Message("create users"),
+    Action.CHANGE_USER: Message("change this user"),
+    Action.SET_ROLE: Message("change this user's role"),
+    Action.SET_USER_POLICY: Message("change this user's policy"),
+    Action.SET_USER_WEIGHT: Message("change this user's share weight"),
+    Action.MOVE_USER: Message("move this user to another domain"),
+    Action.SET_ACTIVE: Message("activate or deactivate this user"),
+    Action.SET_PASSWORD: Message("set this user's password"),
+    Action.PURGE_USER: Message("purge this user"),
+    Action.CREATE_PROJECT: Message("create projects"),
+    Action.CHANGE_PROJECT: Message("change this project"),
+    Action.SET_PROJECT_POLICY: Message("change this project's policy"),
+    Action.SET_PROJECT_WEIGHT: Message("change this project's share weight"),
+    Action.DELETE_PROJECT: Message("delete this project"),
+    Action.CHOOSE_MEMBERS: Message("choose the members of this project"),
+    Action.INVITE: Message("invite people to this project"),
+    Action.INVITE_WITH_POLICY: Message("give a policy with an invitation"),
+    Action.CREATE_DOMAIN: Message("create domains"),
+    Action.CHANGE_DOMAIN: Message("change this domain"),
+    Action.DELETE_DOMAIN: Message("delete this domain"),
+    Action.SET_DOTFILES: Message("change the files that sessions find here"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +196,14 @@ def _against_user(actor: User, action: Action, user: User) -> NotAllowed | None:
     rule = RULES[action]
     if user.pk == actor.pk:
         if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
-            text = Message("You may not {action}: it is yourself. Ask another administrator.", action=action)
+            text = Message(
+                "You may not {action} when the user is you. Ask another administrator.", action=_PHRASES[action]
+            )
             return NotAllowed(text, code="not-oneself")
     elif rank_of(user) > rank_of(actor):
         return NotAllowed(
             "You may not {action}: the role {role} is above yours.",
-            action=action,
+            action=_PHRASES[action],
             role=user.get_role_display(),
             code="stands-above",
         )
@@ -188,5 +216,7 @@ def _against_domain(actor: User, action: Action, domain: Domain | None) -> NotAl
 
 def _against(rank: Rank, action: Action) -> NotAllowed | None:
     return (
-        NotAllowed("You may not {action}.", action=action, code="not-allowed") if rank < RULES[action].least else None
+        NotAllowed("You may not {action}.", action=_PHRASES[action], code="not-allowed")
+        if rank < RULES[action].least
+        else None
     )

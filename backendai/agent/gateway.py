@@ -227,7 +227,7 @@ class Gateway:
             raise TicketRefused("The ticket is for another kernel.")
         here = self._view.roster.generation(ticket.kernel_id)
         if here == UNKNOWN:
-            raise KernelGone("The kernel is not on this node.")
+            raise KernelGone("The kernel is not on this agent.")
         if here != ticket.generation:
             raise TicketRefused("The ticket is for another generation of the kernel.")
         return ticket

@@ -126,7 +126,7 @@ class Starts:
     def _ensure_image(self, spec: KernelSpec, claim: Claim) -> None:
         backend = self._backend
         if not isinstance(backend, Imaging):
-            raise ImageNotFound(f"{spec.image} cannot be used here: this agent has no images.")
+            raise ImageNotFound("{image} cannot be used here: this agent has no images.", image=spec.image)
         if backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
             return
         access = self._portal.registry_access(spec.kernel_id)

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from backendai.core.messages import values_of
 from backendai.planning.explain import Explanation, Verdict
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
@@ -31,6 +32,12 @@ class ConsideredBody(serializers.Serializer[Step]):
     passed = serializers.BooleanField()
     error_code = serializers.CharField(source="code")
     message = serializers.CharField()
+    values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
+
+    @extend_schema_field({"type": "object", "additionalProperties": {}})
+    def get_values(self, step: Step) -> dict[str, Any]:
+        """Return the values of its message."""
+        return values_of(step.message)
 
 
 class AheadBody(serializers.Serializer[Any]):

@@ -12,10 +12,12 @@ from backendai.api.launch_bodies import LONGEST_NAME_READ, NAME_RULE
 from backendai.api.parsing import StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.services.ending_many import EndedMany, Refusal
+from backendai.core.messages import values_of
 from backendai.planning.steps import shown_steps
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
+_Values = {"type": "object", "additionalProperties": {}}
 
 
 class RenameRequest(StrictSerializer):
@@ -66,6 +68,7 @@ class KernelBody(Answer[Kernel]):
     agent = serializers.CharField(source="agent_name", read_only=True)
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
+    status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
     resources = serializers.SerializerMethodField()
     image = serializers.CharField(
         source="own_image", read_only=True, allow_null=True, help_text="If it is another one than its session's."
@@ -76,11 +79,16 @@ class KernelBody(Answer[Kernel]):
         model = Kernel
         fields = [
             "id", "role", "index", "rank", "hostname", "agent", "container_id", "status", "status_reason",
-            "status_message", "exit_code", "progress", "fetched_bytes", "image_bytes", "resources", "image",
-            "devices", "on_failure", "after", "is_held", "ready", "restarts", "is_unconfirmed", "created_at",
+            "status_message", "status_values", "exit_code", "progress", "fetched_bytes", "image_bytes", "resources",
+            "image", "devices", "on_failure", "after", "is_held", "ready", "restarts", "is_unconfirmed", "created_at",
             "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(_Values)
+    def get_status_values(self, kernel: Kernel) -> dict[str, Any]:
+        """Return the values of its status message."""
+        return values_of(kernel.reason_text)
 
     @extend_schema_field(_Amounts)
     def get_resources(self, kernel: Kernel) -> dict[str, str]:
@@ -111,6 +119,7 @@ class SessionBody(Answer[ComputeSession]):
     type = serializers.CharField(source="session_type")
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
+    status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
     result = serializers.CharField()
     owner = serializers.EmailField(source="owner_email", read_only=True)
     launched_by = serializers.EmailField(
@@ -130,14 +139,19 @@ class SessionBody(Answer[ComputeSession]):
     class Meta:
         model = ComputeSession
         fields = [
-            "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
-            "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
+            "id", "name", "type", "status", "status_reason", "status_message", "status_values", "status_data", "result",
+            "owner", "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
             "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout",
             "designated_agents", "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position",
             "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at",
             "ended_at", "kernels", "mounts", "start_in",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(_Values)
+    def get_status_values(self, session: ComputeSession) -> dict[str, Any]:
+        """Return the values of its status message."""
+        return values_of(session.reason_text)
 
     @extend_schema_field(_Amounts)
     def get_resources(self, session: ComputeSession) -> dict[str, str]:
@@ -156,6 +170,7 @@ class StepBody(serializers.Serializer[Any]):
     step = serializers.CharField()
     result = serializers.CharField()
     message = serializers.CharField()
+    values = serializers.DictField(help_text="The values in the message, by name.")
     error_code = serializers.CharField()
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField()
@@ -167,15 +182,21 @@ class RecordBody(Answer[SchedulingRecord]):
     id = serializers.UUIDField(source="uid", read_only=True)
     phase = serializers.CharField()
     result = serializers.CharField()
+    values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
     sub_steps = serializers.SerializerMethodField()
 
     class Meta:
         model = SchedulingRecord
         fields = [
-            "id", "phase", "result", "from_status", "to_status", "attempts", "error_code", "message", "sub_steps",
-            "created_at", "updated_at",
+            "id", "phase", "result", "from_status", "to_status", "attempts", "error_code", "message", "values",
+            "sub_steps", "created_at", "updated_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(_Values)
+    def get_values(self, record: SchedulingRecord) -> dict[str, Any]:
+        """Return the values of its message."""
+        return values_of(record.message)
 
     @extend_schema_field(StepBody(many=True))
     def get_sub_steps(self, record: SchedulingRecord) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ def _obstacle(image: Image, agent: Agent) -> str:
     if Capability.IMAGES not in capabilities_of(agent):
         return Message("has no container engine")
     if is_outdated(agent, PULL):
-        return "runs an earlier version of the platform; update it"
+        return Message("runs an earlier version of the platform; update it")
     if agent.low_disk:
         return Message("is short of disk space")
     if image.architecture and agent.architecture and image.architecture != agent.architecture:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from backendai.cluster.models import Agent
+from backendai.core.messages import Message
 from backendai.wire.capabilities import Capability
 
 _CONTAINERS = frozenset(
@@ -77,19 +78,27 @@ def why_not(agent: Agent, capability: Capability) -> str:
     if capability in has:
         return ""
     if capability == Capability.APPS and Capability.NATIVE in has:
-        return (
-            "Sessions on this node are native processes and share its network: anybody on that machine could open the "
-            "app."
+        return Message(
+            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could open "
+            "the app.",
+            agent=agent.name,
         )
     if capability == Capability.SERVING and Capability.NATIVE in has:
-        return (
-            f"Sessions on agent {agent.name} are native processes and share its network: anybody on that machine could "
-            "send requests to a model. Its administrator can allow that with BACKENDAI_AGENT_NATIVE_SERVING=yes."
+        return Message(
+            "Sessions on agent {agent} are native processes and share its network: anybody on that machine could "
+            "send requests to a model. Its administrator can allow that with BACKENDAI_AGENT_NATIVE_SERVING=yes.",
+            agent=agent.name,
         )
     if capability == Capability.APPS and Capability.SIMULATED in has:
-        return "This node is simulated: nothing really runs there."
+        return Message("Agent {agent} is simulated: no program runs there.", agent=agent.name)
     if capability == Capability.COMMIT and Capability.NATIVE in has:
-        return f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
+        return Message(
+            "Agent {agent} has no container engine: its sessions are processes and cannot be saved as images.",
+            agent=agent.name,
+        )
     if capability == Capability.EXECUTION:
-        return f"Agent {agent.name} cannot run code in its sessions: its backend cannot, or its version is old."
-    return f"Agent {agent.name} lacks the capability {capability}."
+        return Message(
+            "Agent {agent} cannot run code in its sessions: its backend cannot, or its version is old.",
+            agent=agent.name,
+        )
+    return Message("Agent {agent} lacks the capability {capability}.", agent=agent.name, capability=str(capability))

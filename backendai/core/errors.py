@@ -20,13 +20,13 @@ class BackendAIError(Exception):
     def __init__(self, template: str, /, *, code: str | None = None, **details: Any) -> None:
         """``template``: a literal with named gaps, which ``details`` fill, or a finished ``Message``."""
         self.code = code or self.code
-        self.details: Mapping[str, Any] = details
         if isinstance(template, Message):
             self.message = template
         else:
             named = gaps(template)
             self.message = Message(template, **{name: value for name, value in details.items() if name in named})
-            self.details = {**details, **self.message.values}  # tuples: iterators have been read by now
+        # The values of the message come last: iterators among the details have been read into tuples by now.
+        self.details: Mapping[str, Any] = {**details, **self.message.values}
         super().__init__(self.message)
 
 

@@ -92,6 +92,11 @@ def gaps(template: str) -> set[str]:
     return set(_GAP.findall(template))
 
 
+def values_of(message: str) -> dict[str, Any]:
+    """Return the values of a message as JSON, by the name of their gap; empty for a plain text."""
+    return dict(_json(message.values)) if isinstance(message, Message) else {}
+
+
 def shortened(message: str, most: int = LONGEST) -> str:
     """Return a message as it is, or its English text cut to ``most`` characters."""
     return message if len(message) <= most else message[:most]

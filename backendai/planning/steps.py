@@ -6,7 +6,7 @@ from typing import Any
 
 from backendai.compute.models import SchedulingRecord
 from backendai.compute.services.steps import full_steps
-from backendai.core.messages import Message
+from backendai.core.messages import Message, values_of
 from backendai.scheduler.gates import GATES
 from backendai.scheduler.plan import Step
 from backendai.scheduler.trace import GATES_PASSED
@@ -25,7 +25,8 @@ def short_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
     """Return a row's steps with all fields, and every gate as a step."""
-    return [each for step in full_steps(record) for each in (_gates_of(step) if step["step"] == _GATES else [step])]
+    steps = [each for step in full_steps(record) for each in (_gates_of(step) if step["step"] == _GATES else [step])]
+    return [step | {"values": values_of(step["message"])} for step in steps]
 
 
 def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from channels.db import database_sync_to_async
 from redis.exceptions import RedisError
 
 from backendai.accounts.models import User
+from backendai.core.messages import Message
 from backendai.realtime.audiences import Listener, Missed, audiences
 from backendai.realtime.credentials import user_of
 from backendai.realtime.guarded import GuardedConsumer
@@ -50,7 +51,7 @@ class EventsConsumer(GuardedConsumer):
     async def open(self) -> None:
         """Join the audience of the user's events."""
         group, user_id = await database_sync_to_async(self._find_group)()
-        self.places.take(("events", user_id), MOST_EVENTS, "pages")
+        self.places.take(("events", user_id), MOST_EVENTS, Message("pages"))
         self._listener = Listener(group, user_id)
         await audiences().join(self._listener)
         await self.accept()

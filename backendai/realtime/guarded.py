@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError, OperationalError
+from django.http import HttpRequest, parse_cookie
+from django.utils import translation
 
 from backendai.accounts.scopes import Scope
 from backendai.core.database_faults import is_away, is_busy
-from backendai.realtime.credentials import credential_of, credentials_of
+from backendai.core.messages import Message
+from backendai.realtime.credentials import credential_of, credentials_of, headers_of
 from backendai.realtime.places import Places
 from backendai.realtime.rounds import rounds
 from backendai.realtime.targets import REFUSED, NotLetIn, Refusal
+from backendai.texts.messages import in_words
 
 logger = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 10.0
+_LONGEST_REASON = 123  # bytes, RFC 6455 5.5
 
 
 class GuardedConsumer(AsyncWebsocketConsumer):
@@ -56,6 +61,12 @@ class GuardedConsumer(AsyncWebsocketConsumer):
             if self._watcher:
                 self._watcher.cancel()
             await self.hang_up()
+
+    async def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Close the socket; the reason is sent in the browser's language, cut to the protocol's 123 bytes."""
+        with translation.override(_language_of(self.scope)):
+            words = in_words(reason) if reason else None
+        await super().close(code, words and words.encode()[:_LONGEST_REASON].decode(errors="ignore"))
 
     async def serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Handle the socket's events until it has ended."""
@@ -97,4 +108,13 @@ class GuardedConsumer(AsyncWebsocketConsumer):
                     break
         await self.hang_up()
         with contextlib.suppress(OSError, RuntimeError):  # the browser has just left
-            await self.close(REFUSED, "You are signed out or may not see this any more.")
+            await self.close(REFUSED, Message("You are signed out, or may no longer see this."))
+
+
+def _language_of(scope: Mapping[str, Any]) -> str:
+    """Return the language that the browser's cookie or header asks for."""
+    headers = headers_of(scope)
+    request = HttpRequest()
+    request.COOKIES.update(parse_cookie(headers.get("cookie", "")))
+    request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get("accept-language", "")
+    return translation.get_language_from_request(request)

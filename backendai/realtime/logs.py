@@ -14,6 +14,7 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
+from backendai.core.messages import Message
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.tickets import Address, address_of
 from backendai.realtime.credentials import Credentials
@@ -61,7 +62,7 @@ class LogConsumer(RelayConsumer):
         wanted = self.credentials, self.session_id, self.query.get("kernel")
         response = await self._dial(await database_sync_to_async(_address_for)(*wanted, app), app=app)
         if response is None:
-            raise Refusal(NOT_RUNNING, "There is no output of this app.")
+            raise Refusal(NOT_RUNNING, Message("This app has no output."))
         await self.accept()
         self.start_pump(self._follow(response))
 
@@ -76,17 +77,17 @@ class LogConsumer(RelayConsumer):
             async with asyncio.timeout(DIAL_SECONDS):
                 response = await self.keep(opening)
         except (aiohttp.ClientError, OSError) as error:
-            raise Refusal(LOST, "The node does not answer.") from error
+            raise Refusal(LOST, Message("The agent does not answer.")) from error
         if response.status == 404:
             return None
         if response.status != 200:
-            raise Refusal(LOST, "The node cannot read the output now.")
+            raise Refusal(LOST, Message("The agent cannot read the output now."))
         return response
 
     async def _follow(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
         async for piece in response.content.iter_any():
             await self.send(bytes_data=piece)
-        return ENDED, "The output has ended."
+        return ENDED, Message("The output has ended.")
 
     async def _send_kept(self, log: KeptLog) -> tuple[int, str]:
         content = log.content
@@ -96,7 +97,7 @@ class LogConsumer(RelayConsumer):
             await self.send(text_data=json.dumps({"type": "truncated"}))
         for start in range(0, len(content), _PIECE):
             await self.send(bytes_data=content[start : start + _PIECE])
-        return ENDED, "The output has ended."
+        return ENDED, Message("The output has ended.")
 
 
 def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Address | KeptLog:
@@ -109,7 +110,7 @@ def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str |
 def _address_for(credentials: Credentials, session_id: UUID, kernel_id: str | None, app: str) -> Address:
     kernel = find_kernel(credentials, session_id, kernel_id, "app")
     if kernel.rank != 0 or app not in dict(app_logs_of(kernel.session, kernel)):
-        raise Refusal(NOT_RUNNING, "There is no output of this app.")
+        raise Refusal(NOT_RUNNING, Message("This app has no output."))
     return address_of(kernel, "log")
 
 
@@ -119,8 +120,8 @@ def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> 
 
 def _kept_log(kernel: Kernel) -> KeptLog:
     if kernel.status not in TERMINAL | {Status.TERMINATING}:
-        raise Refusal(NOT_RUNNING, "The kernel has not started yet.")
+        raise Refusal(NOT_RUNNING, Message("The kernel has not started yet."))
     kept = saved_log(kernel)
     if kept is None:
-        raise Refusal(NOT_RUNNING, "The output of this kernel was not kept.")
+        raise Refusal(NOT_RUNNING, Message("The output of this kernel was not kept."))
     return KeptLog(*kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 
+from backendai.core.messages import Message
 from backendai.realtime.targets import Refusal
 
 TOO_MANY = 4029
@@ -21,10 +22,12 @@ class Places:
     def __init__(self) -> None:
         self._taken: list[Hashable] = []
 
-    def take(self, key: Hashable, most: int, what: str) -> None:
+    def take(self, key: Hashable, most: int, kind: str) -> None:
         """Take one more place. Raises a Refusal when ``most`` are taken."""
         if _held[key] >= most:
-            raise Refusal(TOO_MANY, f"{most} {what} are open: close one, then open another.")
+            raise Refusal(
+                TOO_MANY, Message("{most} {kind} are open: close one, then open another.", most=most, kind=kind)
+            )
         _held[key] += 1
         self._taken.append(key)
 

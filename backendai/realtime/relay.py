@@ -15,6 +15,7 @@ from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 
+from backendai.core.messages import Message
 from backendai.gateways.dialing import new_client
 from backendai.realtime.guarded import GuardedConsumer
 from backendai.realtime.places import MOST_OF_KERNEL, MOST_STREAMS
@@ -54,8 +55,8 @@ class RelayConsumer(GuardedConsumer):
     async def take_places(self) -> None:
         """Count this terminal or log for its person and its session. Raises a Refusal when there are too many."""
         holder = await database_sync_to_async(holder_of)(self.credentials)
-        self.places.take(("stream", holder), MOST_STREAMS, "terminals and logs of yours")
-        self.places.take(("session", self.session_id), MOST_OF_KERNEL, "terminals and logs of this session")
+        self.places.take(("stream", holder), MOST_STREAMS, Message("terminals and logs of yours"))
+        self.places.take(("session", self.session_id), MOST_OF_KERNEL, Message("terminals and logs of this session"))
 
     async def dial(self) -> aiohttp.ClientSession:
         """Return a client for the gateway, closed with the socket."""
@@ -94,7 +95,7 @@ class RelayConsumer(GuardedConsumer):
             code, reason = await pump
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.info("lost a gateway: %s", error)
-            code, reason = LOST, "The connection to the node was lost."
+            code, reason = LOST, Message("The connection to the agent was lost.")
         except (OSError, RuntimeError):  # the browser is gone
             return
         with contextlib.suppress(OSError, RuntimeError):

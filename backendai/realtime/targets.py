@@ -10,6 +10,7 @@ from uuid import UUID
 from backendai.accounts.models import User
 from backendai.accounts.scopes import Scope
 from backendai.compute.models import Kernel
+from backendai.core.messages import Message
 from backendai.gateways.reach import reach, still_visible
 from backendai.gateways.targets import Denied
 from backendai.realtime.credentials import Credentials, user_of
@@ -35,9 +36,11 @@ def signed_in(credentials: Credentials) -> User:
     """Return the user; NotLetIn when nobody is signed in."""
     user = user_of(credentials)
     if user is None and credentials.bearer is not None and credentials.needed != Scope.READ:
-        raise NotLetIn(REFUSED, f"The token is not valid, or lacks the scope {credentials.needed}.")
+        raise NotLetIn(
+            REFUSED, Message("The token is not valid, or lacks the scope {scope}.", scope=str(credentials.needed))
+        )
     if user is None:
-        raise NotLetIn(REFUSED, "Sign in again.")
+        raise NotLetIn(REFUSED, Message("Sign in again."))
     return user
 
 

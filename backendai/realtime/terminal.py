@@ -9,6 +9,7 @@ from channels.db import database_sync_to_async
 
 from backendai.accounts.scopes import Scope
 from backendai.compute.services.traffic import meter
+from backendai.core.messages import Message
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.tickets import Address, address_of
 from backendai.realtime.relay import ENDED, LOST, RelayConsumer
@@ -79,7 +80,7 @@ class TerminalConsumer(RelayConsumer):
             async with asyncio.timeout(DIAL_SECONDS):
                 return await self.keep(opening)
         except (aiohttp.ClientError, OSError) as error:
-            raise Refusal(LOST, "The node does not answer.") from error
+            raise Refusal(LOST, Message("The agent does not answer.")) from error
 
     async def _pass_output(self) -> tuple[int, str]:
         while True:
@@ -96,4 +97,4 @@ def _ending(code: int | None, frame: aiohttp.WSMessage) -> tuple[int, str]:
     reason = frame.extra if frame.type is aiohttp.WSMsgType.CLOSE and isinstance(frame.extra, str) else ""
     if code in _PASSED_ON:
         return int(code or LOST), reason
-    return LOST, reason or "The connection to the node was lost."
+    return LOST, reason or Message("The connection to the agent was lost.")

@@ -58,7 +58,7 @@ _HELPS = {
     ),
 }
 # What somebody can do once it is over.
-_AFTERWARDS = {
+AFTERWARDS = {
     "dependency-failed": _noop("See why the other session failed; after it has succeeded, launch this one again."),
     "gave-up-scheduling": _noop("Launch it again with less or in another resource group, or when fewer sessions run."),
     "pending-timeout": _noop("Launch it again with less or in another resource group, or when fewer sessions run."),
@@ -88,6 +88,32 @@ _AFTERWARDS = {
         "Launch it again. Tell an administrator: the container engine of the agent does not answer."
     ),
     "device-lost": _noop("Launch it again: the failed device is no longer allocated."),
+    "task-failed": _noop("The log of the main kernel says why the program failed."),
+    "out-of-memory": _noop("Launch it again with more memory, or let the program use less."),
+    "scratch-full": _noop("Keep large files in folders, or let an administrator raise the limit of the home folder."),
+    "layer-full": _noop("Write large files to the home folder or to folders, not to the system directories."),
+    "not-ready": _noop("The log says what the program did instead. Check its port, or allow it more time."),
+    "pull-failed": _noop("Launch it again. If it fails again, tell an administrator what the message says."),
+    "pull-broken-off": _noop("Launch it again: the agent continues the pull."),
+    "pull-timeout": _noop("Launch it again, or let an administrator pull the image to the agents first."),
+    "create-timeout": _noop("Launch it again. If it fails again, tell an administrator: the agent starts too slowly."),
+    "start-timeout": _noop("Launch it again. If it fails again, tell an administrator: the agent starts too slowly."),
+    "failed-to-start": _noop(
+        "The message says what the agent could not do. Correct the request, or tell an administrator."
+    ),
+    "sibling-failed": _noop("See the other kernels of the session: one of them says why it did not start."),
+    "scratch-failed": _noop("Launch it again. Tell an administrator: the agent cannot create home folders."),
+    "storage-missing": _noop("Tell an administrator: the agent needs the storage host of the folder."),
+    "storage-silent": _noop("Launch it again when the storage host answers, or without the folder."),
+    "folder-missing": _noop("Launch it again without the folder, and tell an administrator: its files are missing."),
+    "mount-refused": _noop("The message names the folder. Launch it again without it, or in another resource group."),
+    "network-pool-exhausted": _noop("Launch it again when other sessions of the agent have ended."),
+    "no-network": _noop("Launch it again. Tell an administrator: networks of the agent were removed."),
+    "name-taken": _noop("Launch it again. Tell an administrator: two platforms may share the agent."),
+    "wrong-deployment": _noop("Tell an administrator: the agent has to join this platform again."),
+    "container-missing": _noop("Launch it again. Tell an administrator: the container was deleted on the agent."),
+    "backend-error": _noop("Launch it again. If it fails again, tell an administrator what the message says."),
+    "agent-terminated": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
     "agent-lost": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
     "task-timeout": _noop(
         "Launch it again with a longer batch timeout, or let the program continue from where it saved."
@@ -173,7 +199,7 @@ def what_to_change(session: ComputeSession) -> str:
 def what_helps(session: ComputeSession) -> str:
     """Return what shortens the session's wait, or can be done after its end; empty when there is nothing to do."""
     if session.status in TERMINAL:
-        return _said(_AFTERWARDS, session)
+        return _said(AFTERWARDS, session)
     if session.status != Status.PENDING or session.status_data.get("never"):
         return ""
     return _said(_HELPS, session)

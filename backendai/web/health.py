@@ -172,4 +172,4 @@ def _reachability(now: datetime) -> Part:
 
 
 def _since(time: timedelta) -> str:
-    return f"{describe_duration(max(time, timedelta(0)))} ago"
+    return _("%(time)s ago") % {"time": describe_duration(max(time, timedelta(0)))}

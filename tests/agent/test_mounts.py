@@ -174,7 +174,7 @@ def test_files_of_a_user_as_whom_no_kernel_runs_are_not_mounted(mounts: KernelMo
     assert f"user {OWNER}" in refused(mounts, mount_of(folder), rules=rules).message
     mounts.hosts.look(rules)
     (report,) = mounts.hosts.reports()
-    assert report.fault == f"Its files belong to user {OWNER}; kernels of this node run as user {OWNER + 1}."
+    assert report.fault == f"Its files belong to user {OWNER}; kernels of this agent run as user {OWNER + 1}."
 
 
 def test_a_linked_path_is_mounted_read_only_where_the_node_allows_it(mounts: KernelMounts, tmp_path: Path) -> None:

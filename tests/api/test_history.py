@@ -13,6 +13,7 @@ from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.core.messages import Message
 from backendai.wire.messages import KernelState
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
@@ -98,12 +99,23 @@ def test_every_step_has_all_of_its_fields(cast: Cast, failed: ComputeSession) ->
     assert waited["attempts"] == 3
     step = waited["sub_steps"][0]
     assert step | {"started_at": "", "ended_at": ""} == {
-        "step": "fit", "result": "FAILURE", "message": "", "error_code": "", "started_at": "", "ended_at": ""
+        "step": "fit", "result": "FAILURE", "message": "", "values": {}, "error_code": "", "started_at": "",
+        "ended_at": "",
     }  # fmt: skip
     assert datetime.fromisoformat(step["started_at"]) == datetime.fromisoformat(waited["created_at"])
     pull = history(cast.alice, failed, to_status="TERMINATING")[0]["sub_steps"][-1]
     assert (pull["step"], pull["result"], pull["error_code"]) == ("pull", "FAILURE", "image-not-found")
     assert pull["message"].startswith("main1 on node-1: 0.")
+    assert pull["values"]["part1"]["values"]["agent"] == "node-1"
+
+
+def test_a_row_and_its_session_have_the_values_of_their_messages(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    message = Message("{asked} asked for, {free} available", asked="8 CPU cores", free="2")
+    note_waits([Waiting(session.pk, "slot-shortage", message)], now=timezone.now())
+    values = {"asked": "8 CPU cores", "free": "2"}
+    assert history(cast.alice, session)[0]["values"] == values
+    assert Caller(cast.alice).get(f"{SESSIONS}{session.pk}/").json()["status_values"] == values
 
 
 def test_the_history_of_others_is_not_there(cast: Cast, failed: ComputeSession) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.utils.translation import gettext, override
 
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent
@@ -91,6 +92,18 @@ async def test_it_says_when_there_is_nothing_yet(cast: Cast) -> None:
         assert await log.closing() == (4004, "The kernel has not started yet.")
 
 
+@pytest.mark.parametrize("wish", ["accept-language", "cookie"])
+async def test_it_refuses_in_the_language_of_the_browser(cast: Cast, running: ComputeSession, wish: str) -> None:
+    *headers, (_, login) = await sync_to_async(page)(cast.bob)
+    headers.append((b"cookie", login + b"; django_language=ko" if wish == "cookie" else login))
+    headers.append((b"accept-language", b"ko" if wish == "accept-language" else b"en"))
+    with override("ko"):
+        korean = gettext("Session not found.")
+    assert korean != "Session not found."
+    async with socket(address(running), headers) as log:
+        assert log.refused == (4003, korean)
+
+
 @pytest.mark.parametrize("status", [403, 503])
 async def test_it_hides_what_the_node_says_about_its_faults(cast: Cast, running: ComputeSession, status: int) -> None:
     headers = await sync_to_async(page)(cast.alice)
@@ -98,7 +111,7 @@ async def test_it_hides_what_the_node_says_about_its_faults(cast: Cast, running:
         gateway.log_status = status
         await Agent.objects.aupdate(gateway_url=url)
         async with socket(address(running), headers) as log:
-            assert await log.closing() == (1011, "The node cannot read the output now.")
+            assert await log.closing() == (1011, "The agent cannot read the output now.")
 
 
 @pytest.mark.parametrize("who", ["bob", "charlie"])
@@ -118,7 +131,7 @@ async def test_it_does_not_follow_a_node_that_sends_it_elsewhere(
         gateway.redirect = f"{inner_url}/kernels/secret/log"
         await Agent.objects.aupdate(gateway_url=url)
         async with socket(f"/ws/sessions/{running.pk}/{door}/", headers) as opened:
-            assert await opened.closing() == (1011, "The node does not answer.")
+            assert await opened.closing() == (1011, "The agent does not answer.")
         assert len(gateway.requests) == 1
         assert inner.requests == []
 

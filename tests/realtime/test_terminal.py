@@ -109,7 +109,7 @@ async def test_it_says_when_the_node_does_not_answer(cast: Cast, running: Comput
     await point_to("http://127.0.0.1:1")
     async with socket(address(running), headers) as terminal:
         assert terminal.accepted
-        assert await terminal.closing() == (1011, "The node does not answer.")
+        assert await terminal.closing() == (1011, "The agent does not answer.")
 
 
 @pytest.mark.parametrize("who", ["bob", "charlie"])

@@ -40,6 +40,11 @@ def nested() -> Message:
     )
 
 
+def test_an_error_of_a_finished_message_has_its_values() -> None:
+    error = UserError(Message("{name} has {count} sessions.", name="gpu", count=2), code="in-use", also="kept")
+    assert error.details == {"also": "kept", "name": "gpu", "count": 2}
+
+
 def test_a_message_is_its_english_text() -> None:
     assert nested() == "No agent has room for 4 CPU cores: a, b"
     assert Message('Such as {"name": 1} or {gap}.') == 'Such as {"name": 1} or {gap}.'

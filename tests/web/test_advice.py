@@ -11,8 +11,10 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
+from backendai.compute.reasons import REASONS
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.compute.status import Status
+from backendai.web import advice
 from tests.cast import Cast
 from tests.factories import make_session
 
@@ -80,3 +82,7 @@ def test_it_gives_no_advice_where_waiting_is_enough(cast: Cast, browse: Browse) 
 def text_of(client: Client, session: ComputeSession) -> str:
     page = client.get(reverse("web:session_panel", args=[session.pk])).content.decode()
     return page.replace("&#x27;", "'")
+
+
+def test_every_reason_of_a_failure_has_advice() -> None:
+    assert {code for code, reason in REASONS.items() if reason.fails} - advice.AFTERWARDS.keys() == set()

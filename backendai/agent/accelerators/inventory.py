@@ -204,7 +204,13 @@ class Accelerators:
                 device = picture.devices.get(device_id)
                 if device is None or device.slot != slot or device.fault:
                     why = device.fault if device and device.fault else "this node does not offer it so"
-                    raise StartFailed(f"{slot} {device_id} cannot be given: {why}.", code="device-lost")
+                    raise StartFailed(
+                        "{slot} {device_id} cannot be given: {why}.",
+                        slot=slot,
+                        device_id=device_id,
+                        why=why,
+                        code="device-lost",
+                    )
                 parts.append(Part(device, parse_amount(slot, amount, field=f"devices.{slot}")))
         return sorted(parts, key=lambda part: (part.device.slot, part.device.number, part.device.id))
 

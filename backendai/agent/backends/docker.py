@@ -209,7 +209,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         with self._engine.asking():
             found = self._engine.find(kernel_id)
             if found is None:
-                raise KernelGone("This kernel is not on the node any more.")
+                raise KernelGone("This kernel is no longer on its agent.")
             ordered = self._scratch.was_stopped(kernel_id)
             starved = not ordered and ran_out_of_memory(self._engine, found)
         return how_it_ended(found, ordered=ordered, starved=starved)

@@ -38,7 +38,9 @@ def join(bridge: str, network: ClusterNetwork) -> None:
     if not network.remotes:
         return
     if why := obstacle():
-        raise StartFailed(f"Kernels on several nodes cannot be connected: {why}.", code="cluster-network-failed")
+        raise StartFailed(
+            "Kernels on several agents cannot be connected: {why}.", why=why, code="cluster-network-failed"
+        )
     device = _device_of(bridge)
     remotes = {_resolved(remote) for remote in network.remotes}
     if not (_DEVICES / device).exists():
@@ -96,5 +98,7 @@ def _run(command: str) -> str:
     done = subprocess.run(command.split(), capture_output=True, text=True, timeout=10)
     if done.returncode != 0:
         said = done.stderr.strip()[:200]
-        raise StartFailed(f"Kernels on several nodes cannot be connected: {said}.", code="cluster-network-failed")
+        raise StartFailed(
+            "Kernels on several agents cannot be connected: {why}.", why=said, code="cluster-network-failed"
+        )
     return done.stdout

@@ -146,9 +146,12 @@ def options_of(runtime: Runtime, memory: int) -> dict[str, Any]:
     """Return the options of a runtime: what it takes for itself, the kernel does not get. Raises StartFailed where that
     is nearly all."""
     if memory and runtime.overhead and memory - runtime.overhead < LEAST_MEMORY:
-        taken, least = format_size(runtime.overhead), format_size(runtime.overhead + LEAST_MEMORY)
-        text = f"The runtime {runtime.name} takes {taken} of each kernel's memory: ask for {least} or more."
-        raise StartFailed(text)
+        raise StartFailed(
+            "The runtime {runtime} takes {taken} of each kernel's memory: ask for {least} or more.",
+            runtime=runtime.name,
+            taken=format_size(runtime.overhead),
+            least=format_size(runtime.overhead + LEAST_MEMORY),
+        )
     left = memory - runtime.overhead if memory else 0
     return {"Memory": left, "MemorySwap": left} | ({"Runtime": runtime.name} if runtime.name else {})
 

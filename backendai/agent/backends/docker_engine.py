@@ -69,9 +69,11 @@ class Engine:
             finally:
                 client.timeout = before  # inside another ``asking``: its own
         except APIError as error:
-            raise BackendError(f"The container engine refused: {said(error)}") from error
+            raise BackendError("The container engine refused: {said}", said=said(error)) from error
         except _NO_ANSWER as error:
-            raise BackendError(f"The container engine does not answer: {error}", code=UNREACHABLE) from error
+            raise BackendError(
+                "The container engine does not answer: {error}", error=str(error), code=UNREACHABLE
+            ) from error
 
     def labels(self) -> dict[str, str]:
         """Return the labels that mark everything of this deployment and agent."""
@@ -119,7 +121,7 @@ class Engine:
                 else:
                     return
             time.sleep(0.05)
-        raise BackendError(f"A container was still being removed after {seconds:.0f} seconds.")
+        raise BackendError("A container was still being removed after {seconds} seconds.", seconds=round(seconds))
 
     def close(self) -> None:
         """Close the connections of all threads."""

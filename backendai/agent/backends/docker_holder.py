@@ -72,7 +72,7 @@ class Holders:
         if not holder.is_usable:
             self._engine.discard(made["Id"])
             fault = "has no address" if holder.running else "ended at once"
-            raise BackendError(f"A network holder {fault} on the network {self._network}.")
+            raise BackendError("A network holder {fault} on the network {network}.", fault=fault, network=self._network)
         return holder
 
     def is_unchanged(self, holder: Holder) -> bool:

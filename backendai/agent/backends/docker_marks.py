@@ -28,7 +28,9 @@ class Marks:
             self._path(holder_id).touch()
         except OSError as error:
             raise BackendError(
-                f"The agent cannot write the mark of an unused network on this machine: {error}.", code="mark-failed"
+                "The agent cannot write the mark of an unused network on this machine: {error}.",
+                error=str(error),
+                code="mark-failed",
             ) from error
 
     def take(self, holder_id: UUID) -> bool:

@@ -31,7 +31,7 @@ class MountingContainers(MountingBackend):
             try:
                 found = client.inspect_container(container_name(kernel_id))
             except NotFound as error:
-                raise KernelGone("This kernel is not on the node any more.") from error
+                raise KernelGone("This kernel is no longer on its agent.") from error
         return [int(found["State"]["Pid"])]
 
 
@@ -58,8 +58,12 @@ class DockerMounts:
         for mount in spec.mounts:
             may_be_missing = mount.is_automatic and mount.target not in there
             if not may_be_missing and there.get(mount.target) is not (mount.rights == "edit"):
-                text = f"Folder {mount.folder_name} is not mounted on {mount.target} as ordered."
-                raise StartFailed(text, code="mount-refused")
+                raise StartFailed(
+                    "Folder {folder} is not mounted on {path} as ordered.",
+                    folder=mount.folder_name,
+                    path=mount.target,
+                    code="mount-refused",
+                )
 
 
 def rules_of(engine: Engine) -> MountRules:

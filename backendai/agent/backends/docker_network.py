@@ -97,8 +97,8 @@ class Networks:
                 addresses = {"Subnet": network.subnet, "Gateway": network.gateway}
                 if not self._make(name, bridge, addresses, session_id, mtu=mtu):
                     raise StartFailed(
-                        f"Something on this node uses addresses of {network.subnet} already; choose others for "
-                        "BACKENDAI_CLUSTER_POOL.",
+                        "Addresses of {subnet} are in use on this agent: set others in BACKENDAI_CLUSTER_POOL.",
+                        subnet=network.subnet,
                         code="cluster-network-failed",
                     )
             docker_cluster.join(bridge, network)
@@ -111,7 +111,7 @@ class Networks:
                 if self._make(name, bridge, {"Subnet": subnet}, session_id):
                     return
         raise StartFailed(
-            f"No free addresses are left in the network pool {self._pool}.", code="network-pool-exhausted"
+            "No free addresses are left in the network pool {pool}.", pool=self._pool, code="network-pool-exhausted"
         )
 
     def _exists(self, name: str) -> bool:

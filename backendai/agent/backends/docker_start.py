@@ -97,7 +97,10 @@ class Starter:
                 if time.monotonic() >= deadline:
                     break
                 time.sleep(_RETRY_SECONDS)
-        raise StartFailed(f"An older container was still there after {spec.create_timeout:.0f} seconds.")
+        raise StartFailed(
+            "An older container was still there after {create_timeout} seconds.",
+            create_timeout=round(spec.create_timeout),
+        )
 
     @contextmanager
     def _one_at_a_time(self, kernel_id: UUID) -> Iterator[None]:
@@ -117,7 +120,9 @@ class Starter:
             guest, kit = self._scratch.prepare_guest(spec.kernel_id), self._scratch.kit.prepare()
             self._access.prepare(spec, guest)
         except OSError as error:
-            raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
+            raise StartFailed(
+                "The scratch folder cannot be made: {error}.", error=str(error), code="scratch-failed"
+            ) from error
         if spec.cluster_size > 1:
             self._networks.ensure_for(spec)
         body = container_body(
@@ -191,7 +196,11 @@ class Starter:
             raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
         generation = int(labels[f"{PREFIX}generation"])
         if generation > spec.generation:
-            raise StaleGeneration(f"Generation {generation} of this kernel exists, {spec.generation} was ordered.")
+            raise StaleGeneration(
+                "Generation {generation} of this kernel exists, {ordered} was ordered.",
+                generation=generation,
+                ordered=spec.generation,
+            )
         if generation < spec.generation or found["State"]["Status"] in ("removing", "dead"):
             self._discard(found)  # stale by its generation, even if another agent of ours made it
             self._scratch.remove(spec.kernel_id)
@@ -243,15 +252,17 @@ class Starter:
 
     def _refusal(self, spec: KernelSpec, error: APIError) -> Exception:
         if isinstance(error, docker.errors.ImageNotFound):
-            return ImageNotFound(f"The image {spec.image} is not on this node.")
+            return ImageNotFound("The image {image} is not on this agent.", image=spec.image)
         words = said(error)
         if spec.devices and _NO_GPU_DRIVER in words:
             return StartFailed(
-                f"The container engine of this node cannot give GPUs to containers: {words}.", code=RUNTIME_MISSING
+                "The container engine of this agent cannot give GPUs to containers: {words}.",
+                words=words,
+                code=RUNTIME_MISSING,
             )
         if spec.devices and _GPU_REFUSED in words:
-            return StartFailed(f"NVIDIA's container runtime refused: {words}.", code="accelerator-refused")
-        return StartFailed(f"The container engine cannot start this kernel: {words}.")
+            return StartFailed("NVIDIA's container runtime refused: {words}.", words=words, code="accelerator-refused")
+        return StartFailed("The container engine cannot start this kernel: {words}.", words=words)
 
 
 def _lacks_network(error: APIError) -> bool:

@@ -140,8 +140,10 @@ async def open_stream(engine_url: str, method: str, path: str, body: dict[str, A
                 raise
             await stream.close()
     except (OSError, TimeoutError, EOFError) as error:
-        raise BackendError(f"The container engine does not answer: {error}", code="engine-unreachable") from error
-    raise BackendError(f"The container engine refused: {_words(answer)}", status=status)
+        raise BackendError(
+            "The container engine does not answer: {error}", error=str(error), code="engine-unreachable"
+        ) from error
+    raise BackendError("The container engine refused: {words}", words=_words(answer), status=status)
 
 
 async def _connect(engine_url: str) -> Stream:

@@ -56,7 +56,7 @@ class Terminals:
     def _prepare(self, kernel_id: UUID, name: str, mark: str) -> str:
         with self._engine.asking() as client:
             if self._engine.find(kernel_id) is None:
-                raise KernelGone("This kernel is not on the node any more.")
+                raise KernelGone("This kernel is no longer on its agent.")
             try:
                 made = client.exec_create(
                     container_name(kernel_id),

@@ -133,17 +133,29 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         if not self.has_image(reference):
-            raise ImageNotFound(f"{reference} cannot be used here: this node has no container engine, only {IMAGE}.")
+            raise ImageNotFound(
+                "{image} is not here: this agent has no container engine, only {available}.",
+                image=reference,
+                available=IMAGE,
+            )
         progress(Fetched(1.0, "There is nothing to fetch."))
 
     def start(self, spec: KernelSpec) -> Started:
         if not self.has_image(spec.image):
-            raise ImageNotFound(f"{spec.image} is not here: this node has no container engine, only {IMAGE}.")
+            raise ImageNotFound(
+                "{image} is not here: this agent has no container engine, only {available}.",
+                image=spec.image,
+                available=IMAGE,
+            )
         with self._locks[spec.kernel_id.int % len(self._locks)]:
             folder = KernelFolder(self._places.find(spec.kernel_id))
             known = folder.spec()
             if known and known.generation > spec.generation:
-                raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
+                raise StaleGeneration(
+                    "Generation {generation} is here; {ordered} is out of date.",
+                    generation=known.generation,
+                    ordered=spec.generation,
+                )
             if known and known.generation == spec.generation and folder.started():
                 return Started(folder.container_id(), adopted=True)
             self._clear(folder)
@@ -164,7 +176,7 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
     def ended(self, kernel_id: UUID) -> Ended | None:
         folder = self._find(kernel_id)
         if folder is None or not folder.started():
-            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
         return folder.ended()
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
@@ -205,13 +217,13 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._find, kernel_id)
         if folder is None or not folder.running():
-            raise KernelGone(f"There is no kernel {kernel_id} running on this node.")
+            raise KernelGone("There is no kernel {kernel_id} running on this agent.", kernel_id=kernel_id)
         return PtyTerminal(await asyncio.to_thread(request_terminal, folder.path, name=name, rows=rows, cols=cols))
 
     async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
         folder = await asyncio.to_thread(self._find, kernel_id)
         if folder is None or not folder.log.exists():
-            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
         over = lambda: not folder.running()  # noqa: E731
         async for piece in process_log.follow(folder.log, tail=tail, follow=follow, ended=over):
             yield piece
@@ -226,7 +238,7 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
             with ThreadPoolExecutor(max_workers=32) as threads:
                 list(threads.map(end, running))
         except OSError as error:
-            raise BackendError(f"Not every kernel could be ended: {error}") from error
+            raise BackendError("Not every kernel could be ended: {error}", error=str(error)) from error
         self._starter.reap()
         self._places.tidy()
 

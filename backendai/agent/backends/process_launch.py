@@ -132,8 +132,11 @@ def _link_folders(place: Place) -> None:
     for bind in place.binds:
         inside = below_home(bind.target)
         if not inside:
-            text = f"Without a sandbox folders are in the home only: {bind.target} cannot be made."
-            raise StartFailed(text, code="mount-refused")
+            raise StartFailed(
+                "Without a sandbox folders are in the home only: {path} cannot be made.",
+                path=bind.target,
+                code="mount-refused",
+            )
         link = place.home / inside
         link.rmdir()
         link.symlink_to(bind.source)

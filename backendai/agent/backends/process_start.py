@@ -56,10 +56,12 @@ class Starter:
         try:
             self._prepare(spec, folder)
             if not self._run(folder, spec.create_timeout):
-                raise StartFailed(f"The kernel does not start: {self._complaint(folder, spec.create_timeout)}")
+                raise StartFailed(
+                    "The kernel does not start: {complaint}", complaint=self._complaint(folder, spec.create_timeout)
+                )
         except OSError as error:
             self._undo(folder)
-            raise StartFailed(f"The kernel does not start: {error}") from error
+            raise StartFailed("The kernel does not start: {error}", error=str(error)) from error
         except StartFailed:
             self._undo(folder)
             raise
@@ -99,7 +101,7 @@ class Starter:
         first = folder.kernel_id.int % len(KERNEL_USERS)  # two portals on one machine rarely choose alike
         free: list[int] = [number for number in (*KERNEL_USERS[first:], *KERNEL_USERS[:first]) if number not in taken]
         if not free:
-            raise StartFailed(f"All {len(KERNEL_USERS)} user ids for kernels are in use.")
+            raise StartFailed("All {count} user ids for kernels are in use.", count=len(KERNEL_USERS))
         return free[0]
 
     def _launch(self, spec: KernelSpec, place: Place) -> dict[str, Any]:

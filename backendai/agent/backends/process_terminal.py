@@ -86,12 +86,12 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
         answer, files = _ask(folder, json.dumps(request).encode())
         said = json.loads(answer or b"{}")
     except (OSError, ValueError) as error:
-        raise BackendError(f"The kernel does not open a terminal: {error}") from error
+        raise BackendError("The kernel does not open a terminal: {error}", error=str(error)) from error
     if len(files) == 1 and os.isatty(files[0]):
         return files[0]
     for file in files:
         os.close(file)
-    raise BackendError(f"The kernel does not open a terminal: {said.get('error', 'it sent none')}")
+    raise BackendError("The kernel does not open a terminal: {said}", said=said.get("error", "it sent none"))
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
@@ -99,7 +99,7 @@ def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str
     tell it. Raises BackendError."""
     said = _asked(folder, {"program": list(argv), "environ": dict(environ or {})})
     if not said.get("started"):
-        raise BackendError(f"The kernel does not start the program: {said.get('error', 'it says nothing')}")
+        raise BackendError("The kernel does not start the program: {said}", said=said.get("error", "it says nothing"))
     return int(said.get("pid", 0))
 
 
@@ -114,7 +114,7 @@ def _asked(folder: Path, request: dict[str, object]) -> dict[str, Any]:
         answer, files = _ask(folder, json.dumps(request).encode())
         said: dict[str, Any] = json.loads(answer or b"{}")
     except (OSError, ValueError) as error:
-        raise BackendError(f"The kernel does not start programs: {error}") from error
+        raise BackendError("The kernel does not start programs: {error}", error=str(error)) from error
     for file in files:
         os.close(file)
     return said

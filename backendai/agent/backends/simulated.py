@@ -100,7 +100,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         if not self.has_image(reference):
-            raise ImageNotFound(f"{reference} does not exist.")
+            raise ImageNotFound("{image} does not exist.", image=reference)
         time.sleep(min(self.pull_seconds, timeout))
         progress(Fetched(1.0, "Pretended to fetch it."))
         if reference not in self._images:
@@ -134,11 +134,15 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         """Get or adopt the kernel without waiting until its main process lives; returns it and whether it was there.
         Raises what ``start`` raises."""
         if not self.has_image(spec.image):
-            raise ImageNotFound(f"{spec.image} does not exist.")
+            raise ImageNotFound("{image} does not exist.", image=spec.image)
         with self._changed:
             known = self._kernels.get(spec.kernel_id)
             if known and known.generation > spec.generation:
-                raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
+                raise StaleGeneration(
+                    "Generation {generation} is here; {ordered} is out of date.",
+                    generation=known.generation,
+                    ordered=spec.generation,
+                )
             if known and known.generation == spec.generation:
                 return known, True
             return self._make(spec), False
@@ -213,7 +217,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             kernel = self._here(kernel_id)
             if not kernel.running(self._clock()):
-                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
             terminal = EchoTerminal(kernel.hostname, rows, cols)
             self._terminals.setdefault(kernel_id, set()).add(terminal)
         return terminal
@@ -271,19 +275,19 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     def _here(self, kernel_id: UUID) -> SimulatedKernel:
         kernel = self._kernels.get(kernel_id)
         if kernel is None or not kernel.began(self._clock()):
-            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
         return kernel
 
     def _check_runs(self, kernel_id: UUID) -> None:
         with self._changed:
             if not self._here(kernel_id).running(self._clock()):
-                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
 
     def _port_of(self, kernel_id: UUID) -> int:
         with self._changed:
             kernel = self._here(kernel_id)
             if not kernel.running(self._clock()):
-                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
             return kernel.serves_port
 
     def _ended_now(self) -> set[UUID]:

@@ -92,6 +92,8 @@ def _serve(address: str, port: int) -> ThreadingHTTPServer:
     try:
         server = _Server((address, port), _Answers)
     except OSError as error:
-        raise BackendError(f"Port {port} of {address} cannot be used: {error}") from error
+        raise BackendError(
+            "Port {port} of {address} cannot be used: {error}", port=port, address=address, error=str(error)
+        ) from error
     threading.Thread(target=server.serve_forever, name="simulated-port", daemon=True).start()
     return server

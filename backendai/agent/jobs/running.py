@@ -155,7 +155,7 @@ class _Progress:
             raise JobUnwanted
         if self.seconds_left() <= 0:
             longest = describe_duration(timedelta(seconds=self.spec.seconds))
-            raise BackendError(f"It took longer than {longest}.", code="job-timeout")
+            raise BackendError("It took longer than {longest}.", longest=longest, code="job-timeout")
         if time.monotonic() - self._told_at >= _SPEAK_SECONDS:
             self.tell(fetched.message, share=fetched.share)
 

@@ -80,7 +80,9 @@ class Children:
         try:
             answer: dict[str, Any] = json.loads(output)
         except ValueError as error:
-            raise StartFailed(f"Storage host {host}: {complaint.strip()[-300:]}", code="mount-refused") from error
+            raise StartFailed(
+                "Storage host {host}: {complaint}", host=host, complaint=complaint.strip()[-300:], code="mount-refused"
+            ) from error
         return answer
 
     def _give_up(self, host: str, child: subprocess.Popen[str]) -> None:
@@ -96,4 +98,6 @@ class Children:
 
 
 def _silent(host: str, deadline: float) -> StartFailed:
-    return StartFailed(f"Storage host {host} does not answer within {deadline:g} s.", code=SILENT)
+    return StartFailed(
+        "Storage host {host} does not answer within {deadline} s.", host=host, deadline=round(deadline, 2), code=SILENT
+    )

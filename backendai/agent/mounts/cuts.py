@@ -41,7 +41,7 @@ def cut_off(pids: Sequence[int], folder_id: UUID) -> int:
             Message("The folder could not be unmounted within {seconds} s.", seconds=_SECONDS)
         ) from error
     except ValueError as error:
-        raise BackendError(f"The folder could not be unmounted: {done.stderr.strip()[-300:]}") from error
+        raise BackendError("The folder could not be unmounted: {output}", output=done.stderr.strip()[-300:]) from error
     if code := answer.get("code"):
         raise BackendError(_WORDS[code], code=f"folder-{code}")
     return int(answer["ended"])

@@ -64,8 +64,11 @@ class StorageHosts:
     def order(self, host: str, do: str) -> dict[str, Any]:
         """Return the beginning of an order to a child. Raises StartFailed for a host that is not on this node."""
         if host not in self.paths:
-            text = f"This node does not know the storage host {host or 'of the folder'}: see BACKENDAI_STORAGE_HOSTS."
-            raise StartFailed(text, code="storage-missing")
+            raise StartFailed(
+                "This agent does not have the storage host {host}: see BACKENDAI_STORAGE_HOSTS.",
+                host=host or "?",
+                code="storage-missing",
+            )
         return {"do": do, "host": host, "root": str(self.paths[host]), "deployment": self.deployment}
 
     def attaches(self, host: str) -> bool:
@@ -82,7 +85,7 @@ class StorageHosts:
         self._attaches[name] = found["attaches"] and rules.attaches
         if found["uid"] not in rules.uids:
             fits = " or ".join(map(str, sorted(rules.uids)))
-            fault = f"Its files belong to user {found['uid']}; kernels of this node run as user {fits}."
+            fault = f"Its files belong to user {found['uid']}; kernels of this agent run as user {fits}."
             return HostReport(name=name, fault=fault)
         return HostReport(
             name=name, read_only=rules.read_only, sub_paths=self._attaches[name], free_bytes=found["free"]

@@ -126,19 +126,28 @@ class KernelMounts:
                 found[number] = Bind(source, mount.target, mount.rights == "view")
         if len(uids) > 1 or not uids <= rules.uids:
             owners = " and ".join(map(str, sorted(uids)))
-            text = f"The files of these folders belong to user {owners}, as which no kernel of this node can run."
-            raise StartFailed(text, code="mount-refused")
+            raise StartFailed(
+                "The files of these folders belong to user {owners}, as which no kernel of this agent can run.",
+                owners=owners,
+                code="mount-refused",
+            )
         return Binds([found[number] for number in sorted(found)], uids.pop())
 
     def _one(
         self, spec: KernelSpec, number: int, mount: MountSpec, rules: MountRules, attaches: bool
     ) -> dict[str, Any]:
         if mount.rights == "view" and not rules.read_only:
-            text = f"Folder {mount.folder_name} cannot be mounted read-only here: this node has no bubblewrap."
-            raise StartFailed(text, code="mount-refused")
+            raise StartFailed(
+                "Folder {folder} cannot be mounted read-only here: this agent has no bubblewrap.",
+                folder=mount.folder_name,
+                code="mount-refused",
+            )
         if mount.sub_path and not attaches:
-            text = f"A part of folder {mount.folder_name} cannot be mounted here: only an agent of root can do that."
-            raise StartFailed(text, code="mount-refused")
+            raise StartFailed(
+                "A part of folder {folder} cannot be mounted here: only an agent of root can do that.",
+                folder=mount.folder_name,
+                code="mount-refused",
+            )
         return {
             "folder": str(mount.folder_id),
             "name": mount.folder_name,
@@ -155,8 +164,11 @@ class KernelMounts:
         path = Path(mount.linked_path)
         allowed = path.is_absolute() and ".." not in path.parts
         if not allowed or mount.rights != "view" or not any(path.is_relative_to(top) for top in self.hosts.linked):
-            text = f"This node does not offer {mount.linked_path}: see BACKENDAI_FILES_LINKED_PATHS."
-            raise StartFailed(text, code="mount-refused")
+            raise StartFailed(
+                "This agent does not offer {path}: see BACKENDAI_FILES_LINKED_PATHS.",
+                path=mount.linked_path,
+                code="mount-refused",
+            )
         return str(path)
 
     def _attaches_now(self, host: str) -> bool:

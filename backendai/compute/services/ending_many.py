@@ -103,7 +103,7 @@ def _refusal(
             pk,
             session.name,
             "being-saved",
-            "An image is being made of it, or its home is being kept. Wait for that, or use force.",
+            Message("An image is being made of it, or its home is being kept. Wait for that, or use force."),
         )
     code, message = _why_not(session, force) or ("already-ended", Message("It has already ended."))
     return Refusal(pk, session.name, code, message)

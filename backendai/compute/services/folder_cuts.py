@@ -14,6 +14,7 @@ from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message
 from backendai.storage.models import Folder
 from backendai.storage.permissions import allows, require_rights, rights_of
 from backendai.storage.querysets import MANAGE
@@ -33,8 +34,12 @@ def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
         )
     owner = mount.session.owner
     if allows(rights_of(owner, folder), mount.rights):
-        text = f"{owner.email} still has the rights to {folder.name}. Stop sharing the folder with them first."
-        raise Conflict(text, code="still-shared")
+        raise Conflict(
+            "{owner} still has the rights to {folder}. Stop sharing the folder with them first.",
+            owner=owner.email,
+            folder=folder.name,
+            code="still-shared",
+        )
     return mount
 
 
@@ -57,8 +62,12 @@ def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> 
     """Terminate the session by force, with a reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
     mount = mount_to_cut(actor, folder, session_id)
     session = mount.session
-    words = f"{actor.email} cut it off from the folder {mount.folder_name}, which is no longer shared with its owner."
+    message = Message(
+        "{actor} cut it off from the folder {folder}, which is no longer shared with its owner.",
+        actor=actor.email,
+        folder=mount.folder_name,
+    )
     with transaction.atomic():
-        end_sessions([session.pk], Why(Phase.TERMINATE, CUT_OFF, words), now=now, force=True)
+        end_sessions([session.pk], Why(Phase.TERMINATE, CUT_OFF, message), now=now, force=True)
         audit(actor.pk, "folder.cut-off", "folder", [folder.pk], name=folder.name, session=str(session.pk))
     return mount

@@ -31,7 +31,8 @@ MESSAGES = frozenset(
         "Message", "UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "PlatformError", "RegistryError",
         "NotThere", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
         "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
-        "_Stays", "Busy", "StartFailed", "FileRefused",
+        "_Stays", "Busy", "FileRefused",
+        "StartFailed", "ImageNotFound", "KernelGone", "StaleGeneration", "CommitFailed",
     }
 )  # fmt: skip
 _CALL = re.compile(r"(?<!\w)(n?p?gettext|_)\(")
