@@ -172,7 +172,7 @@ class SyncLoop:
         try:
             self._portal.sync(self._machine.describe(self._listing, engine_fault="", draining=True, wait=0.0))
         except PlatformError as error:
-            logger.info("the portal does not hear that this node stops: %s", error.message)
+            logger.info("the portal does not hear that this agent stops: %s", error.message)
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -33,10 +33,10 @@ def give_broker_access(agent: Agent, digest: str) -> BrokerDown:
     try:
         broker_accounts.make_account(agent.name, digest)
     except NoAccounts as error:
-        logger.warning("node %s shares the broker's password with all others: %s", agent.name, error)
+        logger.warning("agent %s shares the broker's password with all others: %s", agent.name, error)
         return BrokerDown(url=settings.NODE_BROKER_URL)
     except BrokerAway as error:
-        logger.info("the broker account of node %s is made later: %s", agent.name, error)
+        logger.info("the broker account of agent %s is made later: %s", agent.name, error)
     return BrokerDown(url=without_account(settings.NODE_BROKER_URL), username=broker_accounts.account_name(agent.name))
 
 

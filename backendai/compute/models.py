@@ -113,7 +113,7 @@ class ComputeSession(models.Model):
         null=True, blank=True, help_text=Message("A batch session that runs longer is ended.")
     )
     retry_on_agent_loss = models.BooleanField(
-        default=False, help_text="Waits again and runs from the start when its node is lost."
+        default=False, help_text="Waits again and runs from the start when its agent is lost."
     )
     done_when = models.CharField(
         max_length=16,
@@ -287,8 +287,8 @@ class Kernel(models.Model):
         null=True, editable=False, help_text=Message("Before it the agent is not told to start it again.")
     )
     devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
-    is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
-    forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its node is to kill it at once.")
+    is_unconfirmed = models.BooleanField(default=False, help_text="Its agent has not confirmed that it ended.")
+    forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its agent is to kill it at once.")
     steps = models.JSONField(default=list, blank=True, help_text="What its start has done so far, and when.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)

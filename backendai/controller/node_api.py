@@ -61,7 +61,7 @@ def node_view(view: View) -> View:
         except NotFound as error:
             return _problem(404, error.code, error.message)
         except (UserError, ValueError, DataError) as error:
-            logger.warning("node %s sent what cannot be used: %s", agent.name, error)
+            logger.warning("agent %s sent what cannot be used: %s", agent.name, error)
             return _problem(400, "invalid-message", str(error)[:500])
 
     return guarded
@@ -187,7 +187,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
             record_images(agent, message.images, message.images_digest)
         news = bool(record_host_reports([(agent, message.storage_hosts)], now=timezone.now())) or news
     except (UserError, ValidationError, DataError) as error:
-        logger.warning("node %s sent what cannot be used: %s", agent.name, error)
+        logger.warning("agent %s sent what cannot be used: %s", agent.name, error)
         note_refused({agent.pk: _in_short(error)}, now=timezone.now())
         status = 422 if is_too_much(error) else 400
         return status, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None

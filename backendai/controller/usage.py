@@ -23,7 +23,7 @@ def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
     try:
         note_work(told, now)
     except Exception:
-        logger.exception("that code runs on %d nodes was not noted", len(told))
+        logger.exception("that code runs on %d agents was not noted", len(told))
 
 
 def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:
@@ -35,5 +35,5 @@ def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:
     try:
         return keep(reports, now)
     except Exception:
-        logger.exception("what %d nodes said about the use of their kernels was not kept", len(reports))
+        logger.exception("what %d agents said about the use of their kernels was not kept", len(reports))
         return 0

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     parts.add_parser("url", help="whatever answers at an address").add_argument("address")
     parts.add_parser("ssh", help="the SSH gate").add_argument("address")
     parts.add_parser("beat", help="the clock of the control passes")
-    parts.add_parser("agent", help="the agent of this node")
+    parts.add_parser("agent", help="the agent of this machine")
     options = parser.parse_args(arguments)
     looks = {"url": lambda: _url(options.address), "ssh": lambda: _ssh(options.address), "beat": _beat, "agent": _agent}
     if fault := looks[options.part]():

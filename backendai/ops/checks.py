@@ -50,7 +50,7 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
         hint = "Write it as http://host:port or https://host."
         found.append(Error("BACKENDAI_PORTAL_URL is not a web address.", hint, id="portal.E003"))
     if urlsplit(settings.DOOR_URL).scheme not in ("http", "https"):
-        hint = "Write it as http://host:port: there the control worker sees whether nodes can reach the portal."
+        hint = "Write it as http://host:port: there the control worker sees whether agents can reach the portal."
         found.append(Error("BACKENDAI_DOOR_URL is not a web address.", hint, id="portal.E014"))
     if urlsplit(settings.FILES_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port: there the portal reaches the file server of this machine."
@@ -234,5 +234,5 @@ def _wrong_cluster_pool(pool: str) -> list[CheckMessage]:
         most = 0
     if most:
         return []
-    hint = "Write IPv4 addresses as 10.88.0.0/16, at least a /26, that no network of your nodes uses."
+    hint = "Write IPv4 addresses as 10.88.0.0/16, at least a /26, that no network of your agents uses."
     return [Error(f"BACKENDAI_CLUSTER_POOL: {pool!r} cannot be cut into networks.", hint, id="portal.E030")]

@@ -126,8 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         help="what runs kernels (docker when an engine answers or containers have run here, else process)",
     )
     agents = parser.add_mutually_exclusive_group()
-    agents.add_argument("--agents", type=int, default=1, metavar="N", help="compute nodes to run here (1)")
-    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no compute node here")
+    agents.add_argument("--agents", type=int, default=1, metavar="N", help="agents to run here (1)")
+    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no agent here")
     return parser
 
 

@@ -80,7 +80,7 @@ def _moment(agent: Agent, report: UsageReport, now: datetime) -> datetime | None
     at = datetime.fromtimestamp(report.at, UTC)
     if now - _OLDEST <= at <= now + _AHEAD:
         return min(at, now)
-    logger.info("node %s measured its kernels at %s, which is too far from now: dropped", agent.name, at)
+    logger.info("agent %s measured its kernels at %s, which is too far from now: dropped", agent.name, at)
     return None
 
 

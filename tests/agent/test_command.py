@@ -241,7 +241,7 @@ def test_it_joins_again_with_its_token_when_the_portal_forgot_it(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--token", "wrong"], "refuses to let this node join"),
+        (["--token", "wrong"], "refuses to let this agent join"),
         ([], "has not joined a portal"),
         (["--name", "No Good"], "is not an agent name"),
     ],

@@ -249,7 +249,7 @@ def test_where_the_broker_lets_it_make_none_all_share_the_address_and_doctor_say
     assert settle_accounts(timezone.now()) == 0
     found = examine()
     assert found.level == "warning"
-    assert "all nodes share one password" in found.message
+    assert "all agents share one password" in found.message
     assert "secret" not in found.message + found.fix + caplog.text
     with pytest.raises(CommandError, match="lets the portal make no accounts"):
         call_command("broker_accounts")

@@ -78,7 +78,7 @@ def test_a_join_command_can_be_pasted_as_it_is(settings: Any) -> None:
     settings.PORTAL_URL = "https://portal.lab.example"
     said = run("create_join_token", "--name-prefix", "sec-")
     assert "guess" not in said
-    command = said.partition("On the new node: ")[2]
+    command = said.partition("On the new machine: ")[2]
     printed = subprocess.run(
         ["sh", "-c", command.replace(".venv/bin/python manage.py agent", "printf '%s\\n'")],
         capture_output=True, text=True, check=True,
@@ -95,7 +95,7 @@ def test_an_address_that_nobody_configured_is_guessed_and_said_to_be(settings: A
     address = re.search(r"--join (\S+)", said)
     assert address and "<" not in said
     assert f"{address[1]} is a guess" in said
-    assert shlex.split(said.partition("On the new node: ")[2].splitlines()[0])[-1].startswith("join_")
+    assert shlex.split(said.partition("On the new machine: ")[2].splitlines()[0])[-1].startswith("join_")
 
 
 def test_the_page_that_renews_a_credential_names_the_agent(cast: Cast, settings: Any) -> None:

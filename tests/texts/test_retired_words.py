@@ -1,6 +1,8 @@
 """Words that docs/glossary.md prints bold in its last column are in no text that people read."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from backendai.ops.texts.files import texts
@@ -41,3 +43,49 @@ def test_no_text_has_a_word_that_the_glossary_retires() -> None:
     assert not offenders, "\n".join(offenders)
     stale = ALLOWED.keys() - {key.text for key in found}
     assert not stale, f"allowed, and in no source any more: {stale}"
+
+
+# Literals that no reader of texts finds: logs, help of commands, notes and reports of agents.
+_LITERALS_ALLOWED = {
+    "backendai/agent/backends/kubernetes": "pods and nodes are what Kubernetes calls them",
+    "backendai/ops/doctor/kubernetes.py": "pods and nodes are what Kubernetes calls them",
+    "backendai/ops/up.py": "names the pods of a Kubernetes cluster",
+    "backendai/templates/original.py": "nodes is the key of the official format",
+    "backendai/api/launch_bodies.py": "single-node and multi-node are values of REST",
+    "backendai/web/pipelines/graphs.py": "a class of style",
+    "backendai/web/panel/site.py": "news in the plain sense, not a notification",
+}
+_SENTENCE = re.compile(r"\w+ \w+ \w+")
+_SQL = re.compile(r"\b(SELECT|UPDATE|INSERT|FROM)\b")
+
+
+def _literals(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the sentences among the literals of a module, f-strings as a whole, without docstrings."""
+    tree = ast.parse(path.read_text())
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):  # docstrings
+            left_out.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            left_out |= {id(value) for value in node.values}
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            text = node.value
+        if _SENTENCE.search(text) and not _SQL.search(text):
+            yield node.lineno, text
+
+
+def test_no_literal_has_a_word_that_the_glossary_retires() -> None:
+    words = [word for word in retired() if word not in ("ticked", "wake", "notice", "news")]  # plain verbs in logs
+    offenders = [
+        f"{name}:{line}: {found} in {text[:100]!r}"
+        for path in sorted((ROOT / "backendai").rglob("*.py"))
+        for name in (path.relative_to(ROOT).as_posix(),)
+        if "/migrations/" not in name and not name.startswith(tuple(_LITERALS_ALLOWED))
+        for line, text in _literals(path)
+        if (found := uses(text, words))
+    ]
+    assert not offenders, "\n".join(offenders)

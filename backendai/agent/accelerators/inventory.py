@@ -203,7 +203,7 @@ class Accelerators:
             for device_id, amount in amounts.items():
                 device = picture.devices.get(device_id)
                 if device is None or device.slot != slot or device.fault:
-                    why = device.fault if device and device.fault else "this node does not offer it so"
+                    why = device.fault if device and device.fault else "this agent does not offer it so"
                     raise StartFailed(
                         "{slot} {device_id} cannot be given: {why}.",
                         slot=slot,

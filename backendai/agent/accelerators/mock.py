@@ -43,6 +43,6 @@ class Mock(Accelerator):
 def _note(slots: Sequence[str]) -> Note:
     return Note(
         code="mock-accelerators",
-        message=f"{', '.join(slots)} of this node exist on paper only: sessions are given them and find none.",
+        message=f"{', '.join(slots)} of this agent exist on paper only: sessions are given them and find none.",
         fix="Take them out of BACKENDAI_AGENT_SLOTS, which then offers what the machine has.",
     )

@@ -104,7 +104,7 @@ def _unmet(asked: Slots, devices: Sequence[Device]) -> list[Note]:
     return [
         Note(
             code="accelerator-not-offered",
-            message=f"This node was told to offer {', '.join(missing)}, but its devices are not offered so.",
+            message=f"This agent was told to offer {', '.join(missing)}, but its devices are not offered so.",
             fix="Correct BACKENDAI_AGENT_SLOTS, or BACKENDAI_AGENT_CUDA, which says how GPUs are handed out.",
         )
     ]

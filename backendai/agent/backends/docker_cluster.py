@@ -84,7 +84,7 @@ def _resolved(host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError as error:
-        message = f"The other node {host!r} has no address here: {error}."
+        message = f"The other agent {host!r} has no address here: {error}."
         raise StartFailed(message, code="cluster-network-failed") from error
 
 

@@ -70,14 +70,14 @@ class Firewall:
             return [
                 Note(
                     code="firewall-ipv6-missing",
-                    message="No packet rules for IPv6: kernels with IPv6 addresses can reach services of this node.",
+                    message="No packet rules for IPv6: kernels with IPv6 addresses can reach services of this agent.",
                     fix="Install ip6tables (package iptables), or switch IPv6 off for containers.",
                 )
             ]
         return [
             Note(
                 code="firewall-missing",
-                message=f"Kernels can reach services of this node and link-local addresses: {self.missing}.",
+                message=f"Kernels can reach services of this agent and link-local addresses: {self.missing}.",
                 fix="Run the agent as root on the engine's machine, with iptables installed.",
             )
         ]

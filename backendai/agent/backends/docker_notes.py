@@ -29,7 +29,7 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
     if not info.get("LiveRestoreEnabled"):
         yield Note(
             code="live-restore-off",
-            message="A restart of the container engine ends every kernel of this node.",
+            message="A restart of the container engine ends every kernel of this agent.",
             fix='Set "live-restore": true in /etc/docker/daemon.json and reload the engine.',
         )
     for field, (code, what) in _LIMITS.items():
@@ -89,7 +89,7 @@ def inotify_notes(setting: Path = _INOTIFY) -> Iterator[Note]:
     if count < _ENOUGH_INOTIFY:
         yield Note(
             code="inotify-low",
-            message=f"All kernels of this node share {count} inotify instances: one session can take them all, and "
+            message=f"All kernels of this agent share {count} inotify instances: one session can take them all, and "
             "editors and JupyterLab of the others then fail.",
             fix=f"sysctl -w fs.inotify.max_user_instances={8 * _ENOUGH_INOTIFY}, also in a file in /etc/sysctl.d/. "
             "The agent does not change it.",

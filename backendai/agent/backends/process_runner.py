@@ -122,7 +122,7 @@ class Runner:
 
     def _take_order(self) -> None:
         if self.order is None:
-            self.order = {"grace": 5.0, "reason": "exited", "message": "The kernel was ended by a signal to the node."}
+            self.order = {"grace": 5.0, "reason": "exited", "message": "The kernel was ended by a signal to the agent."}
         with contextlib.suppress(OSError, ValueError):
             self.order = json.loads((self.folder / "stop.json").read_text())
 

@@ -86,7 +86,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         return self._capacity
 
     def notes(self) -> list[Note]:
-        message = "This node is simulated: its kernels run nothing."
+        message = "This agent is simulated: its kernels run nothing."
         return [Note(code="simulated-node", message=message, fix="Start the agent with --backend docker.")]
 
     def images(self) -> list[ImageSighting]:

@@ -52,16 +52,16 @@ def broker(url: str | None = None) -> Check:
 def broker_accounts() -> Check:
     """Every node signs in at the broker as itself, so that none reads or forges what is another's."""
     if not settings.NODE_BROKER_URL:
-        return ok("broker accounts", "nodes are told no broker: they work by polling")
+        return ok("broker accounts", "agents are told no broker: they work by polling")
     try:
         wanted, there = wanted_accounts(), nodes_with_accounts()
         is_open = not settings.NODE_BROKER_URL.startswith("unix:") and is_open_to_all()
     except NoAccounts as error:
-        message = f"the broker lets the portal make none ({error}): all nodes share one password, and each of them can "
-        message += "read, forge and empty what is there"
-        fix = (
-            "Let the portal's account use ACL (Redis 6 or newer), or leave BACKENDAI_NODE_BROKER_URL empty: then nodes "
+        message = (
+            f"the broker lets the portal make none ({error}): all agents share one password, and each of them can "
         )
+        message += "read, forge and empty what is there"
+        fix = "Let the portal's account use ACL (Redis 6 or newer), or empty BACKENDAI_NODE_BROKER_URL: then agents "
         return warning("broker accounts", message, f"{fix}work by polling.")
     except BrokerAway as error:
         return warning("broker accounts", f"cannot be seen: {error}", "See the broker above.")

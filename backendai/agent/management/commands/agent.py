@@ -32,14 +32,14 @@ _DEFAULT_PORTAL = "http://127.0.0.1:8080"
 class Command(BaseCommand):
     """Runs until SIGTERM or SIGINT; containers outlive it."""
 
-    help = "Run the agent of this compute node."
+    help = "Run the agent of this machine."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--join", metavar="URL", help="the portal; needed once, with --token")
         parser.add_argument("--token", help="the join token that an administrator made")
-        parser.add_argument("--name", help="this node's name (default: its host name)")
+        parser.add_argument("--name", help="this agent's name (default: its host name)")
         parser.add_argument("--backend", choices=BACKENDS, help="what starts kernels (default: auto)")
         parser.add_argument("--data", metavar="DIR", help="where this agent keeps its files")
         parser.add_argument("--gateway-host", metavar="ADDRESS", help="where the gateway listens")

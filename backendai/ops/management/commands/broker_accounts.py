@@ -11,7 +11,7 @@ from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled, acco
 
 
 class Command(BaseCommand):
-    help = "Make the nodes' accounts at the broker what the database says, and list them."
+    help = "Create the accounts of agents at the broker as the database says, and list them."
     suppressed_base_arguments = DJANGOS_OWN
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -12,17 +12,17 @@ from backendai.core.errors import UserError
 
 
 class Command(BaseCommand):
-    help = "Print a join token for a new node, and the command to run there."
+    help = "Print a join token for a new agent, and the command to run there."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--group", default="default", help="resource group of the node (default: default)")
+        parser.add_argument("--group", default="default", help="resource group of the agent (default: default)")
         parser.add_argument(
-            "--name-prefix", default="", help="the node's name must begin with this, such as gpu- (default: any name)"
+            "--name-prefix", default="", help="the agent's name must begin with this, such as gpu- (default: any name)"
         )
         parser.add_argument(
-            "--reusable", action="store_true", help="many nodes may join with the token (default: one node, once)"
+            "--reusable", action="store_true", help="many agents may join with the token (default: one agent, once)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         token = create_join_token(group, name_prefix=prefix, reusable=options["reusable"])
         self.stdout.write(token)
-        self.stderr.write(f"On the new node: {join_command(token, name_prefix=prefix)}")
+        self.stderr.write(f"On the new machine: {join_command(token, name_prefix=prefix)}")
         address, is_guess = portal_address()
         if is_guess:
-            self.stderr.write(f"{address} is a guess; set BACKENDAI_PORTAL_URL if nodes reach the portal elsewhere.")
+            self.stderr.write(f"{address} is a guess; set BACKENDAI_PORTAL_URL if agents reach the portal elsewhere.")
