@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "controller": _BELOW_DOORS,
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
-    "realtime": {"gateways"} | _BELOW_PLANNING,
+    "realtime": {"gateways", "texts"} | _BELOW_PLANNING,
     "appproxy": {"serving", "gateways", "texts"} | _BELOW_PLANNING,
     "sshgate": {"gateways", "compute"} | _BELOW_COMPUTE,
     "agent": {"wire", "core"},
