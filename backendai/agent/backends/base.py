@@ -65,6 +65,11 @@ class StaleGeneration(BackendError):
 
     code = "stale-generation"
 
+    @classmethod
+    def of(cls, known: int, ordered: int) -> StaleGeneration:
+        """Return the error for an order of a generation older than the known one."""
+        return cls("Generation {known} is here; {ordered} is out of date.", known=known, ordered=ordered)
+
 
 class CommitFailed(BackendError):
     """The kernel cannot be saved as an image, or the image cannot be pushed."""

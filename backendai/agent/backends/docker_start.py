@@ -196,11 +196,7 @@ class Starter:
             raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
         generation = int(labels[f"{PREFIX}generation"])
         if generation > spec.generation:
-            raise StaleGeneration(
-                "Generation {generation} of this kernel exists, {ordered} was ordered.",
-                generation=generation,
-                ordered=spec.generation,
-            )
+            raise StaleGeneration.of(generation, spec.generation)
         if generation < spec.generation or found["State"]["Status"] in ("removing", "dead"):
             self._discard(found)  # stale by its generation, even if another agent of ours made it
             self._scratch.remove(spec.kernel_id)

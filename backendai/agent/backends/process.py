@@ -151,11 +151,7 @@ class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
             folder = KernelFolder(self._places.find(spec.kernel_id))
             known = folder.spec()
             if known and known.generation > spec.generation:
-                raise StaleGeneration(
-                    "Generation {generation} is here; {ordered} is out of date.",
-                    generation=known.generation,
-                    ordered=spec.generation,
-                )
+                raise StaleGeneration.of(known.generation, spec.generation)
             if known and known.generation == spec.generation and folder.started():
                 return Started(folder.container_id(), adopted=True)
             self._clear(folder)

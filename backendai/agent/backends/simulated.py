@@ -138,11 +138,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             known = self._kernels.get(spec.kernel_id)
             if known and known.generation > spec.generation:
-                raise StaleGeneration(
-                    "Generation {generation} is here; {ordered} is out of date.",
-                    generation=known.generation,
-                    ordered=spec.generation,
-                )
+                raise StaleGeneration.of(known.generation, spec.generation)
             if known and known.generation == spec.generation:
                 return known, True
             return self._make(spec), False
@@ -215,9 +211,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         with self._changed:
-            kernel = self._here(kernel_id)
-            if not kernel.running(self._clock()):
-                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
+            kernel = self._live(kernel_id)
             terminal = EchoTerminal(kernel.hostname, rows, cols)
             self._terminals.setdefault(kernel_id, set()).add(terminal)
         return terminal
@@ -280,15 +274,17 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     def _check_runs(self, kernel_id: UUID) -> None:
         with self._changed:
-            if not self._here(kernel_id).running(self._clock()):
-                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
+            self._live(kernel_id)
 
     def _port_of(self, kernel_id: UUID) -> int:
         with self._changed:
-            kernel = self._here(kernel_id)
-            if not kernel.running(self._clock()):
-                raise KernelGone("The kernel {kernel_id} does not run any more.", kernel_id=kernel_id)
-            return kernel.serves_port
+            return self._live(kernel_id).serves_port
+
+    def _live(self, kernel_id: UUID) -> SimulatedKernel:
+        kernel = self._here(kernel_id)
+        if not kernel.running(self._clock()):
+            raise KernelGone("Kernel {kernel_id} no longer runs.", kernel_id=kernel_id)
+        return kernel
 
     def _ended_now(self) -> set[UUID]:
         now = self._clock()
