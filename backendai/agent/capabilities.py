@@ -11,4 +11,4 @@ from backendai.wire.node_jobs import CAPABILITY
 def capabilities_of(backend: Backend) -> set[str]:
     """Return what the portal may ask of an agent with this backend, the kinds of jobs included."""
     jobs = (f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))
-    return {*capabilities_with(type(backend)), *backend.capabilities, *jobs}
+    return {*capabilities_with(backend), *jobs}

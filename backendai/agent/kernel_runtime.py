@@ -34,9 +34,10 @@ class Runtime:
         """Return whether kernels have a Linux kernel of their own."""
         return bool(self.name) and self.name not in SHARING_RUNTIMES
 
-    def left_of(self, capabilities: frozenset[Capability]) -> frozenset[Capability]:
-        """Return those of the capabilities that reach across the border."""
-        return capabilities - BEYOND_BORDER if self.has_border else capabilities
+    @property
+    def lacks(self) -> frozenset[Capability]:
+        """Return the capabilities that do not reach across the border."""
+        return BEYOND_BORDER if self.has_border else frozenset()
 
     def is_known_to(self, info: Mapping[str, object]) -> bool:
         """Return whether the engine that describes itself so can use it. Names of shims are not listed by engines."""

@@ -96,6 +96,12 @@ def why_not(agent: Agent, capability: Capability) -> str:
             "Agent {agent} has no container engine: its sessions are processes and cannot be saved as images.",
             agent=agent.name,
         )
+    if capability == Capability.COMMIT:
+        return Message(
+            "Agent {agent} cannot save sessions as images: the engine behind it does not let it. Keep files in "
+            "folders, or launch the session on an agent of another backend.",
+            agent=agent.name,
+        )
     if capability == Capability.EXECUTION:
         return Message(
             "Agent {agent} cannot run code in its sessions: its backend cannot, or its version is old.",

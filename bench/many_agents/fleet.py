@@ -190,7 +190,7 @@ def _about(backend: SimulatedBackend, gateway_url: str) -> SyncUp:
         images=images,
         images_digest=" ".join(image.digest for image in images)[:64],
         notes=backend.notes(),
-        capabilities=sorted(capabilities_with(type(backend)) - {Capability.COMMIT, Capability.IMAGES}),
+        capabilities=sorted(capabilities_with(backend) - {Capability.COMMIT, Capability.IMAGES}),
     )
 
 

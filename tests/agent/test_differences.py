@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backendai.agent.backends.abilities import capabilities_with
+from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.kubernetes import KubernetesBackend
@@ -33,5 +33,5 @@ COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, ProcessBackend
 def test_the_user_guide_says_what_the_backends_declare(row: str) -> None:
     found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", GUIDE.read_text(), re.MULTILINE)
     assert found is not None, f"the table has no row {row}"
-    declared = ["yes" if ROWS[row] in capabilities_with(backend) else "no" for backend in COLUMNS]
+    declared = ["yes" if ROWS[row] in declared_by(backend) else "no" for backend in COLUMNS]
     assert [cell.strip() for cell in found[1].split("|")] == declared

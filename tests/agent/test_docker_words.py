@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
+from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, pull_refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
-from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, runtime_notes
+from backendai.agent.backends.docker_notes import engine_notes, inotify_notes, missing_runtime, runtime_notes
+from backendai.agent.capabilities import capabilities_of
 from backendai.agent.kernel_runtime import BEYOND_BORDER, Runtime, read_runtime
 from backendai.core.errors import UserError
 from backendai.wire.capabilities import Capability
@@ -149,8 +151,25 @@ def test_it_says_what_a_runtime_with_a_border_takes_away(name: str, codes: list[
     found = list(runtime_notes({"Runtimes": {"runc": {}, "kata": {}}}, runtime))
     assert [note.code for note in found] == codes
     assert all("256 MiB" in note.message for note in found if note.code == "runtime-border")
-    lost = BEYOND_BORDER if "runtime-border" in codes else frozenset()
-    assert frozenset(Capability) - runtime.left_of(frozenset(Capability)) == lost
+    assert runtime.lacks == (BEYOND_BORDER if "runtime-border" in codes else frozenset())
+
+
+def test_an_agent_offers_nothing_that_its_runtime_keeps_out(tmp_path: Path) -> None:
+    def told(runtime: Runtime) -> set[str]:
+        backend = DockerBackend(tmp_path, deployment="t", agent="n1", docker_url="unix:///nowhere", runtime=runtime)
+        assert (backend.guests is None) == runtime.has_border
+        return capabilities_of(backend)
+
+    usual, beyond = told(Runtime()), told(Runtime("runsc"))
+    assert usual - beyond == {*BEYOND_BORDER, "job.image.commit", "job.image.delete"}
+    assert beyond <= usual and {Capability.TERMINAL, Capability.APPS, Capability.FOLDERS} <= beyond
+
+
+def test_an_engine_without_the_runtime_is_a_fault_once_it_has_described_itself() -> None:
+    runsc = Runtime("runsc")
+    assert missing_runtime({}, runsc) == ""
+    assert "no runtime runsc" in missing_runtime({"Runtimes": {"runc": {}}}, runsc)
+    assert missing_runtime({"Runtimes": {"runsc": {}}}, runsc) == ""
 
 
 def test_a_runtime_is_read_from_the_environment() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from django.utils import timezone
 
-from backendai.agent.backends.abilities import capabilities_with
+from backendai.agent.backends.abilities import declared_by
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.process import ProcessBackend
@@ -40,6 +40,7 @@ def test_what_an_agent_reports_counts_and_a_change_is_news_for_the_scheduler() -
     agent.refresh_from_db()
     assert agent.capabilities == ["images", "later"]
     assert why_not(agent, Capability.IMAGES) == ""
+    assert "cannot save sessions as images" in why_not(agent, Capability.COMMIT)
     assert why_not(agent, Capability.FOLDERS) == f"Agent {agent.name} lacks the capability folders."
     assert record_sync(agent, sync("vm", ["images"]), now=timezone.now())
 
@@ -55,6 +56,6 @@ def test_an_agent_of_an_earlier_version_gets_what_its_backend_can_do_and_no_jobs
 
 @pytest.mark.parametrize("backend", [DockerBackend, ProcessBackend, SimulatedBackend])
 def test_what_is_assumed_of_earlier_agents_is_not_more_than_what_they_report_today(backend: type[Backend]) -> None:
-    assert set(reported(None, backend.name)) <= capabilities_with(backend)
+    assert set(reported(None, backend.name)) <= declared_by(backend)
     kinds = {Capability.NATIVE, Capability.IMAGES}
     assert len(kinds & backend.capabilities) == 1, "kernels start from images, or from what the machine has"

@@ -121,6 +121,11 @@ _REPORTED: dict[Capability, type[Any]] = {
 }
 
 
-def capabilities_with(backend: type[Backend]) -> frozenset[Capability]:
-    """Return what the portal is told of such a backend: what it declares, and its abilities."""
-    return backend.capabilities | {name for name, ability in _REPORTED.items() if issubclass(backend, ability)}
+def declared_by(kind: type[Backend]) -> frozenset[Capability]:
+    """Return what backends of this class usually do: what the class declares, and its abilities."""
+    return kind.capabilities | {name for name, ability in _REPORTED.items() if issubclass(kind, ability)}
+
+
+def capabilities_with(backend: Backend) -> frozenset[Capability]:
+    """Return what the portal is told of this very backend."""
+    return (declared_by(type(backend)) | backend.capabilities) - backend.lacks

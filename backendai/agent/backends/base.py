@@ -150,13 +150,15 @@ class Backend(abc.ABC):
 
     ``deployment`` separates portals that share an engine; containers of others are never touched. ``services`` reaches
     ports of kernels; None if ports are not isolated from other users. ``guests`` executes code in kernels.
-    ``capabilities`` are reported to the portal, in addition to the abilities. ``starts_at_once``: how many starts it
+    ``capabilities`` are reported to the portal, in addition to the abilities; ``lacks`` are the abilities of the class
+    that this instance does not have. ``starts_at_once``: how many starts it
     takes at once; None: as many as the machine's cores allow. Nine methods are required; the others have a default.
     """
 
     name: str
     starts_at_once: int | None = None
     capabilities: frozenset[Capability] = frozenset()
+    lacks: frozenset[Capability] = frozenset()
     services: ServiceHost | None = None
     guests: GuestHost | None = None
 

@@ -46,7 +46,7 @@ from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_mounts import DockerMounts, MountingContainers, rules_of
 from backendai.agent.backends.docker_network import Networks
-from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes, runtime_notes
+from backendai.agent.backends.docker_notes import missing_runtime, notes_of
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
@@ -89,7 +89,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         hosts: StorageHosts | None = None,
         runtime: Runtime = USUAL_RUNTIME,
     ) -> None:
-        self._runtime, self.capabilities = runtime, runtime.left_of(type(self).capabilities)
+        self._runtime, self.lacks = runtime, runtime.lacks
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
@@ -103,7 +103,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._images, self._commits, self._logs = Images(self._engine), Commits(self._engine), Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
-        self.guests, self._homes = DockerGuests(self._engine, self._scratch), self._scratch.home
+        self.guests = None if runtime.has_border else DockerGuests(self._engine, self._scratch)
+        self._homes = self._scratch.home
         self._setting_up, self._is_set_up, self._streams = threading.Lock(), False, set[Any]()
         self._starter = self._new_starter()
 
@@ -154,9 +155,12 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
     def notes(self) -> list[Note]:
         with self._engine.asking() as client:
             info = self._info = client.info()
-        own = [*agent_notes(scratch_is_limited=self._scratch.is_limited), *gpu_notes(info, self._accelerators)]
-        own += [*(inotify_notes() if self._engine.socket_path else ()), *runtime_notes(info, self._runtime)]
-        return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
+        local, limited = self._engine.socket_path is not None, self._scratch.is_limited
+        own = notes_of(info, self._accelerators, self._runtime, is_local=local, scratch_is_limited=limited)
+        return [*own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
+
+    def fault(self) -> str:
+        return missing_runtime(self._info, self._runtime)
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()
@@ -282,13 +286,8 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._engine.close()
 
     def _watched_layers(self, reserve: float) -> Layers:
-        return Layers(
-            self._engine,
-            folder=self._engine_folder,
-            reserve=reserve,
-            homes=self._scratch.overfull,
-            homes_promised=self._scratch.promised,
-        )
+        homes, promised = self._scratch.overfull, self._scratch.promised
+        return Layers(self._engine, folder=self._engine_folder, reserve=reserve, homes=homes, homes_promised=promised)
 
     def _engine_folder(self) -> Path:
         return Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker")))

@@ -24,6 +24,18 @@ _ENOUGH_INOTIFY = 1024
 _BETTER_PROFILE = 25  # the first engine whose own profile refuses VSOCK sockets and io_uring
 
 
+def notes_of(
+    info: dict[str, Any], accelerators: Accelerators, runtime: Runtime, *, is_local: bool, scratch_is_limited: bool
+) -> Iterator[Note]:
+    """Yield every note on an engine that describes itself so. ``is_local``: it runs on this machine."""
+    yield from engine_notes(info)
+    yield from agent_notes(scratch_is_limited=scratch_is_limited)
+    yield from gpu_notes(info, accelerators)
+    if is_local:
+        yield from inotify_notes()
+    yield from runtime_notes(info, runtime)
+
+
 def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
     """Yield a note for everything in the engine's own description that makes kernels weaker or shorter-lived."""
     if not info.get("LiveRestoreEnabled"):
@@ -62,10 +74,10 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
 
 def runtime_notes(info: Mapping[str, Any], runtime: Runtime) -> Iterator[Note]:
     """Yield a note about a runtime that the engine does not know, or about what ends at its border."""
-    if not runtime.is_known_to(info):
+    if fault := missing_runtime(info, runtime):
         yield Note(
             code="runtime-missing",
-            message=f"No kernel can start: the engine has no runtime {runtime.name}.",
+            message=fault,
             fix=f'Add "{runtime.name}" to "runtimes" in /etc/docker/daemon.json, or change BACKENDAI_AGENT_RUNTIME.',
         )
     if runtime.has_border:
@@ -75,6 +87,13 @@ def runtime_notes(info: Mapping[str, Any], runtime: Runtime) -> Iterator[Note]:
             message=f"Kernels run under {runtime.name}, with a Linux kernel of their own: they get no accelerators, no "
             f"console and no SSH, and cannot be saved as images.{taken}",
         )
+
+
+def missing_runtime(info: Mapping[str, Any], runtime: Runtime) -> str:
+    """Return that no kernel can start because the engine has no such runtime; empty: it has, or nothing is known."""
+    if not info or runtime.is_known_to(info):
+        return ""
+    return f"No kernel can start: the engine has no runtime {runtime.name}."
 
 
 def _has_old_profile(info: Mapping[str, Any]) -> bool:

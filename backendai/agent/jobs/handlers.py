@@ -67,7 +67,7 @@ class JobHandler(abc.ABC):
 
 def handlers_for(backend: Backend) -> list[type[JobHandler]]:
     """Return the handlers of the jobs that can be done with this backend."""
-    can = capabilities_with(type(backend))
+    can = capabilities_with(backend)
     return [one for one in job_handlers() if one.needs is None or one.needs in can]
 
 
