@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class PoolSettings:
     runtime_class: str = ""
     pull_policy: str = PULL_POLICIES[0]
     reach: str = REACHES[0]  # how the agent comes to the ports of pods
+    sources: tuple[str, ...] = ()  # addresses from which an agent outside of the cluster reaches pods
     dns: str = DNS[0]
     gpu: str = "nvidia.com/gpu"  # the resource that counts the GPUs of a node
     wait_seconds: float = 0.0  # for room on a node, while an autoscaler may make some; 0: the usual time
@@ -69,6 +71,7 @@ def read_pool(environ: Mapping[str, str]) -> PoolSettings:
         runtime_class=name("BACKENDAI_KUBERNETES_RUNTIME_CLASS"),
         pull_policy=choice("BACKENDAI_KUBERNETES_PULL_POLICY", PULL_POLICIES),
         reach=choice("BACKENDAI_KUBERNETES_REACH", REACHES),
+        sources=_networks(environ.get("BACKENDAI_KUBERNETES_SOURCES", "")),
         dns=choice("BACKENDAI_KUBERNETES_DNS", DNS),
         gpu=gpu,
         wait_seconds=_seconds(environ.get("BACKENDAI_KUBERNETES_WAIT", "")),
@@ -104,6 +107,19 @@ def _tolerations(text: str) -> tuple[Mapping[str, str], ...]:
         one = {"key": key, "operator": "Equal" if equals else "Exists"}
         found.append(one | ({"value": value} if equals else {}) | ({"effect": effect} if effect else {}))
     return tuple(found)
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    """Return addresses or blocks of addresses, separated by commas."""
+    found = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for part in found:
+        try:
+            ipaddress.ip_network(part, strict=False)
+        except ValueError as error:
+            raise _wrong(
+                "BACKENDAI_KUBERNETES_SOURCES", part, "use addresses such as 192.0.2.7 or 192.0.2.0/24"
+            ) from error
+    return found
 
 
 def _seconds(text: str) -> float:

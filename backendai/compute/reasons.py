@@ -105,6 +105,7 @@ REASONS: dict[str, Reason] = {
     "agent-lost": _lost(Message("Its agent has been unreachable for too long.")),
     "agent-terminated": _lost(Message("Its agent was removed permanently.")),
     "agent-drained": _lost(Message("Its agent was drained and the deadline passed."), Status.TERMINATED),
+    "node-lost": _lost(Message("The machine of the cluster that it ran on is gone.")),
     "scratch-failed": _fault(Message("The agent could not create the home folder.")),
     "storage-missing": _fault(Message("The agent does not have the storage host of a mounted folder.")),
     "storage-silent": _fault(Message("The storage host of a mounted folder did not answer.")),

@@ -115,6 +115,7 @@ AFTERWARDS = {
     "backend-error": _noop("Launch it again. If it fails again, tell an administrator what the message says."),
     "agent-terminated": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
     "agent-lost": _noop("Launch it again: it will run on another agent. Files in the container are lost."),
+    "node-lost": _noop("Launch it again: it will run on another machine. Files in the container are lost."),
     "task-timeout": _noop(
         "Launch it again with a longer batch timeout, or let the program continue from where it saved."
     ),

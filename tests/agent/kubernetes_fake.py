@@ -36,8 +36,10 @@ class Cluster:
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     faults: list[tuple[int, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
+    bodies: list[tuple[str, str]] = field(default_factory=list)  # of what was to be created
     version: int = 100
     watches: list[queue.Queue[bytes | None]] = field(default_factory=list)
+    nodes: list[dict[str, Any]] = field(default_factory=lambda: [NODE])
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def pods(self) -> list[dict[str, Any]]:
@@ -105,7 +107,10 @@ class Cluster:
 
     def collect(self, kind: str, name: str) -> None:
         one = self.objects[kind, name]
-        may_go = kind != "pods" or (one["metadata"].get("deletionTimestamp") and "running" not in _state(one))
+        told = one["metadata"]
+        may_go = kind != "pods"
+        if told.get("deletionTimestamp") and not may_go:
+            may_go = "running" not in _state(one) or told["deletionGracePeriodSeconds"] == 0
         if may_go and not one["metadata"].get("finalizers"):
             del self.objects[kind, name]
             self.tell("DELETED", one)
@@ -159,6 +164,7 @@ def serving(cluster: Cluster) -> Iterator[str]:
 class _Handler(BaseHTTPRequestHandler):
     cluster: Cluster
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: Any) -> None: ...
 
@@ -170,6 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         parts = [part for part in address.path.split("/") if part]
         with self.cluster.lock:
             self.cluster.asked.append((self.command, self.path))
+            if self.command == "POST":
+                self.cluster.bodies.append((address.path, json.dumps(body)))
             if self.cluster.faults:
                 status, headers, said = self.cluster.faults.pop(0)
                 return self._say(status, said, headers)
@@ -186,12 +194,14 @@ class _Handler(BaseHTTPRequestHandler):
         cluster = self.cluster
         if parts == ["version"]:
             return 200, {"gitVersion": "v1.20.2"}
+        if parts == ["api"]:
+            return 200, {"serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "192.0.2.9:6443"}]}
         kind = parts[2] if parts[:2] == ["api", "v1"] and len(parts) == 3 else parts[parts.index("namespaces") + 2]
         name = parts[parts.index("namespaces") + 3] if "namespaces" in parts and kind != parts[-1] else ""
         if kind in cluster.forbidden:
             return _failure(403, "Forbidden", f"{kind} is forbidden")
         if kind == "nodes":
-            return 200, {"items": [NODE]}
+            return 200, {"items": cluster.nodes}
         if parts[-1] == "log":
             return 200, {}
         if self.command == "POST":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends import kubernetes_feed, kubernetes_pods, kubernetes_start
+from backendai.agent.backends import kubernetes_cluster, kubernetes_feed, kubernetes_pods, kubernetes_start
 from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StaleGeneration, StartFailed
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import Access, find_access
@@ -21,6 +20,7 @@ from backendai.agent.backends.kubernetes_quantities import thousandths
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.wire.pulls import RegistryAccess
 from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster, serving
 from tests.agent.specs import make_spec
@@ -224,7 +224,7 @@ def test_a_revoked_role_is_no_verdict_but_a_fault_of_the_agent(cluster: Cluster,
         backend.start(make_spec())
     assert not isinstance(error.value, StartFailed)
     backend.pool.look()
-    cluster.faults = [(200, {}, {"items": []}), (403, {}, {"message": "pods is forbidden", "reason": "Forbidden"})]
+    cluster.faults = [(403, {}, {"message": "pods is forbidden", "reason": "Forbidden"})]
     assert "kubernetes-refused" in [note.code for note in backend.notes()]
     assert "forbidden" in backend.fault()
 
@@ -292,18 +292,26 @@ def test_capacity_comes_from_nodes_and_else_from_the_quota_and_else_from_the_set
     assert limited.capacity() == Slots.parse({"cpu": "1.5", "mem": "1g"})
 
 
-def test_an_idle_agent_asks_little(cluster: Cluster, backend: KubernetesBackend) -> None:
-    backend.setup()
-    backend.notes()
-    backend.capacity()
-    until(lambda: cluster.watches)
-    before, started_at = len(cluster.asked), time.monotonic()
-    for _ in range(5):
-        backend.capacity()
-        backend.images()
-        backend.kernels()
-    assert len(cluster.asked) - before == 5, cluster.asked[before:]
-    assert time.monotonic() - started_at < 5
+def test_an_idle_agent_asks_little(cluster: Cluster, tmp_path: Path) -> None:
+    """Three minutes of what the loops of an agent do, by a clock of their own."""
+    now, minutes = 0.0, 3
+    with serving(cluster) as address:
+        access = Access(address, "lab", None, lambda: "")
+        backend = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1", clock=lambda: now)
+        backend.setup()
+        until(lambda: cluster.watches)
+        before = len(cluster.asked)
+        for second in range(0, 60 * minutes, 5):
+            now = float(second)
+            backend.kernels()
+            backend.pool.gpus()
+            if second % 30 == 0:
+                for look in (backend.capacity, backend.notes, backend.images, backend.engine, backend.fault):
+                    look()
+                backend.sweep(set())
+        asked = [f"{method} {path}" for method, path in cluster.asked[before:]]
+        backend.close()
+    assert len(asked) / minutes <= 30, asked
 
 
 @pytest.mark.parametrize(
@@ -395,3 +403,166 @@ def test_a_program_of_the_kubeconfig_gives_the_token(tmp_path: Path) -> None:
 )
 def test_what_a_node_says_instead_of_a_log_is_no_log(written: bytes, kept: bytes) -> None:
     assert _EXCUSE.sub(b"", written) == kept
+
+
+def test_an_image_that_a_start_missed_on_its_node_is_fetched_there(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some node has it, but not the one that the cluster chose: the next pull goes there, with a new account."""
+    monkeypatch.setattr(kubernetes_start, "_PULL_SECONDS", 0.2)
+    cluster.runs = False
+    spec = make_spec(image="local/backendai-test:tiny")
+    assert backend.has_image(spec.exact_image)
+
+    def fetch() -> None:
+        until(lambda: cluster.pods())
+        with cluster.lock:
+            pod = cluster.pods()[0]
+            pod["spec"]["nodeName"] = "node-2"
+            about = {"name": name_of(spec), "uid": pod["metadata"]["uid"]}
+            event = {"metadata": {"name": "e", "labels": {}}, "involvedObject": about, "reason": "Pulling"}
+            cluster.objects["events", "e"] = event
+        cluster.change(name_of(spec), containerStatuses=[{"name": "main", "state": _CREATING}])
+
+    threading.Thread(target=fetch, daemon=True).start()
+    with pytest.raises(ImageNotFound):
+        backend.start(spec)
+    assert not backend.has_image(spec.exact_image)
+    cluster.runs = True
+    account = RegistryAccess(username="me", password="secret")
+    backend.pull(spec.exact_image, timeout=5, progress=lambda _: None, access=account)
+    asked = [json.loads(body) for path, body in cluster.bodies if path.endswith("/pods")]
+    pull = next(one for one in asked if one["metadata"]["name"].startswith("pull-"))
+    assert pull["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node-2"}
+    assert backend.has_image(spec.exact_image)
+    backend.start(spec)
+    assert cluster.pods()[0]["spec"]["imagePullSecrets"] == [{"name": pull["metadata"]["name"]}]
+
+
+def test_a_node_that_fetches_what_was_just_fetched_elsewhere_is_waited_for(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_start, "_PULL_SECONDS", 0.1)
+    spec = make_spec(create_timeout=1.0)
+    backend.pull(spec.exact_image, timeout=5, progress=lambda _: None)
+    cluster.runs = False
+    cluster.objects["events", "e"] = {"metadata": {"name": "e"}, "reason": "Pulling"}
+
+    def fetch() -> None:
+        until(lambda: cluster.pods())
+        cluster.change(name_of(spec), containerStatuses=[{"name": "main", "state": _CREATING}])
+
+    threading.Thread(target=fetch, daemon=True).start()
+    with pytest.raises(StartFailed) as error:
+        backend.start(spec)
+    assert error.value.code == "pull-timeout"
+
+
+def test_a_pod_that_the_cluster_has_given_up_is_lost_and_not_before(
+    cluster: Cluster, backend: KubernetesBackend
+) -> None:
+    """Its node has left the cluster: nobody will ever say that the process has ended."""
+    cluster.answers_deletes = False
+    spec = make_spec()
+    backend.start(spec)
+    backend.api.ask("DELETE", backend.api.path("pods", name_of(spec)), {"gracePeriodSeconds": 0})
+    assert backend.ended(spec.kernel_id) is None, "a node that lives would say so in a moment"
+    cluster.pods()[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and (ended.exit_code, ended.reason) == (None, "node-lost")
+    assert "node-1" in ended.message
+    assert [(one.running, one.exit_code) for one in backend.kernels()] == [(False, -1)]
+    backend.remove(spec.kernel_id)
+    assert cluster.pods() == []
+
+
+def test_a_deletion_with_grace_on_a_silent_node_stays_unknown(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.answers_deletes = False
+    spec = make_spec()
+    backend.start(spec)
+    backend.api.ask("DELETE", backend.api.path("pods", name_of(spec)), {"gracePeriodSeconds": 5})
+    cluster.pods()[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert backend.ended(spec.kernel_id) is None
+    assert [one.running for one in backend.kernels()] == [True]
+    assert "pods-unconfirmed" in [note.code for note in backend.notes()]
+
+
+def policies_of(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    return {name: one for (kind, name), one in cluster.objects.items() if kind == "networkpolicies"}
+
+
+def test_deployments_with_one_namespace_and_name_keep_policies_of_their_own(
+    cluster: Cluster, backend: KubernetesBackend, tmp_path: Path
+) -> None:
+    other = KubernetesBackend(tmp_path, backend.api.access, PoolSettings(), deployment="other", agent="n1")
+    for one in (backend, other, backend):
+        one.setup()
+    made = policies_of(cluster)
+    chosen = [one["spec"]["podSelector"]["matchLabels"]["ai.backend/deployment"] for one in made.values()]
+    assert sorted(chosen) == ["other", "test"]
+    other.close()
+
+
+def test_a_policy_keeps_kernels_off_the_api_in_both_families_and_lets_an_outside_agent_in(
+    cluster: Cluster, backend: KubernetesBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKENDAI_SHIELDED", "198.51.100.0/24,2001:db8::1")
+    pool = PoolSettings(reach="direct", sources=("203.0.113.7",))
+    outside = KubernetesBackend(tmp_path, backend.api.access, pool, deployment="test", agent="n2")
+    outside.setup()
+    (policy,) = (one["spec"] for one in policies_of(cluster).values())
+    v4, v6 = (way["ipBlock"] for way in policy["egress"][0]["to"])
+    assert (v4["cidr"], v6["cidr"]) == ("0.0.0.0/0", "::/0")
+    assert {"169.254.0.0/16", "192.0.2.9/32", "198.51.100.0/24"} == set(v4["except"])
+    assert {"fe80::/10", "fd00:ec2::/32", "2001:db8::1/128"} == set(v6["except"])
+    agents = {"podSelector": {"matchLabels": {"ai.backend/part": "agent"}}}
+    assert policy["ingress"] == [{"from": [agents, {"ipBlock": {"cidr": "203.0.113.7/32"}}]}]
+    outside.close()
+
+
+def test_policies_are_changed_and_removed_only_where_needed(cluster: Cluster, backend: KubernetesBackend) -> None:
+    session = str(uuid4())
+    old = {"metadata": {"name": "backendai-n1", "labels": {**backend._ours.labels(), "ai.backend/part": "policy"}}}
+    cluster.objects["networkpolicies", "backendai-n1"] = old
+    backend.setup()
+    (own,) = (name for name in policies_of(cluster) if name != "backendai-n1")
+    backend._policies.ensure_for(session)
+    backend.sweep(set())
+    assert set(policies_of(cluster)) == {own, f"backendai-{session}"}, "its first pod may not be there yet"
+    backend._policies._made_at.clear()
+    backend.sweep(set())
+    assert set(policies_of(cluster)) == {own}
+    before = len(cluster.asked)
+    backend.sweep(set())
+    assert {method for method, _ in cluster.asked[before:]} == {"GET"}
+
+
+def test_a_pod_that_hangs_holds_up_the_names_of_its_own_session_only(
+    cluster: Cluster, backend: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, written = threading.Event(), list[str]()
+    stuck, well = (make_spec(cluster_size=2, session_id=uuid4()) for _ in range(2))
+
+    def output_of(api: Any, pod: str, command: list[str]) -> tuple[bytes, int]:
+        if pod == name_of(stuck):
+            hangs.wait(20)
+        written.append(pod)
+        return b"", 0
+
+    monkeypatch.setattr(kubernetes_cluster, "output_of", output_of)
+    mate = stuck.model_copy(update={"kernel_id": uuid4()})
+    threads = [threading.Thread(target=backend.start, args=(one,), daemon=True) for one in (stuck, mate)]
+    for thread in threads:
+        thread.start()
+    until(lambda: name_of(mate) in written)
+    for one in (well, well.model_copy(update={"kernel_id": uuid4()})):
+        backend.start(one)
+    backend.sweep({one.kernel_id for one in (stuck, mate, well)})
+    assert name_of(well) in written and name_of(stuck) not in written
+    hangs.set()
+    for thread in threads:
+        thread.join(10)
+    assert name_of(stuck) in written
+
+
+_CREATING = {"waiting": {"reason": "ContainerCreating"}}

@@ -288,6 +288,18 @@ def test_what_is_done_is_done_again_when_the_node_of_the_main_kernel_is_lost(cas
     assert set(session.kernels.values_list("status", "exit_code")) == {("PENDING", None)}
 
 
+@pytest.mark.parametrize(("again", "status"), [(True, Status.PENDING), (False, Status.ERROR)])
+def test_a_batch_session_on_a_lost_node_of_a_cluster_runs_again_if_asked(
+    cast: Cast, again: bool, status: Status
+) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, retry_on_agent_loss=again, **BATCH)
+    report = report_of(only_kernel(session), KernelState.TERMINATED, reason="node-lost", message="Gone.")
+    kernel_reported(agent, report)
+    session.refresh_from_db()
+    assert session.status == status
+
+
 def test_a_cluster_runs_when_all_its_kernels_run(cast: Cast) -> None:
     agent = make_agent()
     session = make_session(cast.alice, cluster_size=2)

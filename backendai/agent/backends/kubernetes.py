@@ -6,8 +6,9 @@ known: a pod on a silent node neither has ended nor is taken away.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -23,17 +24,20 @@ from backendai.agent.backends.base import (
 )
 from backendai.agent.backends.kubernetes_access import Access
 from backendai.agent.backends.kubernetes_api import Api, ApiError
-from backendai.agent.backends.kubernetes_cluster import Clusters, Policies
+from backendai.agent.backends.kubernetes_borders import Borders
+from backendai.agent.backends.kubernetes_cluster import Clusters
 from backendai.agent.backends.kubernetes_feed import Feed
 from backendai.agent.backends.kubernetes_images import PoolImages
 from backendai.agent.backends.kubernetes_logs import Logs
 from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, labels_of
 from backendai.agent.backends.kubernetes_notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes_pods import Pods
+from backendai.agent.backends.kubernetes_policies import Policies
+from backendai.agent.backends.kubernetes_rehearsal import Rehearsal
 from backendai.agent.backends.kubernetes_room import Pool
 from backendai.agent.backends.kubernetes_services import PodServices
 from backendai.agent.backends.kubernetes_start import Starter
-from backendai.agent.backends.kubernetes_state import how_it_ended, kernel_of, runs, sighting
+from backendai.agent.backends.kubernetes_state import how_it_ended, is_kernel, kernel_of, runs, sighting
 from backendai.agent.backends.kubernetes_terminal import Terminals
 from backendai.agent.backends.kubernetes_usage import PodUsage
 from backendai.agent.kubernetes_settings import PoolSettings
@@ -63,25 +67,26 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         deployment: str,
         agent: str,
         told: Slots | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.api = Api(access, settings.namespace or access.namespace or _DEFAULT_NAMESPACE)
         self._ours, self._settings = Ours(deployment, agent), settings
-        self.pool = Pool(self.api, settings, told)
+        self.pool = Pool(self.api, settings, told, clock)
         self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)
         self._images = PoolImages(self.api, self._ours, settings, self.pool.images)
         self._starter = Starter(self._pods, self.pool, settings, self._images)
         self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
         self._feed.on_over = self._terminals.over
-        self._clusters, self._policies = Clusters(self.api), Policies(self.api, self._ours)
-        forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
-        self._forwards = forwards
-        self.services = PodServices(self._pods, forwards=forwards)
-        self._fault = ""
+        self._forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
+        self.services = PodServices(self._pods, forwards=self._forwards)
+        borders = Borders(self.api, outside=not (access.inside or self._forwards), sources=settings.sources)
+        self._clusters, self._policies = Clusters(self.api), Policies(self.api, self._ours, borders)
+        self._rehearsal, self._tidying = Rehearsal(self.api, self._ours, clock), threading.Lock()
 
     def setup(self) -> None:
         """Make the network policy and begin to watch; may be repeated. Raises BackendError."""
-        self._policies.ensure()
+        self._policies.keep()
         self._feed.start()
 
     def capacity(self) -> Slots:
@@ -91,17 +96,15 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         return f"Kubernetes {self.pool.look().version.removeprefix('v')}"
 
     def notes(self) -> list[Note]:
-        listed = self._pods.listed()
-        self._fault = self._why_nothing_starts()
         return [
-            *pool_notes(self._settings, self._fault, forwards=self._forwards),
+            *pool_notes(self._rehearsal.fault(), forwards=self._forwards),
             *self.pool.notes(),
             *self._policies.notes(),
-            *notes_of_pods(listed),
+            *notes_of_pods(self._pods.recent),
         ]
 
     def fault(self) -> str:
-        return self._fault
+        return self._rehearsal.fault()
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()
@@ -118,7 +121,11 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
             raise StartFailed(text, code="cluster-network-failed")
         if spec.cluster_size > 1:
             self._policies.ensure_for(str(spec.session_id))
-        started = self._starter.start(spec)
+        try:
+            started = self._starter.start(spec)
+        except ApiError:
+            self._rehearsal.doubt()
+            raise
         if not started.adopted:
             self._terminals.started(spec.kernel_id)
         if spec.cluster_size > 1:
@@ -153,15 +160,26 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         return self._usage.readings(kernels)
 
     def sweep(self, live: set[UUID]) -> None:
-        self.setup()
-        pods = self._pods.listed()
+        self._feed.start()
+        everything = {kind: self._pods.all_of(kind) for kind in ("pods", "secrets")}
+        pods = [pod for pod in everything["pods"] if is_kernel(pod)]
         here = {kernel_of(pod) for pod in pods}
-        self._clusters.introduce(pods)
-        self._policies.sweep({labels_of(pod)[SESSION] for pod in pods})
-        self._images.sweep()
+        self._policies.keep({labels_of(pod)[SESSION] for pod in pods})
+        self._images.sweep(everything)
         self._logs.sweep(live | here)
-        self._starter.sweep(live | here)
-        self._terminals.sweep({kernel_of(pod) for pod in pods if runs(pod)} & live)
+        self._starter.sweep(live | here, everything["secrets"])
+        self._tidy(pods, live)
+
+    def _tidy(self, pods: list[dict[str, object]], live: set[UUID]) -> None:
+        """Have a thread do what asks into pods: one that hangs holds up nothing else."""
+
+        def work() -> None:
+            with self._tidying:
+                self._terminals.sweep({kernel_of(pod) for pod in pods if runs(pod)} & live)
+                self._clusters.sweep(pods)
+
+        if not self._tidying.locked():
+            threading.Thread(target=work, name="tidy", daemon=True).start()
 
     def watch(self) -> Iterator[KernelEvent]:
         for kernel_id in self._feed.ends():
@@ -178,20 +196,3 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
     def _of_session(self, session: str) -> list[dict[str, object]]:
         selector = self._ours.selector(KERNEL, f"{SESSION}={session}")
         return list(self.api.ask("GET", self.api.path("pods"), query={"labelSelector": selector})["items"])
-
-    def _why_nothing_starts(self) -> str:
-        """Return what the cluster would refuse a pod for; empty where it would take one."""
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"try-{time.time_ns():x}", "labels": self._ours.labels()},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": _NOTHING}}]},
-        }
-        try:
-            self.api.ask("POST", self.api.path("pods"), pod, query={"dryRun": "All"})
-        except ApiError as error:
-            return "" if "exceeded quota" in error.words or error.status in (400, 422) else error.message
-        return ""
-
-
-_NOTHING = {"cpu": "0", "memory": "0"}

@@ -6,17 +6,18 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_images import pull_refusal
 from backendai.agent.backends.kubernetes_api import Api, ApiError
-from backendai.agent.backends.kubernetes_names import MAIN, PART, Ours
+from backendai.agent.backends.kubernetes_names import MAIN, PART, Ours, labels_of
 from backendai.agent.backends.kubernetes_state import Obstacle, is_over, newest_words, obstacle_of, runs
 from backendai.agent.kubernetes_settings import PoolSettings
 from backendai.core.messages import Message
@@ -25,6 +26,7 @@ from backendai.wire.pulls import RegistryAccess
 
 _SECONDS = 1.0  # between two looks at a pull
 _ACCOUNT_SECONDS = 900.0  # for which the account of a pull is kept in the namespace
+_FRESH_SECONDS = 300.0  # between a pull and the start that it was for
 _MOST_KNOWN = 512
 _DIGEST_ONLY = "@"
 
@@ -38,6 +40,8 @@ class PoolImages:
         self._api, self._ours, self._settings, self._listed = api, ours, settings, listed
         self._known: dict[str, None] = {}  # images that were started or fetched, the oldest first
         self._nodes: dict[str, str] = {}
+        self._lacking: set[str] = set()  # images that a start did not find on its node
+        self._fetched: dict[str, float] = {}  # images that were fetched to some node, and when
         self._accounts: dict[str, tuple[str, float]] = {}  # secrets with accounts, and until when
         self._lock = threading.Lock()
 
@@ -48,20 +52,30 @@ class PoolImages:
         return [ImageSighting(reference=name, size_bytes=listed.get(name, (0, ""))[0]) for name in sorted(names)]
 
     def has(self, reference: str) -> bool:
-        """Return whether some node has it, as far as nodes tell."""
-        return reference in self._known or reference in self._listed()
+        """Return whether some node has it, as far as nodes tell, and no start has missed it since on another one."""
+        return reference not in self._lacking and (reference in self._known or reference in self._listed())
 
     def seen(self, reference: str) -> None:
         """Note that a kernel was started from it."""
+        self._lacking.discard(reference)
         with self._lock:
             self._known.setdefault(reference)
             while len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
 
+    def misses(self, reference: str, node: str) -> None:
+        """Note that a start did not find it on this node: it is to be fetched there, whatever others have."""
+        self._lacking.add(reference)
+        self.comes_to(reference, node)
+
     def comes_to(self, reference: str, node: str) -> None:
         """Note on which node it is being fetched, or was."""
         if node:
             self._nodes[reference] = node
+
+    def was_just_fetched(self, reference: str) -> bool:
+        """Return whether it has come to a node: one more node that lacks it fetches it while its pod waits."""
+        return time.monotonic() - self._fetched.get(reference, -math.inf) < _FRESH_SECONDS
 
     def node_of(self, reference: str) -> str:
         """Return the node that fetched it last; empty: not known."""
@@ -85,16 +99,17 @@ class PoolImages:
         finally:
             with contextlib.suppress(BackendError):  # the sweep tries again
                 self._drop("pods", name)
+        self._fetched[reference] = time.monotonic()
         self.seen(reference)
 
-    def sweep(self) -> None:
-        """Remove the pods and accounts of pulls that are over, or were left by an agent that was killed."""
-        for kind in ("pods", "secrets"):
-            selector = self._ours.selector(f"{PART}=pull")
-            found = self._api.ask("GET", self._api.path(kind), query={"labelSelector": selector})
-            for one in found["items"]:
+    def sweep(self, found: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Remove the pods and accounts of pulls that are over, or were left by an agent that was killed. ``found``: all
+        that is ours, by kind."""
+        for kind, objects in found.items():
+            for one in objects:
                 made = datetime.fromisoformat(one["metadata"]["creationTimestamp"])
-                if (datetime.now(UTC) - made).total_seconds() > _ACCOUNT_SECONDS:
+                is_old = (datetime.now(UTC) - made).total_seconds() > _ACCOUNT_SECONDS
+                if labels_of(one).get(PART) == "pull" and is_old:
                     self._drop(kind, one["metadata"]["name"])
 
     def _put_account(self, name: str, reference: str, access: RegistryAccess) -> str:

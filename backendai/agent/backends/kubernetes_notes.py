@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from backendai.agent.backends.kubernetes_names import FINALIZER
-from backendai.agent.backends.kubernetes_state import is_deleted, is_over, runs
-from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.backends.kubernetes_state import deleted_for, is_over, runs
 from backendai.wire.messages import Note
 
 _STUCK_SECONDS = 120
 Pod = dict[str, Any]
 
 
-def pool_notes(settings: PoolSettings, fault: str, *, forwards: bool) -> Iterable[Note]:
+def pool_notes(fault: str, *, forwards: bool) -> Iterable[Note]:
     """Yield what follows from how the pool is set up, and why nothing starts there."""
     if fault:
         yield Note(
@@ -38,7 +36,7 @@ def pool_notes(settings: PoolSettings, fault: str, *, forwards: bool) -> Iterabl
 
 def notes_of_pods(pods: Sequence[Pod]) -> Iterable[Note]:
     """Yield what is odd about single pods: those that do not go, and those of which nothing is known."""
-    stuck = [pod for pod in pods if is_deleted(pod) and _deleted_for(pod) > _STUCK_SECONDS]
+    stuck = [pod for pod in pods if deleted_for(pod) > _STUCK_SECONDS]
     silent = [pod for pod in stuck if runs(pod)]
     foreign = {one for pod in stuck if is_over(pod) for one in pod["metadata"].get("finalizers") or []} - {FINALIZER}
     if silent:
@@ -55,8 +53,3 @@ def notes_of_pods(pods: Sequence[Pod]) -> Iterable[Note]:
             message=f"Pods of ended kernels stay because of finalizers of others: {', '.join(sorted(foreign))}.",
             fix="See to the controller that set them.",
         )
-
-
-def _deleted_for(pod: Pod) -> float:
-    deleted = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
-    return (datetime.now(UTC) - deleted).total_seconds()

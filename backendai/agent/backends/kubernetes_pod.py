@@ -32,14 +32,16 @@ from backendai.wire.messages import KernelSpec
 USER = 1000
 FILES = "/run/backendai/home"  # where the secret with the home's files is seen
 HOSTS = "/etc/hosts"
-HOSTS_MARK = "# kernels of this session"
+ALL_ARE_HERE, SOME_ARE_HERE = "# kernels of this session", "# kernels of this session until now"
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FILL = f'sh {FILES}/fill "$0"; exec "$@"'
 _LAYER_BYTES = 64 * 2**20  # for the log and what the runtime itself writes, beside the scratch
-# Programs of a session look one another up by name; the agent writes the names down when all have an address.
+# Programs of a session look one another up by name; the agent writes the names down when all have an address. A kernel
+# that waits for this one has none yet.
 _MEET = f"""
 tries=0
-while [ $tries -lt 300 ] && ! grep -q '{HOSTS_MARK}' {HOSTS}; do sleep 0.2; tries=$((tries + 1)); done
+while [ $tries -lt 300 ] && ! grep -q '^{ALL_ARE_HERE}$' {HOSTS}; do sleep 0.2; tries=$((tries + 1)); done
+[ $tries -lt 300 ] || echo "Not all kernels of this session have started within a minute: their names come later." >&2
 exec "$@"
 """.strip()
 _OWN_HOSTS = f"cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/hosts"

@@ -12,7 +12,7 @@ from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.backends.kubernetes_api import JSON_PATCH, UNREACHABLE, Api, ApiError
 from backendai.agent.backends.kubernetes_feed import Feed
 from backendai.agent.backends.kubernetes_logs import Logs
-from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, KERNEL, STOPPED, Ours, labels_of, pod_name
+from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, STOPPED, Ours, labels_of, pod_name
 from backendai.agent.backends.kubernetes_state import (
     is_deleted,
     is_kernel,
@@ -38,6 +38,7 @@ class Pods:
     def __init__(self, api: Api, ours: Ours, feed: Feed, logs: Logs) -> None:
         self.api, self.ours, self.feed, self.logs = api, ours, feed, logs
         self._read: set[str] = set()  # deleted pods whose logs are being read
+        self.recent: list[Pod] = []  # those of the last list
 
     def find(self, kernel_id: UUID) -> Pod | None:
         """Return the pod of a kernel; None where there is none, or it is not ours. Raises BackendError."""
@@ -62,8 +63,12 @@ class Pods:
 
     def listed(self) -> list[Pod]:
         """Return the pods of all kernels; one request. Raises BackendError."""
-        found = self.api.ask("GET", self.api.path("pods"), query={"labelSelector": self.ours.selector(KERNEL)})
-        return [pod for pod in found["items"] if is_kernel(pod)]
+        self.recent = [pod for pod in self.all_of("pods") if is_kernel(pod)]
+        return self.recent
+
+    def all_of(self, kind: str) -> list[dict[str, Any]]:
+        """Return all objects of a kind that this agent has made, for kernels or not; one request."""
+        return list(self.api.ask("GET", self.api.path(kind), query={"labelSelector": self.ours.selector()})["items"])
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         """End the main process and keep its end and its log. Raises BackendError where the node does not say that it

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import Note
 
 _KEPT_SECONDS = 25.0
+_VERSION_SECONDS = 900.0
 _FORBIDDEN = (401, 403)
 _RESOURCES = {"cpu": "cpu", "mem": "memory"}
 
@@ -34,16 +35,17 @@ class Picture:
 class Pool:
     """Asks the API every 25 seconds at most; safe to use from many threads. ``told``: amounts that were set."""
 
-    def __init__(self, api: Api, settings: PoolSettings, told: Slots | None) -> None:
-        self._api, self._settings, self._told = api, settings, told
-        self._picture, self._taken_at = Picture(), -_KEPT_SECONDS
+    def __init__(self, api: Api, settings: PoolSettings, told: Slots | None, clock: Callable[[], float]) -> None:
+        self._api, self._settings, self._told, self._clock = api, settings, told, clock
+        self._picture, self._taken_at = Picture(), -math.inf
+        self._version, self._version_at = "", -math.inf
         self._lock = threading.Lock()
 
     def look(self) -> Picture:
         """Return what was seen last. Raises BackendError where the API does not answer."""
         with self._lock:
-            if time.monotonic() - self._taken_at >= _KEPT_SECONDS:
-                self._picture, self._taken_at = self._take(), time.monotonic()
+            if self._clock() - self._taken_at >= _KEPT_SECONDS:
+                self._picture, self._taken_at = self._take(), self._clock()
             return self._picture
 
     def capacity(self) -> Slots:
@@ -105,8 +107,9 @@ class Pool:
         return notes
 
     def _take(self) -> Picture:
-        version = str(self._api.ask("GET", "/version").get("gitVersion") or "?")
-        quota, found = self._quota(), self._nodes()
+        if self._clock() - self._version_at >= _VERSION_SECONDS:
+            self._version, self._version_at = str(self._api.ask("GET", "/version")["gitVersion"]), self._clock()
+        version, quota, found = self._version, self._quota(), self._nodes()
         if found is None:
             return Picture(quota=quota, version=version)
         away = {node["metadata"]["name"]: why for node in found if (why := self._why_not(node))}

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from backendai.agent.backends.base import BackendError, ImageNotFound, StaleGeneration, Started, StartFailed
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_images import PoolImages, image_refusal
-from backendai.agent.backends.kubernetes_names import DEPLOYMENT, KERNEL, pod_name
+from backendai.agent.backends.kubernetes_names import DEPLOYMENT, KERNEL, labels_of, pod_name
 from backendai.agent.backends.kubernetes_pod import pod_body, secret_body, secret_data
 from backendai.agent.backends.kubernetes_pods import Pods
 from backendai.agent.backends.kubernetes_room import Pool
@@ -165,7 +165,7 @@ class Starter:
             if runs(now) or is_over(now):
                 return now
             waits = obstacle is None and not is_deleted(now) and time.monotonic() - started_at > _PULL_SECONDS
-            if waits and self._is_fetching(now):
+            if waits and not self._images.was_just_fetched(spec.exact_image) and self._is_fetching(now):
                 return ImageNotFound(f"The image {spec.image} is being fetched.")
             return None
 
@@ -176,7 +176,7 @@ class Starter:
             return
         error = answer if isinstance(answer, Exception) else self._too_late(spec, pod)
         if isinstance(error, ImageNotFound):
-            self._images.comes_to(spec.exact_image, self._node_of(pod))
+            self._images.misses(spec.exact_image, self._node_of(pod))
         now = self._pods.named(pod["metadata"]["name"]) or pod
         self._pods.remove(now, may_run=runs(now) or not isinstance(error, ImageNotFound))
         self.drop_secret(spec.kernel_id)
@@ -225,19 +225,19 @@ class Starter:
         )
         if reason in _NO_VOLUME:
             return StartFailed(text, code="volume-not-mounted")
+        if (now := self._pods.named(pod_name(spec.kernel_id))) is not None and self._is_fetching(now):
+            return StartFailed(text, code="pull-timeout")
         return StartFailed(text, code="create-timeout")
 
     def _node_of(self, pod: Pod) -> str:
         now = self._pods.named(pod["metadata"]["name"])
         return str(now["spec"].get("nodeName") or "") if now else ""
 
-    def sweep(self, live: set[UUID]) -> None:
-        """Remove the files of kernels that are not among these."""
-        query = {"labelSelector": self._pods.ours.selector(KERNEL)}
-        for secret in self._api.ask("GET", self._api.path("secrets"), query=query)["items"]:
-            kernel_id = UUID(secret["metadata"]["labels"][KERNEL])
-            if kernel_id not in live:
-                self.drop_secret(kernel_id)
+    def sweep(self, live: set[UUID], secrets: list[dict[str, Any]]) -> None:
+        """Remove the files of kernels that are not among these. ``secrets``: all that are ours."""
+        kernels = {UUID(labels_of(secret)[KERNEL]) for secret in secrets if KERNEL in labels_of(secret)}
+        for kernel_id in kernels - live:
+            self.drop_secret(kernel_id)
 
     def drop_secret(self, kernel_id: UUID) -> None:
         """Remove the kernel's files; none there is success."""

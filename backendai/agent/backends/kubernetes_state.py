@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from backendai.wire.messages import KernelSighting
 Pod = Mapping[str, Any]
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _NO_BEGIN = ("ContainerCannotRun", "StartError", "RunContainerError")
+_FORCED_SECONDS = 30.0  # a node that lives says within seconds that it has ended a pod that was deleted by force
 _NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
@@ -54,17 +56,31 @@ def main_state(pod: Pod) -> dict[str, Any]:
 
 def runs(pod: Pod) -> bool:
     """Return whether the main process runs, as far as the cluster knows."""
-    return "running" in main_state(pod)
+    return "running" in main_state(pod) and not is_lost(pod)
+
+
+def deleted_for(pod: Pod) -> float:
+    """Return for how many seconds it should have been gone; 0 while nobody has deleted it."""
+    if not is_deleted(pod):
+        return 0.0
+    return (datetime.now(UTC) - datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])).total_seconds()
+
+
+def is_lost(pod: Pod) -> bool:
+    """Return whether the cluster has given up a pod that it last saw running: it was deleted without any grace, as the
+    pods of a node are that was taken out of the cluster, and no node says that it has ended."""
+    forced = pod["metadata"].get("deletionGracePeriodSeconds") == 0
+    return forced and "running" in main_state(pod) and deleted_for(pod) > _FORCED_SECONDS
 
 
 def is_over(pod: Pod) -> bool:
     """Return whether the main process has ended, or never will begin. That a pod has failed is not that yet: its
-    process may still run; and of one on a silent node nothing is known."""
+    process may still run; and of one on a silent node nothing is known until the cluster gives it up."""
     state, phase = main_state(pod), pod["status"].get("phase")
     if "terminated" in state:
         return True
     if "running" in state:
-        return False
+        return is_lost(pod)
     if phase in ("Failed", "Succeeded"):
         return True
     if not is_deleted(pod):
@@ -80,6 +96,9 @@ def how_it_ended(pod: Pod) -> Ended | None:
     code = last.get("exitCode")
     if was_ordered(pod):
         return Ended(code, "", Message("The kernel was stopped."))
+    if is_lost(pod):
+        node = str(pod["spec"].get("nodeName") or "–")
+        return Ended(None, "node-lost", Message("Node {node} has left the cluster or does not answer.", node=node))
     if last.get("reason") == "OOMKilled":
         limit = format_size(int(notes_of(pod).get(LIMIT) or 0))
         return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))

@@ -1,0 +1,83 @@
+"""Where the borders of a pool's network are: from where its agent reaches kernels, and what kernels must not reach."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.docker_firewall import shielded_addresses
+from backendai.agent.backends.kubernetes_api import Api
+
+logger = logging.getLogger(__name__)
+
+# Where clouds tell machines their credentials, and what never leaves a link.
+_NEVER = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32")
+_EVERYTHING = ("0.0.0.0/0", "::/0")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Borders:
+    """``outside``: the agent reaches the addresses of pods from outside of the cluster; ``sources``: from which
+    addresses, empty: from the one that it asks the API from. Names are looked up once."""
+
+    def __init__(self, api: Api, *, outside: bool, sources: Sequence[str] = ()) -> None:
+        self._api, self._outside, self._told = api, outside, sources
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the address blocks from which an agent outside of the cluster comes, as policies name them."""
+        if not self._outside:
+            return []
+        found = map(_network, self._told) if self._told else self._own
+        return [{"ipBlock": {"cidr": str(one)}} for one in found]
+
+    def ways_out(self) -> list[dict[str, Any]]:
+        """Return where kernels may connect to: everything but the API, the platform and the machines' own services."""
+        kept = {*map(_network, _NEVER), *map(_network, shielded_addresses()), *self._of_api}
+        ways = []
+        for whole in map(ipaddress.ip_network, _EVERYTHING):
+            except_for = sorted(str(one) for one in kept if one.version == whole.version)
+            ways.append({"ipBlock": {"cidr": str(whole), "except": except_for}})
+        return ways
+
+    @cached_property
+    def _of_api(self) -> set[Network]:
+        """The addresses of the API: as it is asked, and as it calls itself."""
+        names = [urlsplit(self._api.access.server).hostname or ""]
+        with contextlib.suppress(BackendError, KeyError, TypeError):
+            for one in self._api.ask("GET", "/api")["serverAddressByClientCIDRs"]:
+                names.append(str(urlsplit(f"//{one['serverAddress']}").hostname or ""))
+        return {_network(address) for name in names for address in _addresses(name)}
+
+    @cached_property
+    def _own(self) -> list[Network]:
+        """The address from which this machine asks the API."""
+        host = urlsplit(self._api.access.server).hostname or ""
+        for address in _addresses(host):
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((address, 9))  # sends nothing
+                return [_network(probe.getsockname()[0])]
+        return []
+
+
+def _addresses(name: str) -> Iterator[str]:
+    """Yield the addresses of a name that others than this machine can mean."""
+    try:
+        found: Iterable[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else ()
+    except OSError as error:
+        logger.warning("the address of %s is not known: %s", name, error)
+        return
+    for *_, address in found:
+        if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+            yield str(address[0]).partition("%")[0]
+
+
+def _network(text: str) -> Network:
+    return ipaddress.ip_network(text, strict=False)

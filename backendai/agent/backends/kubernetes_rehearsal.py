@@ -1,0 +1,46 @@
+"""Whether the cluster would take a pod: asked now and then without making one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_names import Ours
+
+_KEPT_SECONDS = 110.0  # a role that is revoked is noticed by the next start in any case
+_KEPT_FAULT_SECONDS = 20.0
+_NOTHING = {"cpu": "0", "memory": "0"}
+
+
+class Rehearsal:
+    """Keeps the cluster's last word on it for two minutes, a refusal for less."""
+
+    def __init__(self, api: Api, ours: Ours, clock: Callable[[], float]) -> None:
+        self._api, self._ours, self._clock = api, ours, clock
+        self._fault, self._asked_at = "", -math.inf
+
+    def fault(self) -> str:
+        """Return why the cluster would refuse a pod; empty where it would take one. Raises BackendError."""
+        kept = _KEPT_FAULT_SECONDS if self._fault else _KEPT_SECONDS
+        if self._clock() - self._asked_at >= kept:
+            self._fault, self._asked_at = self._ask(), self._clock()
+        return self._fault
+
+    def doubt(self) -> None:
+        """Ask again at the next question: the cluster has just refused something."""
+        self._asked_at = -math.inf
+
+    def _ask(self) -> str:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"try-{time.time_ns():x}", "labels": self._ours.labels()},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": _NOTHING}}]},
+        }
+        try:
+            self._api.ask("POST", self._api.path("pods"), pod, query={"dryRun": "All"})
+        except ApiError as error:
+            return "" if "exceeded quota" in error.words or error.status in (400, 422) else error.message
+        return ""
