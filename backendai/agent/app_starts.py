@@ -16,7 +16,7 @@ from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, KernelGone
 from backendai.agent.ports import Ports
-from backendai.agent.service_host import ServiceHost, ServiceSource
+from backendai.agent.service_host import ARGUMENTS, ServiceHost, ServiceSource
 from backendai.core.service_ports import service_ports_of
 
 START_SECONDS = 60.0
@@ -67,6 +67,7 @@ class AppStarts:
     ) -> None:
         self._host, self._ports, self._now = host, ports or Ports(host), now
         self._launches: dict[tuple[UUID, str], _Launch] = {}
+        self._earlier: dict[tuple[UUID, str], str] = {}  # arguments that an earlier agent launched with
         self._locks: defaultdict[tuple[UUID, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def look(
@@ -77,7 +78,7 @@ class AppStarts:
         words = tuple(arguments)
         async with self._locks[kernel_id, service]:
             launch = self._launches.get((kernel_id, service))
-            is_other = launch is not None and launch.arguments != words
+            is_other = await self._runs_otherwise(kernel_id, service, launch, words)
             is_late = launch is None or self._now() - launch.at > _PATIENCE_SECONDS
             if not is_other and await self._ports.answers(kernel_id, service, port, from_inside=is_late):
                 return await self._ready(kernel_id, service)
@@ -92,7 +93,19 @@ class AppStarts:
         """Forget the launches of kernels that are not here any more."""
         for key in [key for key in self._locks if key[0] not in live]:
             self._launches.pop(key, None)
+            self._earlier.pop(key, None)
             del self._locks[key]
+
+    async def _runs_otherwise(
+        self, kernel_id: UUID, service: str, launch: _Launch | None, words: tuple[str, ...]
+    ) -> bool:
+        """Return whether it was launched with other arguments, by this agent or an earlier one."""
+        if launch is not None:
+            return launch.arguments != words
+        key = (kernel_id, service)
+        if key not in self._earlier:
+            self._earlier[key] = await asyncio.to_thread(self._host.arguments, kernel_id, service)
+        return self._earlier[key] not in ("", json.dumps(words))
 
     async def _ready(self, kernel_id: UUID, service: str) -> AppState:
         launch = self._launches.get((kernel_id, service))
@@ -109,7 +122,8 @@ class AppStarts:
             return _not_launched(source, port)
         socket = await asyncio.to_thread(self._host.socket, kernel_id, service)
         command, environ, path = _read_definition(source, service, socket, words)
-        handle = await asyncio.to_thread(self._host.launch, kernel_id, service, command, environ)
+        told = {**environ, ARGUMENTS: json.dumps(words)}
+        handle = await asyncio.to_thread(self._host.launch, kernel_id, service, command, told)
         launch = self._launches[kernel_id, service] = _Launch(handle, path, self._now(), words)
         return launch
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from socket import socket as Socket
 from uuid import UUID
 
+ARGUMENTS = "BACKENDAI_APP_ARGUMENTS"  # a variable of the launched program, written down beside its log
+_MOST_ARGUMENTS = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceSource:
@@ -55,3 +58,7 @@ class ServiceHost(abc.ABC):
     @abc.abstractmethod
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
         """Return the last ``limit`` bytes that the service's program has written."""
+
+    def arguments(self, kernel_id: UUID, service: str) -> str:
+        """Return the value of ``ARGUMENTS`` at the last launch, by this agent or an earlier one; empty: unknown."""
+        return self.log(kernel_id, f"{service}.arguments", limit=_MOST_ARGUMENTS).decode(errors="replace")

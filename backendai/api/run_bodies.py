@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from backendai.api.parsing import StrictSerializer
+from backendai.wire.runs import STATES
 
 _LONGEST_CODE = 2**20
 _NAME = r"^[A-Za-z0-9_.-]{1,64}\Z"
@@ -42,6 +43,16 @@ class RunQuery(serializers.Serializer[Any]):
 
     after = serializers.IntegerField(default=0, min_value=0, help_text="The offset of the last answer.")
     wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for something new.")
+    state = serializers.ChoiceField(STATES, required=False, help_text="The state of the last answer: another is new.")
+
+
+class RunsQuery(serializers.Serializer[Any]):
+    """Which runs are listed."""
+
+    before = serializers.IntegerField(
+        required=False, min_value=1, help_text="The number ``before`` of the last answer."
+    )
+    limit = serializers.IntegerField(default=200, min_value=1, max_value=200)
 
 
 class RunInput(StrictSerializer):
@@ -55,6 +66,12 @@ class ContextWish(StrictSerializer):
 
     name = serializers.RegexField(_NAME)
     language = serializers.CharField(default="", allow_blank=True, max_length=64)
+
+
+class ContextEnd(serializers.Serializer[Any]):
+    """What is deleted with a context."""
+
+    runs = serializers.BooleanField(default=False, help_text="Its runs and their output as well.")
 
 
 class CompletionWish(StrictSerializer):
@@ -81,6 +98,7 @@ class RunBody(serializers.Serializer[Any]):
     run_id = serializers.CharField()
     context = serializers.CharField()  # type: ignore[assignment]
     mode = serializers.CharField()
+    language = serializers.CharField(help_text="The name of the kernelspec that was asked for.")
     state = serializers.CharField(help_text="QUEUED, STARTING, CLEANING, BUILDING, RUNNING, WAITING_INPUT, …")
     exit_code = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField(help_text="Why it ended as it did, if not by itself.")

@@ -46,7 +46,7 @@ _KINDS: Mapping[str, type[UserError]] = {"changed": Changed, "disk-full": Storag
 _UNKNOWN_ROUTE = (404, 405, 501)  # of an agent of an older version
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError)
 # Asking twice does what asking once does, so that these may go over a connection that may be dead.
-_REPEATABLE = frozenset({"run", "read", "runs", "complete", "interrupt"})
+_REPEATABLE = frozenset({"run", "read", "runs", "code", "languages", "complete", "interrupt"})
 _PIECE = 64 * 1024
 AUDITED_EVERY = 3600.0
 _audited: dict[tuple[Any, ...], float] = {}
@@ -129,16 +129,22 @@ async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: floa
     raise AssertionError
 
 
-async def follow(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[dict[str, Any]]:
-    """Yield what happens to runs, as it happens; ends when the node or the guest ends it. Raises as ``ask``."""
+@contextlib.asynccontextmanager
+async def followed(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    """Give what happens to runs, as it happens, once the guest is reached. Raises as ``ask``."""
     async with opened(target, _line({"op": "follow", "after": dict(after)}), seconds=None) as response:
-        rest = b""
-        async for piece in response.content.iter_any():
-            *lines, rest = (rest + piece).split(b"\n")
-            if len(rest) > LARGEST_ANSWER:
-                raise NodeUnreachable("an item is too large")
-            for line in filter(None, lines):
-                yield _checked(line)
+        yield _told(response)
+
+
+async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """Yield the lines until the node or the guest ends them."""
+    rest = b""
+    async for piece in response.content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > LARGEST_ANSWER:
+            raise NodeUnreachable("an item is too large")
+        for line in filter(None, lines):
+            yield _checked(line)
 
 
 async def put_file(

@@ -12,7 +12,7 @@ from channels.db import database_sync_to_async
 from backendai.accounts.scopes import Scope
 from backendai.compute.services.traffic import meter
 from backendai.core.errors import PlatformError, UserError
-from backendai.gateways.guests import AUDITED_EVERY, GuestTarget, ask, find_target, follow, note_use, target_of
+from backendai.gateways.guests import AUDITED_EVERY, GuestTarget, ask, find_target, followed, note_use, target_of
 from backendai.realtime.relay import ENDED, RelayConsumer
 from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, signed_in
 
@@ -26,7 +26,11 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "withdraw": ("run_id",),
     "complete": ("code", "cursor", "context", "language"),
     "restart": ("context",),
-    "runs": (),
+    "delete-context": ("context", "runs"),
+    "languages": (),
+    "runs": ("before", "limit"),
+    "read": ("run_id", "after"),
+    "code": ("run_id",),
 }
 
 
@@ -55,16 +59,26 @@ class RunsConsumer(RelayConsumer):
         """Take one order; it is carried out beside the others."""
         try:
             order = json.loads(text_data or "")
-            kind = str(order["type"]) if len(text_data or "") <= _LARGEST_FRAME else ""
+            kind = str(order["type"])
             after = {str(key): int(value) for key, value in dict(order.get("after") or {}).items()}
         except (ValueError, KeyError, TypeError, RecursionError):
             return
         if kind == "attach" and self._pump is None:
             self.start_pump(self._tell(after))
-        elif kind in _ORDERS and len(self._orders) < _MOST_ORDERS:
+        elif kind not in _ORDERS:
+            return
+        elif len(text_data or "") > _LARGEST_FRAME:
+            await self._refuse(order, "code-too-large", "The code is too large: 1 MiB at most.")
+        elif len(self._orders) >= _MOST_ORDERS:
+            text = f"{_MOST_ORDERS} requests of this page wait for an answer: try again."
+            await self._refuse(order, "too-many-orders", text, is_passing=True)
+        else:
             task = asyncio.create_task(self._obey(kind, order))
             self._orders.add(task)
             task.add_done_callback(self._orders.discard)
+
+    async def _refuse(self, order: dict[str, Any], code: str, message: str, **more: bool) -> None:
+        await self._send({"type": "answer", "id": order.get("id"), "error": {"code": code, "message": message, **more}})
 
     async def hang_up(self) -> None:
         """Let go of what is open; what runs goes on."""
@@ -89,7 +103,8 @@ class RunsConsumer(RelayConsumer):
         except UserError as error:
             answer = {"error": {"code": error.code, "message": error.message}}
         except PlatformError as error:
-            answer = {"error": {"code": error.code, "message": "The agent of this session does not answer: try again."}}
+            text = "The agent of this session does not answer: try again."
+            answer = {"error": {"code": error.code, "message": text, "is_passing": True}}
         await self._send({"type": "answer", "id": order.get("id"), **answer})
 
     def _note(self) -> None:
@@ -100,11 +115,12 @@ class RunsConsumer(RelayConsumer):
         """Pass on what happens until the session has ended; when agent or guest go away, go on where it was."""
         while True:
             try:
-                await self._send({"type": "connection", "is_up": True})
-                async for told in follow(self._target, after):
-                    after[str(told.get("run_id"))] = int(told.get("offset") or 0)
-                    meter.touch(self.session_id)
-                    await self._send({"type": "run", **told})
+                async with followed(self._target, after) as happenings:
+                    await self._send({"type": "connection", "is_up": True})
+                    async for told in happenings:
+                        after[str(told.get("run_id"))] = int(told.get("offset") or 0)
+                        meter.touch(self.session_id)
+                        await self._send({"type": "run", **told})
             except (UserError, PlatformError, ValueError, TypeError):
                 pass
             await self._send({"type": "connection", "is_up": False})

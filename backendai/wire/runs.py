@@ -4,8 +4,9 @@ from __future__ import annotations
 
 OPERATIONS = frozenset(
     {
-        "run", "read", "input", "interrupt", "withdraw", "runs", "follow", "context", "delete-context", "restart",
-        "complete", "put", "get", "delete", "list", "stat", "mkdir", "rename", "remove", "find", "zip",
+        "run", "read", "take", "input", "interrupt", "withdraw", "runs", "code", "follow", "context", "delete-context",
+        "restart", "languages", "complete", "put", "get", "delete", "list", "stat", "mkdir", "rename", "remove",
+        "find", "zip",
     }
 )  # fmt: skip
 LARGEST_QUESTION = 4 * 2**20  # code of 1 MiB, escaped

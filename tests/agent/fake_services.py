@@ -21,6 +21,7 @@ class FakeServices(ServiceHost):
         self.on_launch: Callable[[Sequence[str]], None] = lambda command: None
         self.codes: dict[str, int] = {}
         self.words = b""
+        self.arguments_before = ""
         self.is_gone = False
         self.addresses = ["127.0.0.1"]
 
@@ -46,4 +47,4 @@ class FakeServices(ServiceHost):
         return self.codes.get(handle)
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        return self.words[-limit:]
+        return self.arguments_before.encode() if service.endswith(".arguments") else self.words[-limit:]

@@ -67,11 +67,20 @@ class Asker:
         return answer
 
     async def run(self, code: str, **order: Any) -> dict[str, Any]:
-        """Return the run when it has ended or asks for something."""
+        """Return the run, with all items, when it has ended or asks for something."""
         told = await self.ask("run", code=code, **{"wait": 20, **order})
         while told["state"] not in ("FINISHED", "LOST", "CANCELLED", "WAITING_INPUT"):
             told = await self.ask("read", run_id=told["run_id"], after=told["end"], wait=20)
-        return await self.ask("read", run_id=told["run_id"], after=0)
+        return await self.whole(told["run_id"])
+
+    async def whole(self, run_id: str) -> dict[str, Any]:
+        """Return the run with all items."""
+        told = await self.ask("read", run_id=run_id)
+        items = told["items"]
+        while told["offset"] < told["end"]:
+            told = await self.ask("read", run_id=run_id, after=told["offset"])
+            items += told["items"]
+        return {**told, "items": items}
 
     async def until(self, run_id: str, *states: str) -> dict[str, Any]:
         async with asyncio.timeout(60):
@@ -129,6 +138,48 @@ class GuestContract:
             assert result_of(ended) == ["'Bo'"]
             refused = await asker.ask("input", run_id=told["run_id"], text="Bo")
             assert refused["error"]["code"] == "no-question"
+
+        asyncio.run(walk())
+
+    def test_a_reader_waits_beside_a_question_until_it_is_answered(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("input('name? ')")
+            known = {"run_id": told["run_id"], "after": told["end"], "state": "WAITING_INPUT"}
+            assert (await asker.ask("read", **known, wait=0))["items"] == []
+            waiting = asyncio.create_task(asker.ask("read", **known, wait=20))
+            await asyncio.wait([waiting], timeout=0.3)
+            assert not waiting.done()
+            await asker.ask("input", run_id=told["run_id"], text="Bo")
+            assert (await waiting)["state"] != "WAITING_INPUT" or result_of(await waiting)
+
+        asyncio.run(walk())
+
+    def test_code_is_told_whole_and_older_runs_page_by_page(self, asker: Asker) -> None:
+        async def walk() -> None:
+            code = "1\n" + "\n" * 100_000 + "2"
+            await asker.run(code, run_id="long", context="other", language="")
+            for number in range(5):
+                await asker.run(str(number), run_id=f"n{number}")
+            listed = await asker.ask("runs", limit=3)
+            assert [run["run_id"] for run in listed["runs"]] == ["n2", "n3", "n4"]
+            older = await asker.ask("runs", before=listed["before"])
+            assert [run["run_id"] for run in older["runs"]][-3:] == ["long", "n0", "n1"]
+            assert older["before"] is None
+            first = older["runs"][-3]
+            assert (len(first["code"]) < len(code), first["code_length"]) == (True, len(code))
+            assert (await asker.ask("code", run_id="long"))["code"] == code
+
+        asyncio.run(walk())
+
+    def test_a_deleted_context_takes_its_runs_along_if_asked_to(self, asker: Asker) -> None:
+        async def walk() -> None:
+            assert (await asker.ask("languages"))["languages"]
+            kept = await asker.run("1", context="kept")
+            await asker.ask("delete-context", context="kept")
+            assert (await asker.ask("read", run_id=kept["run_id"]))["state"] == "FINISHED"
+            await asker.ask("delete-context", context="kept", runs=True)
+            assert (await asker.ask("read", run_id=kept["run_id"]))["error"]["code"] == "no-such-run"
+            assert (await asker.ask("delete-context", context="kept"))["error"]["code"] == "no-such-context"
 
         asyncio.run(walk())
 
@@ -240,6 +291,15 @@ class ProgramContract(GuestContract):
             assert (told["state"], told["exit_code"], text_of(told)) == ("FINISHED", 3, "made\n")
             failed = await asker.run("echo no", mode="batch", options={"build": "false"})
             assert (failed["exit_code"], failed["reason"], text_of(failed)) == (127, "build-failed", "")
+            wanted = {"mode": "batch", "options": {"clean": "true", "build": "echo b; exit 1", "exec": "echo e"}}
+            parts = [await asker.ask("run", code="", run_id="parts", wait=20, takes=True, **wanted)]
+            while (
+                parts[-1]["state"] != "FINISHED" or parts[-1]["offset"] < parts[-1]["end"] or "ended_step" in parts[-1]
+            ):
+                parts.append(await asker.ask("take", run_id="parts", wait=20))
+            steps = [(part.get("ended_step", {}).get("name"), text_of(part)) for part in parts]
+            assert steps == [("clean", ""), ("build", "b\n"), (None, "")], parts
+            assert [part["ended_step"]["exit_code"] for part in parts[:2]] == [0, 1]
             answered = await asker.ask("run", code="read line; echo got $line", mode="batch")
             await asker.until(answered["run_id"], "RUNNING")
             await asyncio.sleep(0.3)
@@ -339,15 +399,35 @@ class ProgramContract(GuestContract):
 
         asyncio.run(walk())
 
+    def test_a_large_answer_in_any_alphabet_is_cut_and_the_variables_stay(self, asker: Asker) -> None:
+        async def walk() -> None:
+            await asker.run("kept = 7")
+            told = await asker.run("'\uac00' * 12_000_000")
+            assert (told["state"], told["exit_code"]) == ("FINISHED", 0), told
+            [shown, gap] = told["items"]
+            assert len(shown["data"].encode()) + 3 >= 2**20 and gap["bytes"] > 30_000_000
+            page = await asker.run("class H:\n    def _repr_html_(self): return '\uac00' * 3_000_000\nH()")
+            assert "was left out" in text_of(page, "log"), page
+            assert result_of(await asker.run("kept")) == ["7"]
+
+        asyncio.run(walk())
+
+    def test_printed_letters_of_any_alphabet_are_read_in_answers_of_a_mebibyte(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.ask("run", code="print('\uac00' * 2_000_000)")
+            text, after = "", 0
+            while told["state"] not in ("FINISHED", "LOST") or after < told["end"]:
+                told = await asker.ask("read", run_id=told["run_id"], after=after, wait=20)
+                assert len(json.dumps(told)) < 4 * 2**20
+                text, after = text + text_of(told), told["offset"]
+            assert text == "\uac00" * 2_000_000 + "\n"
+
+        asyncio.run(walk())
+
     def test_too_much_output_is_cut_in_the_middle_and_says_so(self, asker: Asker) -> None:
         async def walk() -> None:
             told = await asker.run("print('first'); import sys; sys.stdout.write('x' * 40_000_000); print('last')")
-            items, after = [], 0
-            while after < told["end"]:
-                piece = await asker.ask("read", run_id=told["run_id"], after=after)
-                items, after = items + piece["items"], piece["offset"]
-            gaps = [item for item in items if item["type"] == "gap"]
-            text = "".join(item.get("text", "") for item in items if item["type"] == "stdout")
+            gaps, text = [item for item in told["items"] if item["type"] == "gap"], text_of(told)
             assert [gap["reason"] for gap in gaps] == ["too-much-output"], told
             assert gaps[0]["bytes"] > 20_000_000
             assert text.startswith("first\n") and text.endswith("last\n") and len(text) < 17 * 2**20

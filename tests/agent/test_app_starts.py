@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator, Sequence
 from uuid import uuid4
@@ -80,7 +81,7 @@ async def test_it_starts_a_service_with_its_ports_and_its_interpreter_filled_in(
     assert host.launched == [
         ["/opt/kernel/bin/python", f"--port={port}", "--also=9999", "{ports[9]}", "{other}"],
     ]
-    assert host.environ == [{"A": "b"}]
+    assert host.environ == [{"A": "b", "BACKENDAI_APP_ARGUMENTS": "[]"}]
     servers[0].close()
 
 
@@ -198,7 +199,7 @@ async def test_other_arguments_start_it_anew(starts: AppStarts, host: FakeServic
     host.define("board", command=["board"])
     for words in ((), ("--a=b",), ("--a=b",), ("--a=c",)):
         await starts.look(KERNEL, "board", listening, arguments=words)
-    assert host.launched == [], "it ran before this agent did"
+    assert host.launched == [], "nobody knows with which it was started, as by hand"
     host.define("later", command=["later"])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = int(server.getsockname()[1])
@@ -206,6 +207,17 @@ async def test_other_arguments_start_it_anew(starts: AppStarts, host: FakeServic
     for words in (("--a=b",), ("--a=b",), ("--a=c",)):
         await starts.look(KERNEL, "later", port, arguments=words)
     assert host.launched == [["later"], ["later", "--a=b"], ["later", "--a=c"]]
+
+
+async def test_other_arguments_start_anew_what_an_earlier_agent_has_started(
+    starts: AppStarts, host: FakeServices, listening: int
+) -> None:
+    host.define("board", command=["board"])
+    host.arguments_before = json.dumps(["--a=b"])
+    await starts.look(KERNEL, "board", listening, arguments=("--a=b",))
+    assert host.launched == []
+    await starts.look(KERNEL, "board", listening, arguments=("--a=c",))
+    assert host.launched == [["board", "--a=c"]]
 
 
 async def test_commands_before_the_start_run_first_and_stop_it_when_they_fail(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -16,7 +18,8 @@ from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_sandbox import Isolation
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.core.slots import Slots
-from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, text_of
+from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, result_of, text_of
+from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec
 from tests.agent.test_process_backend import data, isolation  # noqa: F401
 
@@ -59,6 +62,22 @@ class TestNative(ProgramContract):
 
         asyncio.run(walk())
 
+    def test_a_forged_end_ends_nothing(self, asker: Asker) -> None:
+        forge = (
+            "import os\nfor fd in range(3, 64):\n"
+            "    for said in ('{}', '{\"done\": true, \"exit_code\": {}}', '{\"done\": true}'):\n"
+            "        try: os.write(fd, said.encode() + b'\\n')\n"
+            "        except OSError: pass\n"
+            "print('to the end')"
+        )
+
+        async def walk() -> None:
+            told = await asker.run(forge)
+            assert (told["state"], text_of(told)) == ("FINISHED", "to the end\n"), told
+            assert result_of(await asker.run("2+2")) == ["4"]
+
+        asyncio.run(walk())
+
     @pytest.mark.long
     def test_a_million_flushed_lines_arrive(self, asker: Asker) -> None:
         async def walk() -> None:
@@ -69,5 +88,87 @@ class TestNative(ProgramContract):
                 text.append(text_of(told))
                 after = told["offset"]
             assert "".join(text) == "".join(f"line {n}\n" for n in range(1_000_000))
+
+        asyncio.run(walk())
+
+
+class TestJupyter(ProgramContract):
+    """The same with kernels of Jupyter. All tests share one session, whose interpreter is started once."""
+
+    @pytest.fixture(scope="class")
+    def backend(self) -> Iterator[Backend]:
+        folder = Path(tempfile.mkdtemp(prefix="jupyter-guests-", dir="/tmp"))
+        folder.chmod(0o755)
+        environments = ensure_jupyter_environments()
+        backend = ProcessBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
+        yield backend
+        backend.close()
+        shutil.rmtree(folder)
+
+    @pytest.fixture(scope="class")
+    def kernel(self, backend: Backend) -> Iterator[UUID]:
+        spec = make_spec(slots={"cpu": "1", "mem": str(2**30)}, image=IMAGE)
+        backend.start(spec)
+        yield spec.kernel_id
+        backend.remove(spec.kernel_id)
+
+    def test_ipython_runs_the_code(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("%precision 3\nimport IPython; IPython.version_info[0] >= 8")
+            assert result_of(told)[-1] == "True", told
+            [context] = [one for one in (await asker.ask("runs"))["contexts"] if one["name"] == "main"]
+            assert context["interpreter"]["kind"] == "jupyter"
+
+        asyncio.run(walk())
+
+    def test_exits_end_a_run_and_keep_the_interpreter(self, asker: Asker) -> None:
+        async def walk() -> None:
+            await asker.run("kept = 'still here'")
+            codes = {"exit(3)": 3, "quit(4)": 4, "exit()": 0, "exit": 0, "import sys; sys.exit(5)": 5, "exit('why')": 1}
+            for code, exit_code in codes.items():
+                told = await asker.run(code)
+                assert (told["state"], told["exit_code"]) == ("FINISHED", exit_code), (code, told)
+                says = "why\n" if "why" in code else ""
+                assert (text_of(told), text_of(told, "stderr")) == ("", says), (code, told)
+            assert result_of(await asker.run("kept")) == ["'still here'"]
+
+        asyncio.run(walk())
+
+    def test_passwords_are_asked_for_and_completions_found(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("import getpass; len(getpass.getpass('Key: '))")
+            assert (told["state"], told["prompt"], told["password"]) == ("WAITING_INPUT", "Key: ", True)
+            await asker.ask("input", run_id=told["run_id"], text="12345")
+            assert result_of(await asker.until(told["run_id"], "FINISHED")) == ["5"]
+            await asker.run("thermometer = 7")
+            found = await asker.ask("complete", code="thermo")
+            assert (found["status"], found["matches"]) == ("ok", ["thermometer"])
+
+        asyncio.run(walk())
+
+    def test_updated_displays_keep_their_id(self, asker: Asker) -> None:
+        async def walk() -> None:
+            code = "from IPython.display import display\nshown = display(1, display_id=True)\nshown.update(2)"
+            first, second = (await asker.run(code))["items"]
+            assert first["display"] == second["display"]
+            assert (first.get("updates"), second.get("updates")) == (None, True)
+
+        asyncio.run(walk())
+
+    def test_contexts_have_languages_and_variables_of_their_own(self, asker: Asker) -> None:
+        async def walk() -> None:
+            known = (await asker.ask("languages"))["languages"]
+            assert [one["name"] for one in known] == ["python3", "bash"] and known[1]["title"] == "Bash"
+            await asker.run("here = 1")
+            other = await asker.run("print('here' in globals())", context="second")
+            assert text_of(other) == "False\n"
+            bash = await asker.run("greeting=hello; echo $greeting $((6*7))", context="shell", language="bash")
+            assert (bash["language"], text_of(bash)) == ("bash", "hello 42\n"), bash
+            assert text_of(await asker.run("echo $greeting", context="shell")) == "hello\n"
+            unknown = await asker.run("1", context="odd", language="cobol")
+            assert (unknown["state"], unknown["reason"]) == ("LOST", "interpreter-failed")
+            assert "bash, python3" in text_of(unknown, "log")
+            for name in ("second", "shell", "odd"):
+                await asker.ask("delete-context", context=name)
 
         asyncio.run(walk())

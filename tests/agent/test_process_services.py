@@ -102,6 +102,7 @@ def test_services_open_in_every_session_by_themselves(
         assert b"listening in" in backend.services.log(first, "jupyterlab", limit=4096)
         again = AppStarts(backend.services, ports)
         assert (await again.look(first, "jupyterlab", 8888)).state == "ready", "after a restart of the agent"
+        assert backend.services.arguments(first, "jupyterlab") == "[]"
         failed = await settled(starts, first, "jupyter", 8889)
         assert (failed.state, failed.message) == ("failed", "jupyter ended with exit code 1.")
         assert failed.log == "nothing works\n"

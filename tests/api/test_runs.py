@@ -117,6 +117,9 @@ def test_input_interrupt_and_contexts(cast: Cast, session: ComputeSession) -> No
     assert alice.delete(f"{base}contexts/other/").status_code == 204
     assert alice.post(f"{base}contexts/", {"name": "third"}).status_code == 201
     assert alice.post(f"{base}complete/", {"code": "pr"}).json()["matches"]
+    assert alice.get(f"{base}languages/").json()["results"] == [{"name": "simulated", "title": "Simulated"}]
+    assert alice.delete(f"{base}contexts/other/?runs=true").status_code == 204
+    assert alice.get(f"{base}runs/{slow['run_id']}/").json()["code"] == "no-such-run"
     assert alice.get(f"{base}files/x").json()["code"] == "no-files"
 
 
@@ -137,6 +140,27 @@ def test_the_originals_shape(cast: Cast, session: ComputeSession) -> None:
     execute(mode="interrupt", runId="r3")
     assert execute(mode="continue", runId="r3")["status"] == "finished"
     assert execute(mode="complete", code="pr")["completions"]["suggestions"]
+
+
+def test_clients_that_keep_no_offset_get_all_output_once(cast: Cast, session: ComputeSession) -> None:
+    alice, path = Caller(cast.alice), f"{SESSIONS}{session.pk}/execute/"
+
+    def execute(**body: Any) -> dict[str, Any]:
+        return alice.post(path, body).json()["result"]
+
+    long = "\x01" * 300_000  # six bytes of JSON each
+    told = execute(mode="query", code=f"print(1)\nsleep 2.5\necho {long}\necho {long}\nexit(3)", runId="r")
+    polls = [told]
+    while told["status"] != "finished":
+        told = execute(mode="continue", runId="r", options={})
+        polls.append(told)
+        assert len(polls) < 10, [poll["status"] for poll in polls]
+    text = "".join(text for poll in polls for kind, text in poll["console"])
+    assert (text == f"1\n{long}\n{long}\n", told["exitCode"]) == (True, 3)
+    assert polls[0]["status"] == "continued" and len(polls) >= 3
+    again = execute(mode="query", code="", runId="r")
+    assert again["console"][0] == ["stdout", "1\n"], "a repeated first call tells from the beginning"
+    assert execute(mode="continue", runId="r", options={"offset": 0})["console"][0] == ["stdout", "1\n"]
 
 
 def test_strangers_reach_nothing_and_batch_sessions_run_no_code(cast: Cast, session: ComputeSession) -> None:

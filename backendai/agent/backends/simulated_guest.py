@@ -40,7 +40,7 @@ class SimulatedGuests(InProcessGuests):
             if len(self._guests) >= _MOST:
                 self._drop(next(iter(self._guests)))
             folder = Path(tempfile.mkdtemp(prefix="simulated-runs-"))
-            self._guests[kernel_id] = (Guest(Journal(folder), _start, has_files=False), folder)
+            self._guests[kernel_id] = (Guest(Journal(folder), _start, _languages, has_files=False), folder)
         ours, theirs = socket.socketpair()
         answering = asyncio.ensure_future(_answer(self._guests[kernel_id][0], theirs))
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -80,7 +80,7 @@ class SimulatedInterpreter:
     def tell(self, order: dict[str, object]) -> None:
         """Take an order."""
         if order["do"] == "run":
-            self._task = asyncio.ensure_future(self._run(str(order["code"])))
+            self._task = asyncio.ensure_future(self._run(str(order["code"]), order["run_id"]))
         elif order["do"] == "input":
             self._answers.put_nowait(str(order["text"]))
         elif order["do"] == "complete":
@@ -101,7 +101,7 @@ class SimulatedInterpreter:
         """Return that it was ended: it does not end by itself."""
         return InterpreterFailed("interpreter-ended", "The interpreter was ended.")
 
-    async def _run(self, code: str) -> None:
+    async def _run(self, code: str, run_id: object) -> None:
         exit_code = 0
         try:
             for line in filter(None, map(str.strip, code.splitlines())):
@@ -115,7 +115,7 @@ class SimulatedInterpreter:
         except (ValueError, SyntaxError, TypeError) as error:
             exit_code = 1
             self._error(type(error).__name__, str(error))
-        self._messages.put_nowait({"done": True, "exit_code": exit_code})
+        self._messages.put_nowait({"done": run_id, "exit_code": exit_code})
 
     async def _line(self, line: str) -> None:
         if line.startswith("sleep"):
@@ -155,6 +155,10 @@ def _value(text: str) -> object:
 
 async def _start(name: str, language: str, hear: Callable[[str, str], None]) -> Interpreter:
     return SimulatedInterpreter()
+
+
+async def _languages() -> list[dict[str, str]]:
+    return [{"name": "simulated", "title": "Simulated"}]
 
 
 async def _answer(guest: Guest, connection: socket.socket) -> None:

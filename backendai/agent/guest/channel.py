@@ -7,6 +7,8 @@ import socket
 import threading
 from typing import Any
 
+from backendai.agent.guest.items import LARGEST_MESSAGE, bounded, encoded, gap
+
 
 class Channel:
     """Blocking; ``say`` may be called from any thread."""
@@ -21,13 +23,20 @@ class Channel:
         return self._connection.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send a message; a guest that is gone hears nothing."""
-        line = json.dumps(message).encode() + b"\n"
+        """Send a message, a gap in place of one that is too large; a guest that is gone hears nothing."""
+        line = encoded(message)
+        if len(line) > LARGEST_MESSAGE:
+            line = encoded({"item": gap(len(line))})
         try:
             with self._saying:
                 self._connection.sendall(line)
         except OSError:
             return
+
+    def show(self, item: dict[str, Any]) -> None:
+        """Send an item of output within its limits."""
+        for one in bounded(item):
+            self.say(item=one)
 
     def hear(self) -> list[dict[str, Any]] | None:
         """Wait for orders and return those that are whole; None when the guest is gone."""

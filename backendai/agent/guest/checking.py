@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 LARGEST_CODE = 2**20
+_LONGEST_NAME = 64
 _LONGEST_TIMEOUT = 7 * 86400.0
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -51,7 +52,15 @@ def checked(order: dict[str, Any]) -> dict[str, Any]:
         raise Refused("bad-name", "A run id does not begin with a dot.")
     timeout = min(max(float(order.get("timeout") or 0), 0.0), _LONGEST_TIMEOUT)
     context = name_of(order.get("context"))
-    return {"run_id": run_id, "context": context, "mode": mode, "code": code, "options": options, "timeout": timeout}
+    return {
+        "run_id": run_id, "context": context, "language": language_of(order), "mode": mode, "code": code,
+        "options": options, "timeout": timeout,
+    }  # fmt: skip
+
+
+def language_of(order: dict[str, Any]) -> str:
+    """Return the name of the kernelspec in an order; empty: the usual one."""
+    return str(order.get("language") or "")[:_LONGEST_NAME]
 
 
 def name_of(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Awaitable, Callable  # noqa: UP035
 
 from backendai.agent.guest import batch
 from backendai.agent.guest.interpreter import Interpreter, InterpreterFailed
+from backendai.agent.guest.items import LARGEST_TEXT
 from backendai.agent.guest.run import (
     BUILDING,
     CANCELLED,
@@ -23,7 +24,10 @@ from backendai.agent.guest.run import (
 )
 
 UNANSWERED_SECONDS = 3600.0
-_COMPLETE_SECONDS = 1.0
+_BUSY_SECONDS = 1.0
+_COMPLETE_SECONDS = 5.0  # an interpreter loads much at its first completion
+# People's code can write to the interpreter's end of the socket.
+_FORGED = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
 _BUSY: dict[str, Any] = {"status": "busy", "matches": []}
 Starter = Callable[[str, str, Callable[[str, str], None]], Awaitable[Interpreter]]
 
@@ -42,7 +46,7 @@ class Context:
         self._starting = asyncio.Lock()
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._limits: dict[str, asyncio.TimerHandle] = {}
-        self._done: asyncio.Future[dict[str, Any] | None] | None = None
+        self._done: asyncio.Future[int | None] | None = None
         self._batch: batch.Batch | None = None
         self._is_restarting = False
 
@@ -110,12 +114,12 @@ class Context:
             self._is_restarting = False
 
     async def complete(self, code: str, cursor: int) -> dict[str, Any]:
-        """Return completions at the cursor; ``busy`` when none can be had within a second."""
+        """Return completions at the cursor; ``busy`` while code runs or the interpreter starts."""
         if self.current is not None or self._starting.locked():
             return _BUSY
         starting = asyncio.ensure_future(self._ready(None))
         starting.add_done_callback(lambda task: task.cancelled() or task.exception())  # the next run says it
-        await asyncio.wait([starting], timeout=_COMPLETE_SECONDS)
+        await asyncio.wait([starting], timeout=_BUSY_SECONDS)
         interpreter = self.interpreter
         if interpreter is None or self.current is not None:
             return _BUSY
@@ -172,12 +176,12 @@ class Context:
         self._set_limit(run, "exec-timeout", float(run.record["timeout"] or 0), "timeout")
         self._done = asyncio.get_running_loop().create_future()
         interpreter.tell({"do": "run", "code": run.record["code"], "run_id": run.run_id})
-        done = await self._done
-        if done is None:
+        exit_code = await self._done
+        if exit_code is None:
             await self._mourn(run, interpreter)
         else:
             reason = run.record["reason"] if run.state == INTERRUPTING else ""
-            run.move(FINISHED, exit_code=int(done.get("exit_code", 0)), reason=reason, prompt=None)
+            run.move(FINISHED, exit_code=exit_code, reason=reason, prompt=None)
             run.output.is_late = True
 
     async def _mourn(self, run: Run, interpreter: Interpreter) -> None:
@@ -199,6 +203,8 @@ class Context:
             if run.state == INTERRUPTING or not run.move(states[step], step=step):
                 break
             code = await self._batch.run(step, command)
+            if step != "exec":
+                run.end_step(step, code)
             if code and step == "build" and run.state != INTERRUPTING:
                 run.move(FINISHED, exit_code=batch.BUILD_FAILED, reason="build-failed")
             if code and step != "clean":
@@ -220,7 +226,7 @@ class Context:
 
     async def _listen(self, interpreter: Interpreter) -> None:
         while (message := await interpreter.next()) is not None:
-            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):  # forged by people's code
+            with contextlib.suppress(*_FORGED):
                 self._take(message)
         if self.interpreter is interpreter:
             self.interpreter = None
@@ -233,11 +239,13 @@ class Context:
         run = self.current or self._last
         if isinstance(message.get("item"), dict) and run is not None:
             run.output.add(message["item"])
-        elif "done" in message and self._done is not None and not self._done.done():
-            self._done.set_result(message)
+        elif "done" in message and run is self.current and run is not None and message["done"] == run.run_id:
+            if self._done is not None and not self._done.done():
+                self._done.set_result(int(message.get("exit_code") or 0) & 255)
         elif "ask" in message and run is not None and run is self.current:
             run.output.flush()
-            if run.move(WAITING_INPUT, prompt=str(message["ask"]), password=bool(message.get("password"))):
+            prompt = str(message["ask"])[:LARGEST_TEXT]
+            if run.move(WAITING_INPUT, prompt=prompt, password=bool(message.get("password"))):
                 self._set_limit(run, "input-timeout", UNANSWERED_SECONDS, "input")
         elif "completion" in message and (answer := self._asked.get(message.get("number", 0))) and not answer.done():
             answer.set_result({"status": "ok", **dict(message["completion"])})

@@ -10,21 +10,21 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import Any
+from typing import Any, Awaitable, Callable  # noqa: UP035
 
 from backendai.agent.guest import home_files, streams
-from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, name_of
+from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, language_of, name_of
 from backendai.agent.guest.contexts import Context, Starter
 from backendai.agent.guest.files import FileRefused
+from backendai.agent.guest.following import Follower, beginning_of
+from backendai.agent.guest.items import encoded
 from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
 from backendai.agent.guest.run import ENDED, LOST, WAITING_INPUT, Run, new_record
 
 LARGEST_QUESTION = 4 * 2**20
 MOST_CONTEXTS, MOST_QUEUED = 8, 100
 LONGEST_WAIT = 30.0
-_LISTED, _LISTED_CODE = 200, 16 * 1024
-_BEAT_SECONDS = 15.0
-_FOLLOWED = 64 * 1024
+_LISTED = 200
 
 
 class Guest:
@@ -32,9 +32,15 @@ class Guest:
     ``shares_network``: ports of the loopback may be other people's."""
 
     def __init__(
-        self, journal: Journal, start: Starter, *, has_files: bool = True, shares_network: bool = False
+        self,
+        journal: Journal,
+        start: Starter,
+        languages: Callable[[], Awaitable[list[dict[str, str]]]],
+        *,
+        has_files: bool = True,
+        shares_network: bool = False,
     ) -> None:
-        self._journal, self._start, self._has_files = journal, start, has_files
+        self._journal, self._start, self._languages, self._has_files = journal, start, languages, has_files
         self._shares_network = shares_network
         self._changes = Changes()
         self._contexts: dict[str, Context] = {}
@@ -91,7 +97,8 @@ class Guest:
     ) -> None:
         name = str(order["op"])
         if name == "follow":
-            await self._follow({str(key): int(value) for key, value in dict(order.get("after") or {}).items()}, writer)
+            after = {str(key): int(value) for key, value in dict(order.get("after") or {}).items()}
+            await Follower(self._runs, after, writer).follow(self._changes)
         elif name in home_files.NAMES:
             if not self._has_files:
                 raise FileRefused("This session is simulated: it has no files.", "no-files")
@@ -108,25 +115,39 @@ class Guest:
         wanted = checked(order)
         run = self._runs.get(wanted["run_id"])
         if run is None:
-            context = self._context(wanted["context"], str(order.get("language") or ""))
+            context = self._context(wanted["context"], wanted["language"])
             if len(context.queue) >= MOST_QUEUED:
                 raise Refused("queue-full", f"{MOST_QUEUED} runs wait in this context: wait, or withdraw some.")
             run = self._enter(wanted)
             context.submit(run)
             await asyncio.sleep(0)
-        return await self._wait(run, 0, float(order.get("wait") or 0), for_end=True)
+        seconds = float(order.get("wait") or 0)
+        if order.get("takes"):
+            return await self._next_part(run, seconds, again=True)  # a repeated question has the same answer
+        return await self._wait(run, 0, seconds, until=_is_settled)
+
+    async def _take(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Tell what was not taken yet, for readers that keep no offset."""
+        return await self._next_part(self._find(order), float(order.get("wait") or 0))
+
+    async def _next_part(self, run: Run, seconds: float, *, again: bool = False) -> dict[str, Any]:
+        await self._wait(run, 0, seconds, until=lambda run: _is_settled(run) or run.has_step_to_tell)
+        return {**run.take(again=again), "queue_position": self._context_of(run).position(run)}
 
     async def _read(self, order: dict[str, Any]) -> dict[str, Any]:
         run = self._find(order)
-        return await self._wait(run, int(order.get("after") or 0), float(order.get("wait") or 0), for_end=False)
+        after, known = int(order.get("after") or 0), str(order.get("state") or "")
 
-    async def _wait(self, run: Run, after: int, seconds: float, *, for_end: bool) -> dict[str, Any]:
+        def has_news(run: Run) -> bool:
+            run.output.flush()
+            is_other = run.state != known if known else _is_settled(run)
+            return is_other or run.has_ended or run.output.log.end > after
+
+        return await self._wait(run, after, float(order.get("wait") or 0), until=has_news)
+
+    async def _wait(self, run: Run, after: int, seconds: float, *, until: Callable[[Run], bool]) -> dict[str, Any]:
         deadline = time.monotonic() + min(max(seconds, 0.0), LONGEST_WAIT)
-        while not (run.has_ended or run.state == WAITING_INPUT) and (left := deadline - time.monotonic()) > 0:
-            if not for_end:
-                run.output.flush()
-                if run.output.log.end > after:
-                    break
+        while not until(run) and (left := deadline - time.monotonic()) > 0:
             await self._changes.next(left)
         return {**run.read(after), "queue_position": self._context_of(run).position(run)}
 
@@ -154,12 +175,19 @@ class Guest:
         return run.told()
 
     async def _runs_list(self, order: dict[str, Any]) -> dict[str, Any]:
-        newest = list(self._runs.values())[-_LISTED:]
-        told = [{**run.told(), "code": str(run.record["code"])[:_LISTED_CODE]} for run in newest]
-        return {"runs": told, "contexts": [context.told() for context in self._contexts.values()]}
+        before, limit = int(order.get("before") or 0), min(int(order.get("limit") or _LISTED), _LISTED)
+        older = [run for run in self._runs.values() if run.number < before or not before]
+        told = [{**run.told(), **beginning_of(run)} for run in older[-max(limit, 1) :]]
+        is_more = len(older) > len(told)
+        contexts = [context.told() for context in self._contexts.values()]
+        return {"runs": told, "before": told[0]["number"] if is_more else None, "contexts": contexts}
+
+    async def _code(self, order: dict[str, Any]) -> dict[str, Any]:
+        run = self._find(order)
+        return {**run.told(), "code": run.record["code"], "options": run.record["options"]}
 
     async def _make_context(self, order: dict[str, Any]) -> dict[str, Any]:
-        name, language = name_of(order.get("context")), str(order.get("language") or "")
+        name, language = name_of(order.get("context")), language_of(order)
         known = self._contexts.get(name)
         if known is not None and known.language != language:
             raise Refused("context-exists", f"The context {name} exists with another language: choose another name.")
@@ -173,51 +201,21 @@ class Guest:
         return context.told()
 
     async def _delete_context(self, order: dict[str, Any]) -> dict[str, Any]:
-        told = await self._restart(order)
-        self._contexts.pop(name_of(order.get("context")), None)
+        """End the interpreter; ``runs``: its runs and their output go with it."""
+        name = name_of(order.get("context"))
+        told = await self._restart(order) if name in self._contexts or not order.get("runs") else {"name": name}
+        self._contexts.pop(name, None)
+        for run in [run for run in self._runs.values() if order.get("runs") and run.record["context"] == name]:
+            self._delete(run)
         return told
+
+    async def _languages_list(self, order: dict[str, Any]) -> dict[str, Any]:
+        return {"languages": await self._languages()}
 
     async def _complete(self, order: dict[str, Any]) -> dict[str, Any]:
         code = str(order.get("code") or "")[:LARGEST_CODE]
-        context = self._context(name_of(order.get("context")), str(order.get("language") or ""))
+        context = self._context(name_of(order.get("context")), language_of(order))
         return await context.complete(code, int(order.get("cursor", len(code))))
-
-    async def _follow(self, after: dict[str, int], writer: asyncio.StreamWriter) -> None:
-        """Send states and items as they come, until the reader leaves. Runs that have ended and are not in ``after``
-        are left out."""
-        seen: dict[str, int] = {key: -1 for key, run in self._runs.items() if key in after or not run.has_ended}
-        number = self._next_number
-        while True:
-            for run in list(self._runs.values()):
-                if run.record["number"] >= number:
-                    seen.setdefault(run.run_id, -1)
-            number = self._next_number
-            is_behind = False
-            for run_id in [key for key in seen if key in self._runs]:
-                is_behind |= await self._pass_on(self._runs[run_id], after, seen, writer)
-            if not is_behind:
-                await self._changes.next(_BEAT_SECONDS)
-                if writer.is_closing():
-                    return
-                writer.write(b"\n")  # a reader that left is noticed
-                await writer.drain()
-
-    async def _pass_on(
-        self, run: Run, after: dict[str, int], seen: dict[str, int], writer: asyncio.StreamWriter
-    ) -> bool:
-        """Send what is new of one run; returns whether there is more."""
-        version = run.version
-        told = run.read(after.get(run.run_id, 0), _FOLLOWED)
-        if told["items"] or version != seen[run.run_id]:
-            if told["offset"] < told["end"] and run.has_ended:
-                told["state"] = "RUNNING"  # the end is told with the last of its items
-            else:
-                seen[run.run_id] = version
-            told["code"] = str(run.record["code"])[:_LISTED_CODE] if after.get(run.run_id, 0) == 0 else None
-            after[run.run_id] = told["offset"]
-            _send(writer, told)
-            await writer.drain()
-        return bool(told["offset"] < run.output.log.end)
 
     def _context(self, name: str, language: str) -> Context:
         context = self._contexts.get(name)
@@ -275,17 +273,25 @@ class Guest:
     _OPERATIONS = {
         "run": _run,
         "read": _read,
+        "take": _take,
         "input": _input,
         "interrupt": _interrupt,
         "withdraw": _withdraw,
         "runs": _runs_list,
+        "code": _code,
         "context": _make_context,
         "restart": _restart,
+        "languages": _languages_list,
         "delete-context": _delete_context,
         "complete": _complete,
     }
 
 
+def _is_settled(run: Run) -> bool:
+    """Whether nothing happens to the run without somebody's doing."""
+    return run.has_ended or run.state == WAITING_INPUT
+
+
 def _send(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
     with contextlib.suppress(RuntimeError):
-        writer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+        writer.write(encoded(answer))

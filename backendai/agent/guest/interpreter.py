@@ -15,9 +15,9 @@ import sys
 from typing import Any, Callable, Protocol  # noqa: UP035
 
 from backendai.agent.guest import kit, processes
+from backendai.agent.guest.items import LARGEST_MESSAGE, encoded
 
 _START_SECONDS = 60.0
-_LARGEST_MESSAGE = 64 * 2**20
 Say = Callable[["dict[str, Any]"], None]
 
 
@@ -70,7 +70,7 @@ class ProgramInterpreter:
     def tell(self, order: dict[str, Any]) -> None:
         """Send an order; one that has ended hears nothing, and ``next`` says so."""
         with contextlib.suppress(OSError, RuntimeError):
-            self._writer.write(json.dumps(order).encode() + b"\n")
+            self._writer.write(encoded(order))
 
     def interrupt(self) -> None:
         """Some runners forward it to the language's process, the others are the process."""
@@ -120,7 +120,7 @@ async def start(name: str, language: str, hear: processes.Hear, *, ipc_only: boo
         raise InterpreterFailed("interpreter-failed", f"The interpreter cannot be started: {error}") from error
     finally:
         theirs.close()
-    reader, writer = await asyncio.open_connection(sock=ours, limit=_LARGEST_MESSAGE)
+    reader, writer = await asyncio.open_connection(sock=ours, limit=LARGEST_MESSAGE)
     interpreter = ProgramInterpreter(program, reader, writer)
     waiting = asyncio.ensure_future(interpreter.next())
     await asyncio.wait([waiting], timeout=_START_SECONDS)

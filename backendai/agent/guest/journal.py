@@ -10,9 +10,13 @@ import bisect
 import contextlib
 import json
 import os
+import re
 import shutil
+import tempfile
 from pathlib import Path
-from typing import Any, Dict  # noqa: UP035 - images may bring a Python of 2019
+from typing import Any
+
+from backendai.agent.guest.items import Item, encoded
 
 SEGMENT_BYTES = 2**20
 LAST_SEGMENTS = 15
@@ -20,7 +24,18 @@ MOST_BYTES = 64 * 2**20
 MOST_RUNS = 1000
 LARGEST_READ = 2**20
 _RECORD = "run.json"
-Item = Dict[str, Any]  # noqa: UP006
+
+
+def folder_of_kernel() -> Path:
+    """Return the folder for runs, made if needed. Raises OSError.
+
+    It has the kernel in its name: the folder for temporary files may be a mounted one that several sessions use.
+    """
+    folder = Path(tempfile.gettempdir(), ".backendai-runs")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder /= re.sub("[^0-9a-f]", "", os.environ.get("BACKENDAI_KERNEL_ID", ""))[:8] or "runs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 class RunLog:
@@ -82,7 +97,7 @@ class RunLog:
             self._file = None
 
     def _write(self, item: Item) -> bool:
-        line = json.dumps(item, separators=(",", ":")).encode() + b"\n"
+        line = encoded(item)
         before = None
         try:
             file = self._open()

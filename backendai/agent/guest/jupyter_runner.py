@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.guest.channel import Channel
+from backendai.agent.guest.items import LARGEST_TEXT
+from backendai.agent.guest.journal import folder_of_kernel
+from backendai.agent.guest.languages import usual_of
 from backendai.agent.guest.plain_runner import INTERRUPTED
 
 _START_SECONDS = 50
 _JOINED_TEXT = 32 * 1024
 _LOOK_SECONDS = 0.5
+_MOST_MATCHES = 1000
 _IMAGES = ("image/png", "image/jpeg", "image/svg+xml", "image/gif", "image/webp")
 
 
@@ -24,9 +27,9 @@ class JupyterRunner:
 
     def __init__(self, channel: Channel, jupyter: Any, zmq: Any, specs: dict[str, Any], order: dict[str, Any]) -> None:
         self._channel, self._jupyter, self._zmq, self._order = channel, jupyter, zmq, order
-        name = str(order["language"]) or ("python3" if "python3" in specs else sorted(specs)[0])
+        name = str(order["language"]) or usual_of(specs)
         self._name, self._spec = name, specs[name]["spec"]
-        self._run_id = self._reply = ""
+        self._run_id = self._message_id = self._reply = ""
         self._is_idle, self._exit_code = True, 0
         self._text: dict[str, Any] = {}
         self._completions: dict[str, int] = {}
@@ -55,8 +58,7 @@ class JupyterRunner:
         if keeps_all:
             at = argv.index("ipykernel_launcher")
             argv[at - 1 : at + 1] = [sys.argv[0], "run-ipykernel"]
-        folder = Path(tempfile.gettempdir(), ".backendai-runs")
-        manager.connection_file = str(folder / f"k{os.getpid()}.json")
+        manager.connection_file = str(folder_of_kernel() / f"k{os.getpid()}.json")
         if keeps_all or self._order["ipc_only"]:
             manager.transport = "ipc"
         home = os.environ.get("HOME") or "/"
@@ -105,8 +107,8 @@ class JupyterRunner:
         for order in orders or ():
             does = order.get("do")
             if does == "run":
-                self._reply, self._is_idle = "", False
-                self._run_id = self._client.execute(str(order["code"]), allow_stdin=True)
+                self._run_id, self._reply, self._is_idle = str(order["run_id"]), "", False
+                self._message_id = self._client.execute(str(order["code"]), allow_stdin=True)
             elif does == "input":
                 self._client.input(str(order["text"]))
             elif does == "interrupt":
@@ -124,35 +126,35 @@ class JupyterRunner:
             return
         self._flush()
         if kind in ("display_data", "execute_result", "update_display_data"):
-            self._channel.say(item=_item_of(content))
-        elif kind == "error" and content.get("ename") != "SystemExit":
-            about = {"name": content.get("ename"), "value": content.get("evalue")}
-            self._channel.say(item={"type": "error", **about, "traceback": "\n".join(content.get("traceback", ()))})
+            self._channel.show({**_item_of(content), "updates": kind == "update_display_data"})
+        elif kind == "error":
+            self._channel.show(_error_of(content))
         elif kind == "clear_output":
-            self._channel.say(item={"type": "clear", "wait": bool(content.get("wait"))})
-        elif kind == "status" and content["execution_state"] == "idle" and _parent(message) == self._run_id:
+            self._channel.show({"type": "clear", "wait": bool(content.get("wait"))})
+        elif kind == "status" and content["execution_state"] == "idle" and _parent(message) == self._message_id:
             self._is_idle = True
 
     def _replied(self, message: dict[str, Any]) -> None:
         content, asked_by = message["content"], _parent(message)
-        if message["msg_type"] == "execute_reply" and asked_by == self._run_id:
+        if message["msg_type"] == "execute_reply" and asked_by == self._message_id:
             self._reply, self._exit_code = content["status"], _exit_code(content)
         elif message["msg_type"] == "complete_reply" and asked_by in self._completions:
-            found = {name: content.get(name) for name in ("matches", "cursor_start", "cursor_end")}
+            found = {name: content.get(name) for name in ("cursor_start", "cursor_end")}
+            found["matches"] = [one for one in content.get("matches", ()) if len(one) <= LARGEST_TEXT][:_MOST_MATCHES]
             self._channel.say(completion=found, number=self._completions.pop(asked_by))
 
     def _asked(self, message: dict[str, Any]) -> None:
         self._flush()
         if message["msg_type"] == "input_request":
             content = message["content"]
-            self._channel.say(ask=content.get("prompt", ""), password=bool(content.get("password")))
+            self._channel.say(ask=str(content.get("prompt", ""))[:LARGEST_TEXT], password=bool(content.get("password")))
 
     def _finish(self) -> None:
         """A run ends with its reply and with the kernel idle: all output was published before."""
-        if self._run_id and self._reply and self._is_idle:
+        if self._message_id and self._reply and self._is_idle:
             self._flush()
-            self._run_id = ""
-            self._channel.say(done=True, exit_code=self._exit_code)
+            self._message_id = ""
+            self._channel.say(done=self._run_id, exit_code=self._exit_code)
 
     def _end_with_kernel(self) -> None:
         self._flush()
@@ -170,7 +172,7 @@ class JupyterRunner:
 
     def _flush(self) -> None:
         if self._text:
-            self._channel.say(item={"type": self._text["type"], "text": "".join(self._text["pieces"])})
+            self._channel.show({"type": self._text["type"], "text": "".join(self._text["pieces"])})
             self._text = {}
 
 
@@ -187,6 +189,16 @@ def _exit_code(content: dict[str, Any]) -> int:
     if content.get("ename") == "SystemExit":
         return int(value) & 255 if value.lstrip("-").isdigit() else (0 if value in ("", "None") else 1)
     return 1
+
+
+def _error_of(content: dict[str, Any]) -> dict[str, Any]:
+    """Return an error as an item; of an end by ``exit`` only its text is shown."""
+    if content.get("ename") == "SystemExit":
+        value = str(content.get("evalue", ""))
+        says = "" if value in ("", "None", "True", "False") or value.lstrip("-").isdigit() else f"{value}\n"
+        return {"type": "stderr", "text": says}
+    about = {"name": content.get("ename"), "value": content.get("evalue")}
+    return {"type": "error", **about, "traceback": "\n".join(content.get("traceback", ()))}
 
 
 def _item_of(content: dict[str, Any]) -> dict[str, Any]:

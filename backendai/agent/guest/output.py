@@ -6,10 +6,10 @@ import asyncio
 import codecs
 from typing import Any, Callable  # noqa: UP035
 
+from backendai.agent.guest.items import bounded
 from backendai.agent.guest.journal import RunLog
 
-LARGEST_TEXT = 64 * 1024
-LARGEST_MEDIA = 8 * 2**20
+_JOINED_TEXT = 64 * 1024
 _JOIN_SECONDS = 0.01
 _TEXTS = ("stdout", "stderr")
 
@@ -29,7 +29,7 @@ class Output:
             self.text(item["type"], str(item.get("text", "")))
             return
         self.flush()
-        self._write(_bounded(item))
+        self._write(item)
         self._changed()
 
     def text(self, kind: str, text: str) -> None:
@@ -39,7 +39,7 @@ class Output:
         self._kind = kind
         self._pieces.append(text)
         self._length += len(text)
-        if self._length >= LARGEST_TEXT:
+        if self._length >= _JOINED_TEXT:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_JOIN_SECONDS, self.flush)
@@ -53,12 +53,12 @@ class Output:
             return
         text = "".join(self._pieces)
         self._pieces, self._length = [], 0
-        for start in range(0, len(text), LARGEST_TEXT):
-            self._write({"type": self._kind, "text": text[start : start + LARGEST_TEXT]})
+        self._write({"type": self._kind, "text": text})
         self._changed()
 
     def _write(self, item: dict[str, Any]) -> None:
-        self.log.append({**item, "late": True} if self.is_late else item)
+        for one in bounded(item):
+            self.log.append({**one, "late": True} if self.is_late else one)
 
 
 class Decoder:
@@ -70,14 +70,3 @@ class Decoder:
     def text(self, data: bytes) -> str:
         """Return the text that is whole by now."""
         return self._decoder.decode(data)
-
-
-def _bounded(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the item, or an error item in place of something that is too large to be kept."""
-    for name in ("data", "html", "text", "traceback", "value"):
-        value = item.get(name, "")
-        if isinstance(value, str) and len(value) > LARGEST_MEDIA:
-            size = f"{len(value) // 2**20} MiB"
-            text = f"Output of {size} ({item.get('mime') or item.get('type')}) was left out: 8 MiB are kept at most."
-            return {"type": "log", "text": text}
-    return item

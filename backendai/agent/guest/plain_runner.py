@@ -19,6 +19,7 @@ import types
 from typing import Any
 
 from backendai.agent.guest.channel import Channel
+from backendai.agent.guest.items import LARGEST_TEXT
 
 INTERRUPTED = 130
 _RICH = (("_repr_html_", "html"), ("_repr_svg_", "image/svg+xml"), ("_repr_png_", "image/png"),
@@ -54,7 +55,7 @@ class PlainRunner:
                 code = self._execute(str(order["code"]))
                 if os.getpid() != self._own:
                     os._exit(0)  # a child that the code has forked and that came back from it
-                self._channel.say(done=True, exit_code=code)
+                self._channel.say(done=order.get("run_id"), exit_code=code)
             elif order.get("do") == "complete":
                 self._complete(order)
             elif order.get("do") == "end":
@@ -104,7 +105,7 @@ class PlainRunner:
             return 0
         if isinstance(code, int):
             return code & 255
-        self._channel.say(item={"type": "stderr", "text": f"{code}\n"})
+        self._channel.show({"type": "stderr", "text": f"{code}\n"})
         return 1
 
     def _tell(self, error: BaseException) -> int:
@@ -114,9 +115,8 @@ class PlainRunner:
         told = traceback.TracebackException(type(error), error, kept)
         told.stack = traceback.StackSummary.from_list([one for one in told.stack if one.filename != __file__])
         text = "".join(told.format())
-        self._channel.say(
-            item={"type": "error", "name": type(error).__name__, "value": _words(error), "traceback": text}
-        )
+        about = {"name": type(error).__name__, "value": _words(error)}
+        self._channel.show({"type": "error", **about, "traceback": text})
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
     def _show(self, value: Any) -> None:
@@ -128,9 +128,9 @@ class PlainRunner:
             shown = getattr(value, method, None) if not isinstance(value, type) else None
             made = shown() if callable(shown) else None
             if made is not None:
-                self._channel.say(item=_rich_item(kind, made))
+                self._channel.show(_rich_item(kind, made))
                 return
-        self._channel.say(item={"type": "media", "mime": "text/plain", "data": repr(value)})
+        self._channel.show({"type": "media", "mime": "text/plain", "data": repr(value)})
 
     def _show_figures(self) -> None:
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -140,7 +140,7 @@ class PlainRunner:
             for number in pyplot.get_fignums():
                 picture = io.BytesIO()
                 pyplot.figure(number).savefig(picture, format="png", bbox_inches="tight")
-                self._channel.say(item=_rich_item("image/png", picture.getvalue()))
+                self._channel.show(_rich_item("image/png", picture.getvalue()))
             pyplot.close("all")
 
     def _input(self, prompt: object = "") -> str:
@@ -151,7 +151,7 @@ class PlainRunner:
 
     def _ask(self, prompt: str, *, password: bool) -> str:
         sys.stdout.flush()
-        self._channel.say(ask=prompt, password=password)
+        self._channel.say(ask=prompt[:LARGEST_TEXT], password=password)
         while (order := self._next()) is not None:
             if order.get("do") == "input":
                 return str(order["text"])
@@ -162,7 +162,7 @@ class PlainRunner:
         begins = len(code)
         while begins and (code[begins - 1].isalnum() or code[begins - 1] in "._"):
             begins -= 1
-        completer, matches = rlcompleter.Completer(self._module.__dict__), list[str]()
+        completer, matches = rlcompleter.Completer(self._module.__dict__), []  # type: rlcompleter.Completer, list[str]
         with contextlib.suppress(Exception):  # completion runs properties of people's objects
             while len(matches) < 200 and (match := completer.complete(code[begins:], len(matches))):
                 matches.append(match)

@@ -21,8 +21,8 @@ _MOVES = {
     WAITING_INPUT: {RUNNING, INTERRUPTING, FINISHED, LOST},
     INTERRUPTING: {FINISHED, LOST},
 }
-_TOLD = ("run_id", "context", "mode", "state", "exit_code", "reason", "prompt", "password", "step", "created_at",
-         "started_at", "ended_at")  # fmt: skip
+_TOLD = ("run_id", "number", "context", "language", "mode", "state", "exit_code", "reason", "prompt", "password",
+         "step", "created_at", "started_at", "ended_at")  # fmt: skip
 
 
 class Run:
@@ -37,6 +37,11 @@ class Run:
     def run_id(self) -> str:
         """Its name, chosen by the one who asked for it."""
         return str(self.record["run_id"])
+
+    @property
+    def number(self) -> int:
+        """Its place among the runs of the session, from 1."""
+        return int(self.record["number"])
 
     @property
     def state(self) -> str:
@@ -71,6 +76,37 @@ class Run:
         """Return what readers are told beside the items."""
         return {name: self.record.get(name) for name in _TOLD}
 
+    def end_step(self, name: str, exit_code: int) -> None:
+        """Note that a step of batch mode has ended, and where its output ends."""
+        self.output.flush()
+        ended = {"name": name, "exit_code": exit_code, "offset": self.output.log.end}
+        self.record["steps"] = [*self.record.get("steps", ()), ended]
+        self._changed()
+
+    @property
+    def has_step_to_tell(self) -> bool:
+        """Whether a step has ended of which ``take`` has not told."""
+        return len(self.record.get("steps", ())) > int(self.record.get("told_steps") or 0)
+
+    def take(self, *, again: bool = False) -> dict[str, Any]:
+        """Return what was not taken yet, for readers that keep no offset; the part that ends a step has
+        ``ended_step``."""
+        if again:
+            self.record.update(taken=0, told_steps=0)
+        taken = int(self.record.get("taken") or 0)
+        if not self.has_step_to_tell:
+            told = self.read(taken)
+        else:
+            told_steps = int(self.record.get("told_steps") or 0)
+            step = self.record["steps"][told_steps]
+            told = self.read(taken, min(LARGEST_READ, step["offset"] - taken))
+            if told["offset"] >= step["offset"]:
+                told["ended_step"] = step
+                self.record["told_steps"] = told_steps + 1
+        self.record["taken"] = told["offset"]
+        self._journal.save(self.record)
+        return told
+
     def read(self, after: int, limit: int = LARGEST_READ) -> dict[str, Any]:
         """Return state, items from ``after`` on and the offset to go on from."""
         self.output.flush()
@@ -84,6 +120,7 @@ def new_record(number: int, order: dict[str, Any]) -> dict[str, Any]:
         "number": number,
         "run_id": order["run_id"],
         "context": order["context"],
+        "language": order["language"],
         "mode": order["mode"],
         "code": order["code"],
         "options": order["options"],

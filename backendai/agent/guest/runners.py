@@ -7,6 +7,7 @@ import importlib
 import os
 import socket
 import sys
+import warnings
 from typing import Any
 
 from backendai.agent.guest import jupyter_runner, plain_runner
@@ -67,4 +68,22 @@ def run_ipykernel() -> None:
                 if isinstance(copy, int):
                     os.dup2(nothing, copy)
 
+        def init_shell(self) -> None:
+            """Let ``exit(3)`` end a run, not the interpreter: variables stay, and the run has that exit code."""
+            super().init_shell()
+            with contextlib.suppress(Exception):  # of an IPython that has it elsewhere: code runs all the same
+                self.shell.exiter = exiter = _leaving(type(self.shell.exiter))(self.shell)
+                self.shell.user_ns.update(exit=exiter, quit=exiter)
+            warnings.filterwarnings("ignore", message="To exit: use")
+
     KeepingApp.launch_instance()
+
+
+def _leaving(exiter: Any) -> Any:
+    """Return IPython's class for ``exit`` and ``quit``, changed to end the run."""
+
+    class Leave(exiter):
+        def __call__(self, code: Any = None) -> None:
+            raise SystemExit(code)
+
+    return Leave

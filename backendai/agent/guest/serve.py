@@ -11,13 +11,13 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from backendai.agent.guest import interpreter
 from backendai.agent.guest.guest import LARGEST_QUESTION, Guest
-from backendai.agent.guest.journal import Journal
+from backendai.agent.guest.journal import Journal, folder_of_kernel
+from backendai.agent.guest.languages import known_languages, list_languages
 from backendai.agent.guest.processes import Hear
 from backendai.agent.guest.runners import run_interpreter, run_ipykernel
 from backendai.agent.guest.sftp import serve_files
@@ -31,8 +31,7 @@ _SAID_EVERY, _SAID_AT_MOST_EVERY = 20.0, 0.5
 
 def serve(folder: Path, *, ipc_only: bool) -> None:
     """Serve until nothing is used any more. Returns at once when another guest serves this kernel."""
-    data = Path(tempfile.gettempdir(), ".backendai-runs")
-    data.mkdir(mode=0o700, exist_ok=True)
+    data = folder_of_kernel()
     lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +61,7 @@ def _stay(number: int, frame: object) -> None: ...
 
 async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
     start = functools.partial(_start_interpreter, ipc_only)
-    guest = Guest(Journal(data / "journal"), start, shares_network=ipc_only)
+    guest = Guest(Journal(data / "journal"), start, known_languages, shares_network=ipc_only)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: None)
     answering: set[asyncio.Task[None]] = set()
@@ -138,11 +137,14 @@ async def _start_interpreter(ipc_only: bool, name: str, language: str, hear: Hea
 
 def main() -> None:
     """``serve FOLDER [ipc-only]`` is the guest; ``run-interpreter FD ORDER`` one of its interpreters,
-    ``run-ipykernel …`` a kernel of Jupyter that drops no output, ``sftp`` a server of files on the standard streams."""
+    ``run-ipykernel …`` a kernel of Jupyter that drops no output, ``list-languages`` prints which there are, ``sftp`` a
+    server of files on the standard streams."""
     if sys.argv[1] == "serve":
         serve(Path(sys.argv[2]), ipc_only="ipc-only" in sys.argv[3:])
     elif sys.argv[1] == "run-interpreter":
         run_interpreter(int(sys.argv[2]), json.loads(sys.argv[3]))
+    elif sys.argv[1] == "list-languages":
+        list_languages()
     elif sys.argv[1] == "run-ipykernel":
         run_ipykernel()
     elif sys.argv[1] == "sftp":

@@ -46,16 +46,18 @@ class Execute(GuestView):
             found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))
             return Response({"result": _completed(run_id, found.get("matches") or [])})
         if mode == "interrupt":
-            told = await self.ask("interrupt", run_id=run_id)
-            return Response({"result": _shape({**told, "items": []})})
+            await self.ask("interrupt", run_id=run_id)
+            return Response({"result": _shape(await self.ask("take", run_id=run_id))})
         if mode == "input":
             await self.ask("input", run_id=run_id, text=code)
         if mode in ("query", "batch"):
             options = {name: wish["options"].get(name) for name in _STEPS}
-            told = await self.ask("run", run_id=run_id, mode=mode, code=code, wait=_PATIENCE, options=options)
-        else:
-            after = _offset(wish["options"])
+            wanted = {"mode": mode, "code": code, "options": options, "takes": True}
+            told = await self.ask("run", run_id=run_id, wait=_PATIENCE, **wanted)
+        elif (after := _offset(wish["options"])) is not None:
             told = await self.ask("read", run_id=run_id, after=after, wait=_PATIENCE)
+        else:
+            told = await self.ask("take", run_id=run_id, wait=_PATIENCE)
         return Response({"result": _shape(told)})
 
 
@@ -65,7 +67,9 @@ _STEPS = ("clean", "build", "exec")
 def _shape(told: dict[str, Any]) -> dict[str, Any]:
     has_all = int(told.get("offset") or 0) >= int(told.get("end") or 0)
     state = "continued"
-    if told.get("state") in ENDED and has_all:
+    if step := told.get("ended_step"):
+        state = f"{step.get('name')}-finished"
+    elif told.get("state") in ENDED and has_all:
         state = "finished"
     elif told.get("state") == "WAITING_INPUT" and has_all:
         state = "waiting-input"
@@ -75,7 +79,7 @@ def _shape(told: dict[str, Any]) -> dict[str, Any]:
     console = [pair for item in told.get("items") or () if (pair := _console(item))]
     if state == "waiting-input" and told.get("prompt"):
         console.append(["stdout", told["prompt"]])
-    exit_code = told.get("exit_code") if state == "finished" else None
+    exit_code = told.get("exit_code") if state == "finished" else step.get("exit_code") if step else None
     return {
         "runId": told.get("run_id"), "status": state, "exitCode": exit_code, "console": console, "options": options,
         "files": [],
@@ -110,9 +114,10 @@ def _cursor(options: dict[str, Any], code: str) -> int:
     return value if isinstance(value, int) and 0 <= value <= len(code) else len(code)
 
 
-def _offset(options: dict[str, Any]) -> int:
-    value = options.get("offset", 0)
-    return value if isinstance(value, int) and value >= 0 else 0
+def _offset(options: dict[str, Any]) -> int | None:
+    """Return the offset that the client keeps; None: the session keeps it."""
+    value = options.get("offset")
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 class RawParser(BaseParser):

@@ -15,7 +15,16 @@ from backendai.accounts.scopes import Scope
 from backendai.api.asynchronous import AsyncAPIView
 from backendai.api.authentication import asker
 from backendai.api.parsing import StrictJSONParser
-from backendai.api.run_bodies import CompletionWish, ContextWish, RunBody, RunInput, RunQuery, RunWish
+from backendai.api.run_bodies import (
+    CompletionWish,
+    ContextEnd,
+    ContextWish,
+    RunBody,
+    RunInput,
+    RunQuery,
+    RunsQuery,
+    RunWish,
+)
 from backendai.gateways.guests import GuestTarget, ask, find_target, note_use
 from backendai.wire.runs import ENDED
 
@@ -60,10 +69,10 @@ class RunList(GuestView):
 
     runs_code = True
 
-    @extend_schema(operation_id="v1_sessions_runs_list", responses=dict)
+    @extend_schema(operation_id="v1_sessions_runs_list", parameters=[RunsQuery], responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the newest runs with the beginning of their code, and the contexts."""
-        return Response(await self.ask("runs"))
+        """Return the newest runs with the beginning of their code, and the contexts; ``before`` leads to older runs."""
+        return Response(await self.ask("runs", **self.read(RunsQuery, request.query_params)))
 
     @extend_schema(request=RunWish, responses={200: RunBody, 202: RunBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
@@ -86,6 +95,15 @@ class RunDetail(GuestView):
     async def delete(self, request: Request, session_id: UUID, run_id: str) -> Response:
         """Take a run out of the queue, or delete it with its output when it has ended."""
         return Response(await self.ask("withdraw", run_id=run_id))
+
+
+class RunCode(GuestView):
+    """The code of a run."""
+
+    @extend_schema(responses=dict)
+    async def get(self, request: Request, session_id: UUID, run_id: str) -> Response:
+        """Return the whole code of a run, and the commands of batch mode."""
+        return Response(await self.ask("code", run_id=run_id))
 
 
 class RunAnswer(GuestView):
@@ -123,13 +141,22 @@ class ContextList(GuestView):
         return Response(told, status.HTTP_201_CREATED)
 
 
+class LanguageList(GuestView):
+    """The languages of a session's image."""
+
+    @extend_schema(responses=dict)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return name and title of each; the first is the one of a context for which none is named."""
+        return Response({"results": (await self.ask("languages"))["languages"]})
+
+
 class ContextDetail(GuestView):
     """One interpreter."""
 
-    @extend_schema(responses={204: None})
+    @extend_schema(parameters=[ContextEnd], responses={204: None})
     async def delete(self, request: Request, session_id: UUID, context: str) -> Response:
         """End the interpreter and delete the context; what it runs is lost."""
-        await self.ask("delete-context", context=context)
+        await self.ask("delete-context", context=context, **self.read(ContextEnd, request.query_params))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -1,0 +1,62 @@
+"""Telling a reader what happens to runs, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Mapping  # noqa: UP035
+
+from backendai.agent.guest.checking import Changes
+from backendai.agent.guest.items import encoded
+from backendai.agent.guest.run import Run
+
+LISTED_CODE = 16 * 1024  # characters of code that are told unasked
+_BEAT_SECONDS = 15.0
+_FOLLOWED = 64 * 1024
+
+
+class Follower:
+    """Sends the states and items of ``runs`` to one reader, from the offsets ``after`` on."""
+
+    def __init__(self, runs: Mapping[str, Run], after: dict[str, int], writer: asyncio.StreamWriter) -> None:
+        self._runs, self._after, self._writer = runs, after, writer
+        self._number = 0
+
+    async def follow(self, changes: Changes) -> None:
+        """Send until the reader leaves. Runs that have ended before and are not in ``after`` are left out."""
+        seen = {key: -1 for key, run in self._runs.items() if key in self._after or not run.has_ended}
+        self._number = max((run.number for run in self._runs.values()), default=0)
+        while True:
+            for run in [run for run in self._runs.values() if run.number > self._number]:
+                seen.setdefault(run.run_id, -1)
+                self._number = run.number
+            is_behind = False
+            for run_id in [key for key in seen if key in self._runs]:
+                is_behind |= await self._pass_on(self._runs[run_id], seen)
+            if not is_behind:
+                await changes.next(_BEAT_SECONDS)
+                if self._writer.is_closing():
+                    return
+                self._writer.write(b"\n")  # a reader that left is noticed
+                await self._writer.drain()
+
+    async def _pass_on(self, run: Run, seen: dict[str, int]) -> bool:
+        """Send what is new of one run; returns whether there is more."""
+        version, after = run.version, self._after.get(run.run_id, 0)
+        told = run.read(after, _FOLLOWED)
+        if told["items"] or version != seen[run.run_id]:
+            if told["offset"] < told["end"] and run.has_ended:
+                told["state"] = "RUNNING"  # the end is told with the last of its items
+            else:
+                seen[run.run_id] = version
+            if after == 0:
+                told.update(beginning_of(run))
+            self._after[run.run_id] = told["offset"]
+            self._writer.write(encoded(told))
+            await self._writer.drain()
+        return bool(told["offset"] < run.output.log.end)
+
+
+def beginning_of(run: Run) -> dict[str, Any]:
+    """Return the beginning of a run's code, and how many characters the code has."""
+    code = str(run.record["code"])
+    return {"code": code[:LISTED_CODE], "code_length": len(code)}

@@ -1,0 +1,61 @@
+"""Which languages the image has: its kernelspecs, or Python alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import sys
+from typing import Any
+
+from backendai.agent.guest import kit
+
+_SECONDS = 15.0
+_MOST = 100
+_LONGEST = 64
+
+
+async def known_languages() -> list[dict[str, str]]:
+    """Return name and title of each language, the usual one first. Asks the image's Python: some tenths of a second."""
+    if kit.is_ours():
+        return []
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        sys.argv[0],
+        "list-languages",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+        return [dict(one) for one in json.loads(said)]
+    except (TimeoutError, ValueError, TypeError):
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        return []
+
+
+def list_languages() -> None:
+    """Print the languages as JSON."""
+    sys.path[0] = ""  # ours
+    try:
+        specs: Any = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager().get_all_specs()
+    except ImportError:
+        specs = {}
+    found = [{"name": name[:_LONGEST], "title": _title(name, specs[name])} for name in sorted(specs, key=_rank)[:_MOST]]
+    sys.stdout.write(json.dumps(found or [{"name": "python3", "title": "Python 3"}]))
+
+
+def usual_of(specs: dict[str, Any]) -> str:
+    """Return the name of the language that a context has if nobody names one."""
+    return min(specs, key=_rank)
+
+
+def _rank(name: str) -> tuple[bool, str]:
+    return (name != "python3", name)
+
+
+def _title(name: str, spec: dict[str, Any]) -> str:
+    return str(spec.get("spec", {}).get("display_name") or name)[:_LONGEST]
