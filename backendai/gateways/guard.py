@@ -11,12 +11,12 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from django.db import DatabaseError, close_old_connections
+from django.db import Error, close_old_connections
 from django.utils import timezone
 
 from backendai.accounts.credentials import Credential, fingerprints_of
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 10.0
 LOOK_SECONDS = 2.0
-_TRUSTED_SECONDS = 50.0  # without a database; access must end within a minute
+TRUSTED_SECONDS = 50.0  # without a database; access must end within a minute
 _THREADS = 4
 _Answer = TypeVar("_Answer")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -59,7 +59,7 @@ class Guard(Generic[_Key, _Target]):
         try:
             return await self._look(key)
         except Unknown:
-            if target is None or age > _TRUSTED_SECONDS or is_over:
+            if target is None or age > TRUSTED_SECONDS or is_over:
                 raise
             return target
 
@@ -77,23 +77,31 @@ class Guard(Generic[_Key, _Target]):
                 del self._open[key]
 
     async def watch(self) -> None:
-        """Look again at whatever is open, for ever: all of it at times, and at once where credentials change."""
-        await asyncio.gather(self._recheck_for_ever(), self._look_for_changes())
+        """Look again at whatever is open, for ever: all of it at times, and at once where credentials change. A round
+        that fails is logged, and the next one follows. Answers that grow too old are cut by a loop that asks nobody, so
+        that a database which hangs, or a fault in the other loops, keeps nothing open."""
+        await asyncio.gather(
+            _for_ever(self._recheck_all, RECHECK_SECONDS),
+            _for_ever(self._look_for_changes, LOOK_SECONDS),
+            _for_ever(self._cut_unproved, LOOK_SECONDS),
+        )
 
-    async def _recheck_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(RECHECK_SECONDS)
-            await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
-            oldest = time.monotonic() - _TRUSTED_SECONDS
-            self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
+    async def _recheck_all(self) -> None:
+        await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
+        oldest = time.monotonic() - TRUSTED_SECONDS
+        self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
 
     async def _look_for_changes(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            now = timezone.now()
-            await asyncio.gather(*(self._recheck(key) for key in list(self._open) if self._is_due(key, now)))
-            with contextlib.suppress(Unknown):
-                await self._look_at_credentials()
+        now = timezone.now()
+        await asyncio.gather(*(self._recheck(key) for key in list(self._open) if self._is_due(key, now)))
+        with contextlib.suppress(Unknown):
+            await self._look_at_credentials()
+
+    async def _cut_unproved(self) -> None:
+        oldest = time.monotonic() - TRUSTED_SECONDS
+        for key in [key for key in self._open if key not in self._known or self._known[key][1] < oldest]:
+            logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
+            self._cut(key)
 
     def _is_due(self, key: _Key, now: datetime) -> bool:
         target, at = self._known.get(key, (None, 0.0))
@@ -124,15 +132,13 @@ class Guard(Generic[_Key, _Target]):
         try:
             await self._look(key)
         except Unknown:
-            target, at = self._known.get(key, (None, 0.0))
-            is_over = target is not None and target.is_over(timezone.now())
-            if time.monotonic() - at < _TRUSTED_SECONDS and not is_over:
-                return
-            logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
+            target, _ = self._known.get(key, (None, 0.0))
+            if target is not None and target.is_over(timezone.now()):
+                self._cut(key)
         except Denied:
-            pass
-        else:
-            return
+            self._cut(key)
+
+    def _cut(self, key: _Key) -> None:
         for task in list(self._open.get(key, ())):
             task.cancel()
 
@@ -155,7 +161,8 @@ class Guard(Generic[_Key, _Target]):
         return target
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Return the answer to a question to the database. Raises Unknown."""
+        """Return the answer to a question to the database. Raises Unknown, also for faults of the question itself: they
+        are logged."""
 
         def ask() -> _Answer:
             close_old_connections()
@@ -166,6 +173,20 @@ class Guard(Generic[_Key, _Target]):
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-        except DatabaseError as error:
+        except Denied:
+            raise
+        except Error as error:
             logger.warning("the database does not answer: %s", error)
             raise Unknown from error
+        except Exception as error:
+            logger.exception("a question to the database failed")
+            raise Unknown from error
+
+
+async def _for_ever(look: Callable[[], Awaitable[None]], seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await look()
+        except Exception:
+            logger.exception("a round of looking again failed")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from uuid import uuid4
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from backendai.gateways import guard
 from backendai.gateways.guard import Guard, Unknown
@@ -84,24 +85,93 @@ async def test_unknown_is_not_refused_but_not_for_long(database: Database, age: 
     one.close()
 
 
-@pytest.mark.parametrize(("fault", "older"), [(Denied("signed-out", ""), 0), (DatabaseError("away"), 55)])
-async def test_what_is_open_is_cut_when_it_may_not_go_on(
-    database: Database, age: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, fault: Exception, older: float
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "RECHECK_SECONDS", 0.02)
-    one = Guard(database)
+    monkeypatch.setattr(guard, "LOOK_SECONDS", 0.02)
+
+
+async def stay(one: Guard[tuple[str, str], Target]) -> None:
     await one.target(WHO)
+    with one.watching(WHO):
+        await asyncio.sleep(3600)
 
-    async def stay() -> None:
-        with one.watching(WHO):
-            await asyncio.sleep(3600)
 
-    staying, watching = asyncio.create_task(stay()), asyncio.create_task(one.watch())
+async def cut(staying: asyncio.Task[None]) -> bool:
+    """Return whether it is cut, soon."""
+    await asyncio.wait([staying], timeout=5)
+    return staying.cancelled()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("fault", "older"), [(Denied("signed-out", ""), 0), (DatabaseError("away"), 55), (InterfaceError("closed"), 55)]
+)
+async def test_what_is_open_is_cut_when_it_may_not_go_on(
+    database: Database, age: Callable[[float], None], fault: Exception, older: float
+) -> None:
+    one = Guard(database)
+    staying, watching = asyncio.create_task(stay(one)), asyncio.create_task(one.watch())
     await asyncio.sleep(0.1)
     assert not staying.done()
     database.fault = fault
     age(older)
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(staying, 5)
+    assert await cut(staying)
+    watching.cancel()
+    one.close()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fault", [InterfaceError("the connection is closed"), ValueError("a fault of ours")])
+async def test_no_fault_ends_the_watch(database: Database, fault: Exception) -> None:
+    one = Guard(database)
+    staying, watching = asyncio.create_task(stay(one)), asyncio.create_task(one.watch())
+    await asyncio.sleep(0.1)
+    database.fault = fault
+    asked = database.asked
+    while database.asked < asked + 3:
+        await asyncio.sleep(0.01)
+    assert not staying.done() and not watching.done()
+    database.fault = Denied("signed-out", "")
+    assert await cut(staying)
+    watching.cancel()
+    one.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_round_that_fails_is_followed_by_another(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+
+    async def fail(_: object) -> None:
+        rounds.append(1)
+        raise RuntimeError("a fault of ours")
+
+    one = Guard(database)
+    monkeypatch.setattr(Guard, "_look_at_credentials", fail)
+    staying, watching = asyncio.create_task(stay(one)), asyncio.create_task(one.watch())
+    while len(rounds) < 3:
+        await asyncio.sleep(0.01)
+    database.fault = Denied("signed-out", "")
+    assert await cut(staying)
+    watching.cancel()
+    one.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_database_that_hangs_keeps_nothing_open(database: Database, age: Callable[[float], None]) -> None:
+    hung = threading.Event()
+
+    def answer(key: tuple[str, str], now: datetime) -> Target:
+        if database.asked:
+            hung.wait(30)
+        return database(key, now)
+
+    one = Guard(answer)
+    staying, watching = asyncio.create_task(stay(one)), asyncio.create_task(one.watch())
+    await asyncio.sleep(0.1)
+    assert not staying.done()
+    age(55)
+    assert await cut(staying)
+    hung.set()
     watching.cancel()
     one.close()
