@@ -34,6 +34,9 @@ class SystemSessionBody(SshWayBody):
     id = serializers.UUIDField()
     name = serializers.CharField()
     status = serializers.CharField()
+    left_out = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of folders that it does not open: no agent mounts all of them."
+    )
 
 
 class SshKeyWish(StrictSerializer):

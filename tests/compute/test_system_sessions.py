@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.models import ResourcePolicy, User
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.services import system_sessions
 from backendai.compute.services.create import create_session
 from backendai.compute.services.limits import limit_views
+from backendai.compute.services.mounts import MOST_MOUNTS
 from backendai.compute.services.openings import limits_on
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.system_sessions import end_unused, open_folders
+from backendai.compute.services.system_sessions import end_unused, left_out, open_folders
 from backendai.compute.services.traffic import note_traffic
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, UserError
 from backendai.gateways.reach import reach
 from backendai.gateways.targets import Denied
+from backendai.storage.models import FolderGrant
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place, report_of
-from tests.mount_tools import ready_folder
+from tests.mount_tools import ready_folder, storage_host
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -126,6 +130,55 @@ def test_it_takes_an_image_that_an_agent_has_before_one_that_must_be_fetched(cas
     ComputeSession.objects.all().delete()
     ImageOnAgent.objects.create(agent=agent, reference=other.reference)
     assert open_folders(cast.alice, NOW).image.name == "there"
+
+
+def test_two_clients_at_once_share_one_session(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other client launches it after ours has looked."""
+    ready_folder(cast.alice, "data")
+
+    def launch(owner: User, spec: SessionSpec) -> ComputeSession:
+        create_session(owner, replace(spec, name="folders-other"))
+        return create_session(owner, spec)
+
+    monkeypatch.setattr(system_sessions, "create_session", launch)
+    assert open_folders(cast.alice, NOW).name == "folders-other"
+    assert ComputeSession.objects.count() == 1
+
+
+def test_it_opens_what_one_agent_can_mount_and_names_the_rest(cast: Cast, client: Client) -> None:
+    near, far = make_agent("near"), make_agent("far")
+    local, foreign = storage_host("local", near, can_read_only=False), storage_host("foreign", far)
+    broken = storage_host("broken", near, fault="it is not mounted")
+    for name, host in (("data", local), ("more", local), ("distant", foreign), ("lost", broken)):
+        ready_folder(cast.alice, name, host=host)
+    lent = ready_folder(cast.bob, "lent", host=local)
+    FolderGrant.objects.create(
+        folder=lent, user=cast.alice, rights="view", kind="invitation", accepted_at=NOW, created_at=NOW
+    )
+    session = open_folders(cast.alice, NOW)
+    assert sorted(session.mounts.values_list("folder_name", flat=True)) == ["data", "more"]
+    assert left_out(cast.alice, session) == ["distant", "lost", "lent"]
+    client.force_login(cast.alice)
+    page = client.get("/folders/sftp/").content.decode()
+    assert all(f"<bdi>{name}</bdi>" in page for name in ("distant", "lost", "lent"))
+    assert client.post("/api/v1/system-sessions/").json()["left_out"] == ["distant", "lost", "lent"]
+    run(session)
+    assert open_folders(cast.alice, session.started_at + timedelta(minutes=5)) == session, "no better one can be made"
+
+
+def test_it_opens_so_many_folders_and_names_the_rest(cast: Cast) -> None:
+    for number in range(MOST_MOUNTS + 2):
+        ready_folder(cast.alice, f"data-{number:02}")
+    session = open_folders(cast.alice, NOW)
+    assert session.mounts.count() == MOST_MOUNTS and left_out(cast.alice, session) == ["data-32", "data-33"]
+
+
+def test_it_goes_to_a_group_whose_agents_mount_the_folders(cast: Cast) -> None:
+    make_agent("plain")
+    other = make_group("storage")
+    host = storage_host("local", make_agent("mounts", group=other))
+    ready_folder(cast.alice, "data", host=host)
+    assert open_folders(cast.alice, NOW).resource_group == other
 
 
 def test_what_is_missing_is_said(cast: Cast) -> None:

@@ -17,7 +17,7 @@ from backendai.api.authentication import asker
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody, SystemSessionBody
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.system_sessions import open_folders
+from backendai.compute.services.system_sessions import left_out, open_folders
 from backendai.core.errors import Conflict
 from backendai.core.names import FOLDERS
 from backendai.gateways.ssh_access import (
@@ -70,10 +70,12 @@ class SystemSessions(GenericAPIView[Any]):
     def post(self, request: Request) -> Response:
         """Return it, started if need be, and how it is reached. It ends when nobody has been connected for a while."""
         site = _site(request)
-        session = open_folders(asker(request), timezone.now())
+        user = asker(request)
+        session = open_folders(user, timezone.now())
         told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS), "other_kernels": []}
         told |= {"id": session.pk, "name": session.name, "status": session.status}
+        told["left_out"] = left_out(user, session)
         return Response(SystemSessionBody(told).data)
 
 

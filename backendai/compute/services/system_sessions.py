@@ -19,16 +19,15 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import end_each, terminate_session
-from backendai.compute.services.mounts import MOST_MOUNTS
+from backendai.compute.services.folder_places import folders_of, place_for
 from backendai.compute.services.moves import Why
 from backendai.compute.services.openings import key_pair_of, projects_open
 from backendai.compute.services.system_limits import AMOUNTS, KIND
 from backendai.compute.spec import MountWish, SessionSpec
 from backendai.compute.status import Outcome, Phase, Status
-from backendai.core.errors import UserError
+from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.slots import Slots
-from backendai.storage.models import Folder
 
 UNUSED_FOR = timedelta(minutes=15)
 _AT_REST = timedelta(minutes=2)
@@ -39,12 +38,40 @@ _ROLE = "ai.backend.role"
 def open_folders(owner: User, now: datetime) -> ComputeSession:
     """Return the owner's system session, or launch one that mounts the owner's folders. An unused session that lacks a
     folder is terminated and replaced. Raises UserError; Conflict at the limit."""
+    try:
+        return _open(owner, now)
+    except Conflict:  # another client of the owner may have launched it since we looked
+        session = session_of(owner)
+        if session is None:
+            raise
+        return session
+
+
+def _open(owner: User, now: datetime) -> ComputeSession:
     session = session_of(owner)
-    if session is None or (_is_at_rest(session, now) and _lacks_a_folder(session, owner)):
-        if session is not None:
-            terminate_session(session, owner)
-        session = create_session(owner, _spec(owner))
-    return session
+    if session is None:
+        return create_session(owner, _spec(owner))
+    if not _is_at_rest(session, now):
+        return session
+    try:
+        spec = _spec(owner)
+    except UserError:  # no other one can be launched
+        return session
+    if {mount.folder for mount in spec.mounts} <= {str(pk) for pk in _mounted(session)}:
+        return session
+    terminate_session(session, owner)
+    return create_session(owner, spec)
+
+
+def left_out(owner: User, session: ComputeSession) -> list[str]:
+    """Return the names of the owner's folders that the session does not open: their storage host is not mounted where
+    it runs, they are more than a session mounts, or newer than it. Two queries."""
+    mounted = _mounted(session)
+    return [folder.name for folder in folders_of(owner) if folder.pk not in mounted]
+
+
+def _mounted(session: ComputeSession) -> set[Any]:
+    return set(session.mounts.values_list("folder_id", flat=True))
 
 
 def session_of(owner: User) -> ComputeSession | None:
@@ -76,50 +103,41 @@ def _is_at_rest(session: ComputeSession, now: datetime) -> bool:
     return session.is_running and max(filter(None, (session.started_at, traffic and traffic.last_at))) < now - _AT_REST
 
 
-def _lacks_a_folder(session: ComputeSession, owner: User) -> bool:
-    mounted = session.mounts.values("folder_id")
-    return bool(_folders(owner).exclude(pk__in=mounted).exists()) and session.mounts.count() < MOST_MOUNTS
-
-
 def _spec(owner: User) -> SessionSpec:
-    mounts = _mounts(owner)
-    if not mounts:
+    if not folders_of(owner):
         raise UserError("You have no folder to open: create one first.", field="folders", code="no-folders")
     project = min(projects_open(owner, owner), key=lambda one: one.created_at, default=None)
     if project is None:
         raise UserError("You are in no active project.", field="project", code="no-project")
     groups = ResourceGroup.objects.usable_for(project, key_pair_of(owner)).order_by("-is_default", "created_at", "pk")
-    group = next((one for one in groups if KIND in one.allowed_session_types), None)
-    if group is None:
+    taking = [one for one in groups if KIND in one.allowed_session_types]
+    if not taking:
         text = Message("No resource group that is open to you takes system sessions: ask an administrator.")
         raise UserError(text, field="resource_group", code="session-type-not-allowed")
-    image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id), _references_in(group))
+    place = place_for(owner, taking)
+    image = _image(Image.objects.usable_by(owner).usable_in(project.domain_id), _references_in(place.group))
     return SessionSpec(
         image=image.reference,
         name=f"folders-{secrets.token_hex(3)}",
         session_type=KIND,
         resources=Slots({name: max(AMOUNTS[name], minimum_of(image)[name]) for name in AMOUNTS}).to_json(),
         project=project.pk,
-        resource_group=group.name,
+        resource_group=place.group.name,
         priority=None,
-        mounts=mounts,
+        mounts=_mounts(place.folders),
     )
 
 
-def _folders(owner: User) -> Any:
-    return Folder.objects.offered_to(owner).exclude(name__startswith=".")
-
-
-def _mounts(owner: User) -> list[MountWish]:
-    """Return the requested mounts of the owner's folders, each by its name in the home. The owner's own folder has its
-    name; further folders of that name get a number."""
+def _mounts(folders: Iterable[Any]) -> list[MountWish]:
+    """Return the requested mounts of the folders, each by its name in the home; further folders of a name get a
+    number."""
     found: dict[str, MountWish] = {}
-    for folder in sorted(_folders(owner).order_by("name", "pk"), key=lambda one: one.user_id != owner.pk):
+    for folder in folders:
         target, number = folder.name, 2
         while target in found:
             target, number = f"{folder.name}-{number}", number + 1
         found[target] = MountWish(str(folder.pk), target=target)
-    return list(found.values())[:MOST_MOUNTS]
+    return list(found.values())
 
 
 def _references_in(group: ResourceGroup) -> set[str]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from backendai.compute.services.system_sessions import open_folders, session_of
+from backendai.compute.services.system_sessions import left_out, open_folders, session_of
 from backendai.core.errors import UserError
 from backendai.core.names import FOLDERS
 from backendai.gateways.ssh_access import file_lines_for, site_for
@@ -32,7 +32,9 @@ def sftp(request: PageRequest) -> HttpResponse:
         except UserError as error:
             messages.error(request, in_words(error.message))
         return redirect("web:folders_sftp")
-    context: dict[str, Any] = {"site": site, "session": session_of(request.user)}
+    session = session_of(request.user)
+    context: dict[str, Any] = {"site": site, "session": session}
+    context["left_out"] = left_out(request.user, session) if session is not None else []
     if site is not None:
         context |= {"lines": file_lines_for(site, FOLDERS), "has_keys": request.user.ssh_keys.exists()}
     return render(request, "web/folders/sftp.html", context)

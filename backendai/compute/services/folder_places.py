@@ -1,0 +1,63 @@
+"""Where a person's folders can be opened together: one agent has to mount all folders of a session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.services.mounts import MOST_MOUNTS
+from backendai.storage.models import Folder, HostOnAgent
+from backendai.storage.status import Rights
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A resource group, and the folders that a session there opens: own ones first, by name."""
+
+    group: ResourceGroup
+    folders: Sequence[Any]
+
+
+def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
+    """Return where most of the owner's folders can be opened, of the first such group. If no agent mounts any, all of
+    them: the scheduler then says why the session waits. At least one group is needed. Two queries."""
+    folders = folders_of(owner)
+    best = Place(groups[0], ())
+    offers = _offers(groups)
+    for group in groups:
+        for offered in offers[group.pk]:
+            there = [folder for folder in folders if offered.get(folder.host_id, 0) >= _needs(folder)]
+            if len(there) > len(best.folders):
+                best = Place(group, there)
+    return Place(best.group, (best.folders or folders)[:MOST_MOUNTS])
+
+
+def folders_of(owner: User) -> list[Any]:
+    """Return the folders that clients of files shall see, with ``rights``: own ones first, by name."""
+    rows = Folder.objects.offered_to(owner).exclude(name__startswith=".").order_by("name", "pk")
+    return sorted(rows, key=lambda one: one.user_id != owner.pk)
+
+
+_ANY, _READ_ONLY = 1, 2  # what an agent can do with the folders of a host
+
+
+def _needs(folder: Any) -> int:
+    return _READ_ONLY if folder.rights == Rights.VIEW else _ANY
+
+
+def _offers(groups: Sequence[ResourceGroup]) -> Mapping[int, list[Mapping[UUID, int]]]:
+    """Return by group what its agents offer: for each agent, by storage host. By names of agents."""
+    rows = HostOnAgent.objects.filter(
+        agent__resource_group__in=groups, agent__status=Agent.Status.ALIVE, agent__schedulable=True
+    ).order_by("agent__name")
+    found: dict[int, dict[UUID, dict[UUID, int]]] = defaultdict(dict)
+    columns = rows.values_list("agent__resource_group_id", "agent_id", "host_id", "fault", "can_read_only")
+    for group_id, agent_id, host_id, fault, can_read_only in columns:
+        if not fault:
+            found[group_id].setdefault(agent_id, {})[host_id] = _READ_ONLY if can_read_only else _ANY
+    return defaultdict(list, {group_id: list(agents.values()) for group_id, agents in found.items()})
