@@ -28,13 +28,17 @@ Admit = Callable[[Entrance], bool]
 
 
 class GateServer(asyncssh.SSHServer):
-    """``admit`` says whether one more connection of this person may be; ``leave`` is told when it has ended."""
+    """``admit`` says whether one more connection of this person may be; ``leave`` is told when it has ended. ``refuse``
+    is told the address and the number of offered keys when somebody tried to sign in and did not."""
 
-    def __init__(self, guard: ShellGuard, admit: Admit, leave: Callable[[Entrance], None]) -> None:
-        self._guard, self._admit, self._leave = guard, admit, leave
+    def __init__(
+        self, guard: ShellGuard, admit: Admit, leave: Callable[[Entrance], None], refuse: Callable[[str, int], None]
+    ) -> None:
+        self._guard, self._admit, self._leave, self._refuse = guard, admit, leave, refuse
         self._address = peer.get()
-        self._offers = 0
+        self._offers, self._has_tried = 0, False
         self._entrance: Entrance | None = None
+        self._brought = ("", "")  # the key's fingerprint and the name that led to it
         self._visit: Visit | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watching: asyncio.Task[None] | None = None
@@ -49,9 +53,12 @@ class GateServer(asyncssh.SSHServer):
             self._closed.set_result(None)
         if self._visit is not None:
             self._leave(self._visit.entrance)
+        elif self._has_tried:
+            self._refuse(self._address, self._offers)
 
     def begin_auth(self, username: str) -> bool:
         """Nobody comes in without a key."""
+        self._has_tried = True
         return True
 
     def public_key_auth_supported(self) -> bool:
@@ -64,11 +71,17 @@ class GateServer(asyncssh.SSHServer):
         if self._offers > MOST_OFFERS or len(username) > _LONGEST_NAME:
             self._connection.disconnect(asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, "Too many keys were offered.")
             return False
+        brought = (key.get_fingerprint(), username)
         try:
-            self._entrance = await self._guard.entrance(key.get_fingerprint(), username)
+            found = await self._guard.entrance(*brought)
         except Unknown:
-            self._entrance = None
-        return self._entrance is not None
+            found = None
+        # From here to ``auth_completed`` nothing is waited for: another offer cannot come between key and signature.
+        self._entrance, self._brought = found, brought
+        return found is not None
+
+    async def _look(self) -> Entrance | None:
+        return await self._guard.entrance(*self._brought)
 
     def auth_completed(self) -> None:
         """Begin the visit; a connection that may not go on is cut at once."""
@@ -76,7 +89,7 @@ class GateServer(asyncssh.SSHServer):
         if not self._admit(self._entrance):
             self._connection.disconnect(asyncssh.DISC_TOO_MANY_CONNECTIONS, "You have too many connections open.")
             return
-        self._visit = Visit(self._guard, self._entrance, self._address)
+        self._visit = Visit(self._guard, self._entrance, self._look, self._address)
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._visit))
 
     async def _watch(self, visit: Visit) -> None:
@@ -134,11 +147,13 @@ class GateServer(asyncssh.SSHServer):
         if where is None or not 0 < port < 65536:
             text = "Only ports of the session itself can be reached: use localhost, or the name of one of its kernels."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, text)
-        return await self._dial(visit, {"op": "dial", "host": where, "port": port})
+        return await self._dial(visit, {"op": "dial", "port": port}, where)
 
-    async def _dial(self, visit: Visit, question: dict[str, object]) -> asyncssh.SSHTCPSession[bytes]:
+    async def _dial(
+        self, visit: Visit, question: dict[str, object], hostname: str = ""
+    ) -> asyncssh.SSHTCPSession[bytes]:
         try:
-            return Forward(visit, await visit.open(question))
+            return Forward(visit, await visit.open(question, hostname))
         except (GuestRefused, NoTunnel) as error:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, why(error)) from None
 

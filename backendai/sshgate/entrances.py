@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
@@ -13,7 +14,8 @@ from backendai.accounts.models import SshKey, User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.compute.querysets import SessionQuerySet
-from backendai.compute.services.system_sessions import open_folders
+from backendai.compute.services.mounts import MOST_MOUNTS
+from backendai.compute.services.system_sessions import left_out, open_folders
 from backendai.compute.status import Status
 from backendai.core.errors import UserError
 from backendai.core.names import FOLDERS
@@ -23,13 +25,17 @@ from backendai.gateways.targets import NOBODY, Denied
 RECHECK_SECONDS = 2.0  # keys, accounts and sessions that go must cut connections within five
 _LONGEST_NAME = 200
 _MOST_LISTED = 20
+_CONTESTED = (
+    "Several accounts have registered this SSH key, so it opens nothing. If it is yours, add it again under SSH keys "
+    "on your account page: the message there says how to prove it."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """A key that was shown (``is_of_session``: one that opens a session alone), its owner, and the kernel behind the
     name. ``kernel_id`` None: there is none, and ``apology`` says so. ``wants_folders``: the folders of its owner were
-    asked for, and the session that opens them is still to be found or made."""
+    asked for, and the session that opens them is still to be found or made. ``notice``: what its clients are told."""
 
     key_id: UUID
     user_id: UUID
@@ -38,11 +44,13 @@ class Entrance:
     generation: int = 0
     apology: str = ""
     wants_folders: bool = False
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellTarget:
-    """A kernel that its owner may use now, the gateway of its agent, and the names of the kernels of its session."""
+    """A kernel that its owner may use now, the gateway of its agent, and by name the kernels of its session with their
+    generations."""
 
     kernel_id: UUID
     generation: int
@@ -51,7 +59,7 @@ class ShellTarget:
     hostname: str
     gateway_url: str
     owner: str
-    neighbours: frozenset[str] = frozenset()
+    neighbours: Mapping[str, tuple[UUID, int]] = field(default_factory=dict)
     has_shell: bool = True
     credential: Credential = NOBODY
     recheck_seconds: float = field(default=RECHECK_SECONDS)
@@ -62,13 +70,15 @@ class ShellTarget:
 
 
 def entrance_for(fingerprint: str, name: str, now: datetime) -> Entrance | None:
-    """Return what a key opens under a name; None when nobody has the key, or several people have."""
-    keys = list(SshKey.objects.select_related("user").filter(fingerprint=fingerprint)[:2])
+    """Return what a key opens under a name; None when nobody has the key. One that several accounts have opens nothing:
+    the apology says what to do."""
+    key = SshKey.objects.select_related("user").filter(fingerprint=fingerprint).order_by("pk").first()
     session_name, _, hostname = name[:_LONGEST_NAME].partition("+")
-    if not keys:
+    if key is None:
         return _by_session_key(fingerprint, hostname)
-    key = keys[0]
-    if len(keys) != 1 or not key.user.is_active:
+    if key.is_contested:
+        return Entrance(key.pk, key.user_id, apology=_CONTESTED)
+    if not key.user.is_active:
         return None
     if name == FOLDERS:
         return Entrance(key.pk, key.user_id, wants_folders=True)
@@ -109,7 +119,9 @@ def to_folders(entrance: Entrance) -> Entrance:
     except UserError as error:
         return replace(entrance, wants_folders=False, apology=str(error.message))
     found = _to_kernel(replace(entrance, apology=""), session, "")
-    return replace(found, wants_folders=found.kernel_id is None)
+    if found.kernel_id is None:
+        return found
+    return replace(found, wants_folders=False, notice=_not_opened(left_out(user, session)))
 
 
 def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
@@ -120,6 +132,7 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
     if user is None:
         raise Denied("signed-out", "This SSH key does not open your sessions any more.")
     kernel = reach(user, "shell", kernel_id=entrance.kernel_id, generation=entrance.generation)
+    beside = Kernel.objects.filter(session=kernel.session_id).values_list("hostname", "pk", "generation")
     return ShellTarget(
         kernel.pk,
         kernel.generation,
@@ -128,7 +141,7 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
         kernel.hostname,
         kernel.agent.gateway_url if kernel.agent else "",
         user.email,
-        frozenset(Kernel.objects.filter(session=kernel.session_id).values_list("hostname", flat=True)),
+        {hostname: (pk, generation) for hostname, pk, generation in beside},
         has_shell=kernel.session.kind.has_shell,
     )
 
@@ -162,6 +175,13 @@ def _no_session(name: str, sessions: SessionQuerySet) -> str:
     if not own:
         return f"You have no session {shown!r}, and no other one: launch one in the portal."
     return "\n".join([f"You have no session {shown!r}. Your sessions are:", *own])
+
+
+def _not_opened(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MOST_LISTED]) + (", …" if len(names) > _MOST_LISTED else "")
+    return f"Not opened here, as one agent has to mount all folders, {MOST_MOUNTS} at most: {shown}"
 
 
 def _not_running(session: ComputeSession) -> str:

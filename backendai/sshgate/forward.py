@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+from collections.abc import Container
 from typing import Any
 
 import asyncssh
@@ -85,9 +86,9 @@ class Forward(asyncssh.SSHTCPSession[bytes]):
                 self._channel.write_eof()
 
 
-def inside(host: str, neighbours: frozenset[str]) -> str | None:
-    """Return the host as the kernel shall dial it: empty for its own loopback, or the name of a kernel of its session.
-    None for every other: the network of the agents is no business of people."""
+def inside(host: str, neighbours: Container[str]) -> str | None:
+    """Return whose ports are asked for: empty for those of the kernel itself, or the name of a kernel of its session,
+    whose own guest agent then dials. None for every other host: the network of the agents is no business of people."""
     name = host.strip("[]").rstrip(".").lower()
     if name in _HERE or name == "":
         return ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import signal
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 from uuid import UUID
 
 import asyncssh
@@ -20,6 +20,7 @@ from backendai.gateways.site_keys import host_key, private_text
 from backendai.sshgate.connection import GateServer, peer, quiet
 from backendai.sshgate.entrances import Entrance
 from backendai.sshgate.proxy_header import BadHeader, read_header
+from backendai.sshgate.refusals import Refusals
 from backendai.sshgate.visit import ShellGuard
 
 logger = logging.getLogger(__name__)
@@ -27,15 +28,21 @@ logger = logging.getLogger(__name__)
 MOST_UNKNOWN, MOST_PER_ADDRESS, MOST_PER_PERSON = 64, 8, 32
 LOGIN_SECONDS = 20.0
 _BACKLOG = 128
+_LAST_SECONDS = 2.0  # for the last audit entries
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 _MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
+
+
+class _Full(Exception):
+    """There are as many connections that have not signed in as there may be."""
 
 
 class Gate:
     """Takes connections. Those that have not signed in are counted by address, the others by person."""
 
     def __init__(self, host_key: str) -> None:
-        self._guard = ShellGuard()
+        self._guard, self._refusals = ShellGuard(), Refusals()
+        self._unread = 0  # connections from a proxy that has not said for whom
         self._unknown: Counter[str] = Counter()
         self._people: Counter[UUID] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,57 +72,70 @@ class Gate:
         )
 
     async def accept(self, listener: socket.socket) -> None:
-        """Take connections for ever."""
-        loop = asyncio.get_running_loop()
-        watcher = loop.create_task(self._guard.watch())
+        """Take connections for ever; everything is cut when that, or the watch over what is open, fails."""
         try:
-            while True:
-                try:
-                    connection, address = await loop.sock_accept(listener)
-                except OSError as error:  # out of descriptors: some will be free again
-                    logger.warning("no connection can be taken: %s", error)
-                    await asyncio.sleep(0.2)
-                    continue
-                task = loop.create_task(self._serve(connection, str(address[0])))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(self._guard.watch())
+                loops.create_task(self._refusals.write_for_ever(self._guard.ask))
+                loops.create_task(self._accept(listener))
         finally:
-            watcher.cancel()
-            self._guard.close()
             for task in self._tasks:
                 task.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._refusals.write(self._guard.ask)
+            self._guard.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listener)
+            except OSError as error:  # out of descriptors: some will be free again
+                logger.warning("no connection can be taken: %s", error)
+                await asyncio.sleep(0.2)
+                continue
+            task = loop.create_task(self._serve(connection, str(address[0])))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connection: socket.socket, address: str) -> None:
         """Serve one connection until it has signed in; from then on it lives by itself."""
         connection.setblocking(False)
-        known = address
         try:
-            with self._counted(address) as is_welcome:
-                if not is_welcome:
-                    connection.close()
-                    return
-                if settings.SSH_PROXIES:
-                    known = await read_header(connection, address, settings.SSH_PROXIES)
+            known = await self._source(connection, address) if settings.SSH_PROXIES else address
+            with self._counted(network_of(known)):
                 peer.set(known)
                 async with asyncio.timeout(LOGIN_SECONDS + 5):
                     await asyncssh.run_server(connection, options=self._options)
-        except (OSError, asyncssh.Error, TimeoutError, BadHeader) as error:
+        except (OSError, asyncssh.Error, TimeoutError, BadHeader, _Full) as error:
             logger.debug("a connection came to nothing: %s", error)
             connection.close()
 
-    @contextlib.contextmanager
-    def _counted(self, address: str) -> Any:
-        most = MOST_UNKNOWN if address in settings.SSH_PROXIES else MOST_PER_ADDRESS
-        is_welcome = self._unknown.total() < MOST_UNKNOWN and self._unknown[address] < most
-        self._unknown[address] += 1
+    async def _source(self, connection: socket.socket, proxy: str) -> str:
+        """Return the client's address as the proxy says it: one client must not use up the places of all others, who
+        come by the same proxy. Raises as ``read_header``, and _Full."""
+        if self._unread >= MOST_UNKNOWN:
+            raise _Full
+        self._unread += 1
         try:
-            yield is_welcome
+            return await read_header(connection, proxy, settings.SSH_PROXIES)
         finally:
-            self._unknown[address] -= 1
+            self._unread -= 1
+
+    @contextlib.contextmanager
+    def _counted(self, network: str) -> Iterator[None]:
+        if self._unknown.total() >= MOST_UNKNOWN or self._unknown[network] >= MOST_PER_ADDRESS:
+            raise _Full
+        self._unknown[network] += 1
+        try:
+            yield
+        finally:
+            self._unknown[network] -= 1
             self._unknown += Counter()
 
     def _new_server(self) -> GateServer:
-        return GateServer(self._guard, self._admit, self._leave)
+        return GateServer(self._guard, self._admit, self._leave, self._refusals.note)
 
     def _admit(self, entrance: Entrance) -> bool:
         if self._people[entrance.user_id] >= MOST_PER_PERSON:
@@ -128,29 +148,42 @@ class Gate:
         self._people += Counter()
 
 
+def network_of(address: str) -> str:
+    """Return by what a client is counted: its address; of IPv6 the /64, of which one client has all addresses."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
+
 @asynccontextmanager
-async def serving(listener: socket.socket) -> AsyncIterator[None]:
-    """Serve on a listening socket until the context ends."""
+async def serving(listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
+    """Serve on a listening socket until the context ends. Gives the task that takes connections: one that ends by
+    itself has failed."""
     quiet()
     listener.setblocking(False)
     gate = Gate(private_text(host_key()))
     await gate.open()
     accepting = asyncio.create_task(gate.accept(listener))
     try:
-        yield
+        yield accepting
     finally:
         accepting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await accepting
+        await asyncio.wait([accepting])
 
 
 async def serve(host: str, port: int, *, shares_port: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT. ``shares_port``: other gates listen there too."""
+    """Serve until SIGTERM or SIGINT. ``shares_port``: other gates listen there too. Raises what the gate failed with:
+    a gate that looks at nobody any more must not stay open."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=shares_port)
-    async with serving(listener):
+    async with serving(listener) as accepting:
         logger.info("SSH is served on %s:%s", host, port)
-        await stop.wait()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([accepting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if accepting.done():
+            accepting.result()

@@ -92,6 +92,8 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
             self._apologise(why(error))
             return
         self._link = link
+        if self._visit.entrance.notice:
+            self._write(f"{self._visit.entrance.notice}\r\n".encode(), asyncssh.EXTENDED_DATA_STDERR)
         link.join(self)
         for data in self._early:
             self._pass(data)

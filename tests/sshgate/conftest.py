@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backendai.compute.models import ComputeSession
 from backendai.sshgate import visit
+from tests.agent.prerequisites import need_program
+from tests.cast import Cast
+from tests.factories import make_running_session
+from tests.sshgate.stage import Stage, stage
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +22,25 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     noted: list[Any] = []
     monkeypatch.setattr(visit.meter, "touch", noted.append)
     return noted
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    need_program("ssh", "openssh-client")
+    with stage() as found:
+        yield found
+
+
+@pytest.fixture
+def key(cast: Cast, here: Stage) -> Path:
+    return here.new_key("alice", cast.alice)
+
+
+@pytest.fixture
+def session(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
+    """Alice's session ``train``, which runs."""
+    session = make_running_session(cast.alice, name="train")
+    here.run_kernels(session)
+    yield session
+    for kernel in session.kernels.all():
+        here.backend.remove(kernel.pk)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 from aiohttp import web
 from django.conf import settings
 
@@ -126,6 +127,14 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
         if native is not None:
             native.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def connect(here: Stage, key: Path, name: str = "train", **more: Any) -> Any:
+    """Return a connection of a client that speaks the protocol as the test says."""
+    return asyncssh.connect(
+        "127.0.0.1", here.port, username=name, client_keys=[str(key)], known_hosts=None, config=None,
+        agent_path=None, **more,
+    )  # fmt: skip
 
 
 def lines(output: bytes) -> Sequence[str]:

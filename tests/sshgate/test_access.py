@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import SshKey
+from backendai.accounts.models import SshKey, User
+from backendai.accounts.services import environments
 from backendai.accounts.services.environments import add_ssh_key
 from backendai.accounts.ssh_keys import proof_text
 from backendai.activity.models import AuditEntry
@@ -54,13 +55,63 @@ def test_a_key_moves_to_another_account_only_with_a_signature(cast: Cast, tmp_pa
     assert AuditEntry.objects.filter(action="ssh-key.move").count() == 1
 
 
-def test_a_key_of_several_accounts_opens_none(cast: Cast, tmp_path: Path) -> None:
-    public = Path(f"{new_key(tmp_path, 'alice')}.pub").read_text()
+def test_a_key_of_several_accounts_opens_nothing_until_its_holder_proves_it(cast: Cast, tmp_path: Path) -> None:
+    private = new_key(tmp_path, "alice")
+    public = Path(f"{private}.pub").read_text()
     session = make_running_session(cast.alice)
     key = add_ssh_key(cast.alice, public)
-    assert entrance_for(key.fingerprint, session.name, NOW) is not None
-    SshKey.objects.create(user=cast.bob, name="x", public_key=key.public_key, fingerprint=key.fingerprint)
-    assert entrance_for(key.fingerprint, session.name, NOW) is None
+    SshKey.objects.update(is_contested=True)
+    SshKey.objects.create(
+        user=cast.bob, name="x", public_key=key.public_key, fingerprint=key.fingerprint, is_contested=True
+    )
+    entrance = entrance_for(key.fingerprint, session.name, NOW)
+    assert entrance is not None and entrance.kernel_id is None and "Several accounts" in entrance.apology
+    with pytest.raises(Conflict) as refused:
+        add_ssh_key(cast.alice, public)
+    assert refused.value.code == "ssh-key-of-another"
+    assert add_ssh_key(cast.alice, public, proof=signed(private, proof_text(cast.alice.email))) == key
+    entrance = entrance_for(key.fingerprint, session.name, NOW)
+    assert entrance is not None and entrance.kernel_id is not None
+    assert SshKey.objects.get().user == cast.alice
+    with pytest.raises(Conflict) as refused:
+        add_ssh_key(cast.alice, public)
+    assert refused.value.code == "ssh-key-exists"
+
+
+def test_two_registrations_at_once_give_the_key_to_one_account(
+    cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = Path(f"{new_key(tmp_path, 'alice')}.pub").read_text()
+    save = environments._save_once
+
+    def late(key: SshKey, user: User) -> None:
+        """The other account registers it after ours has looked."""
+        save(SshKey(user=cast.bob, name="x", public_key=key.public_key, fingerprint=key.fingerprint), cast.bob)
+        save(key, user)
+
+    monkeypatch.setattr(environments, "_save_once", late)
+    with pytest.raises(Conflict) as refused:
+        add_ssh_key(cast.alice, public)
+    assert refused.value.code == "ssh-key-of-another"
+
+
+def test_page_and_rest_take_the_proof(cast: Cast, client: Client, tmp_path: Path) -> None:
+    keys = [new_key(tmp_path, name) for name in ("one", "two")]
+    texts = [Path(f"{key}.pub").read_text() for key in keys]
+    for text in texts:
+        add_ssh_key(cast.bob, text)
+    proofs = [signed(key, proof_text(cast.alice.email) + "\n") for key in keys]
+    client.force_login(cast.alice)
+    page = client.post("/account/ssh-keys/", {"public_key": texts[0]})
+    assert page.status_code == 422 and 'name="proof"' in page.content.decode()
+    assert "ssh-keygen -Y sign" in page.content.decode() and proof_text(cast.alice.email) in page.content.decode()
+    assert client.post("/account/ssh-keys/", {"public_key": texts[0], "proof": proofs[0]}).status_code == 302
+    order = {"public_key": texts[1]}
+    refused = client.post("/api/v1/me/ssh-keys/", order, content_type="application/json")
+    assert (refused.status_code, refused.json()["code"]) == (409, "ssh-key-of-another")
+    order["proof"] = proofs[1]
+    assert client.post("/api/v1/me/ssh-keys/", order, content_type="application/json").status_code == 201
+    assert set(SshKey.objects.values_list("user__email", flat=True)) == {cast.alice.email}
 
 
 def test_the_key_of_a_session_opens_it_alone_until_it_is_replaced(cast: Cast) -> None:

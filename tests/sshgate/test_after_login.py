@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +19,13 @@ from backendai.compute.services.ending import terminate_session
 from backendai.sshgate.visit import MOST_CHANNELS
 from tests.cast import Cast
 from tests.factories import make_running_session
-from tests.sshgate.stage import Stage, stage
+from tests.sshgate.stage import Stage, connect
 from tests.sshgate.test_hostile import FOREIGN
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Connection = asyncssh.SSHClientConnection
 _MOST_GROWN = 64 * 2**20
 _GLOBAL, _OPEN, _ADJUST, _DATA, _EXTENDED, _EOF, _CLOSE, _REQUEST = 80, 90, 93, 94, 95, 96, 97, 98
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as found:
-        yield found
-
-
-@pytest.fixture
-def key(cast: Cast, here: Stage) -> Path:
-    return here.new_key("alice", cast.alice)
-
-
-@pytest.fixture
-def session(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
-    session = make_running_session(cast.alice, name="train")
-    here.run_kernels(session)
-    yield session
-    for kernel in session.kernels.all():
-        here.backend.remove(kernel.pk)
-
-
-def connect(here: Stage, key: Path, **more: Any) -> Any:
-    return asyncssh.connect(
-        "127.0.0.1", here.port, username="train", client_keys=[str(key)], known_hosts=None, config=None,
-        agent_path=None, **more,
-    )  # fmt: skip
 
 
 async def refused(opening: Awaitable[Any], *reasons: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.reports import kernel_reported
 from backendai.sshgate.files_only import only_files
@@ -16,8 +16,8 @@ from backendai.sshgate.link import GuestRefused
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, place, report_of
-from tests.mount_tools import ready_folder
-from tests.sshgate.stage import Stage, stage
+from tests.mount_tools import ready_folder, storage_host
+from tests.sshgate.stage import Stage
 
 REFUSED = [
     "id", "", "sh -c id", "scp", "scp -S sh -t x", "scp -t x; id", "scp x y", "scp -oProxyCommand=id -t x", "rsync",
@@ -43,17 +43,12 @@ def test_no_shell_reads_what_is_copied() -> None:
             only_files(question)
 
 
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as found:
-        yield found
-
-
 @pytest.mark.django_db(transaction=True)
 def test_connecting_starts_the_session_and_opens_files_alone(cast: Cast, here: Stage) -> None:
     make_group()
     make_image()
-    ready_folder(cast.alice, "data")
+    ready_folder(cast.alice, "data", host=storage_host("local", make_agent()))
+    ready_folder(cast.alice, "distant", host=storage_host("elsewhere"))
     key = here.new_key("alice", cast.alice)
     local = here.folder / "local"
     local.write_bytes(b"hello" * 1000)
@@ -61,10 +56,13 @@ def test_connecting_starts_the_session_and_opens_files_alone(cast: Cast, here: S
     batch.write_text(f"put {local} there\nget there {here.folder}/back\n")
     words = [*here.options(key), "-P", str(here.port), "-b", str(batch), "folders@127.0.0.1"]
     copying = subprocess.Popen(["sftp", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    beside = subprocess.Popen(here.ssh(key, "folders", "scp -f there"), stdin=subprocess.DEVNULL)
     session = _started_by_connecting(here)
     told = copying.communicate(timeout=30)[1]
     try:
         assert copying.returncode == 0, told
+        assert b"Not opened here" in told and b": distant" in told
+        assert beside.wait(30) in (0, 1), "both clients reach the one session"
         assert (here.folder / "back").read_bytes() == local.read_bytes()
         assert sum(Allocation.objects.filter(slot="cpu").values_list("amount", flat=True)) == 100
         back = here.copy("scp", key, "-O", "folders@127.0.0.1:there", str(here.folder / "old"))
@@ -85,7 +83,7 @@ def _started_by_connecting(here: Stage) -> ComputeSession:
     while (session := ComputeSession.objects.first()) is None:
         assert time.monotonic() < until
         time.sleep(0.05)
-    agent = make_agent()
+    agent = Agent.objects.get()
     place(session, agent)
     here.run_kernels(session)
     for kernel in session.kernels.all():

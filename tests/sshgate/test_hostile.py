@@ -15,9 +15,9 @@ from backendai.sshgate.entrances import Entrance
 from backendai.sshgate.forward import inside
 from backendai.sshgate.link import GuestRefused, _check
 from backendai.sshgate.proxy_header import BadHeader, read_header
-from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, serving
+from backendai.sshgate.server import MOST_PER_ADDRESS, MOST_PER_PERSON, Gate, network_of, serve, serving
 from backendai.sshgate.shell import ShellSession
-from backendai.sshgate.visit import Use
+from backendai.sshgate.visit import ShellGuard, Use
 from backendai.wire.guest_frames import EXIT, STDERR, STDOUT, frame
 
 NEIGHBOURS = frozenset({"main1", "sub1"})
@@ -60,7 +60,7 @@ def test_a_foreign_host_is_not_forwarded_to(host: str) -> None:
 )
 def test_the_loopback_is_the_kernels_own(host: str) -> None:
     assert inside(host, NEIGHBOURS) == ""
-    assert inside("sub1", NEIGHBOURS) == "sub1"
+    assert inside("SUB1.", NEIGHBOURS) == "sub1"
 
 
 HEADERS = [
@@ -246,6 +246,48 @@ def test_garbage_and_half_open_connections_hold_up_nobody() -> None:
         listener.close()
 
     asyncio.run(walk())
+
+
+async def banner_by_proxy(port: int, address: str) -> tuple[bytes, asyncio.StreamWriter]:
+    """Return what the gate says first to a client of this address, whose connection stays half open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"PROXY TCP4 {address} 10.0.0.1 1000 22\r\n".encode())
+    try:
+        return await asyncio.wait_for(reader.read(8), 5), writer
+    except ConnectionError:
+        return b"", writer
+
+
+def test_behind_a_proxy_one_client_takes_no_places_of_others(settings: Any) -> None:
+    settings.SSH_PROXIES = ["127.0.0.1"]
+
+    async def walk() -> None:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        port = listener.getsockname()[1]
+        async with serving(listener):
+            greedy = [await banner_by_proxy(port, "1.2.3.4") for _ in range(MOST_PER_ADDRESS + 3)]
+            assert [told for told, _ in greedy] == [b"SSH-2.0-"] * MOST_PER_ADDRESS + [b""] * 3
+            other = await banner_by_proxy(port, "5.6.7.8")
+            assert other[0] == b"SSH-2.0-"
+            for _, writer in [*greedy, other]:
+                writer.close()
+        listener.close()
+
+    asyncio.run(walk())
+
+
+def test_a_client_of_ipv6_is_counted_by_its_network() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2") != network_of("2001:db8:0:1::1")
+    assert network_of("1.2.3.4") == "1.2.3.4" and network_of("fe80::1%eth0") == network_of("fe80::2")
+
+
+def test_a_gate_whose_watch_fails_does_not_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("nobody is looked at any more")
+
+    monkeypatch.setattr(ShellGuard, "watch", fail)
+    with pytest.raises(ExceptionGroup, match="TaskGroup"):
+        asyncio.run(serve("127.0.0.1", 0))
 
 
 def test_the_host_key_is_the_same_every_time() -> None:

@@ -6,19 +6,15 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncssh
 import pytest
 
 from backendai.agent.guest import shells
 from backendai.compute.models import ComputeSession
 from backendai.wire.guest_frames import INPUT, frame
-from tests.cast import Cast
-from tests.factories import make_running_session
-from tests.sshgate.stage import Stage, stage
+from tests.sshgate.stage import Stage, connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _SECONDS = 20.0
@@ -34,33 +30,6 @@ looking.register(connection.fileno(), select.POLLRDHUP)
 looking.poll()
 print("gone", flush=True)
 """
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as found:
-        yield found
-
-
-@pytest.fixture
-def key(cast: Cast, here: Stage) -> Path:
-    return here.new_key("alice", cast.alice)
-
-
-@pytest.fixture
-def session(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
-    session = make_running_session(cast.alice, name="train")
-    here.run_kernels(session)
-    yield session
-    for kernel in session.kernels.all():
-        here.backend.remove(kernel.pk)
-
-
-def connect(here: Stage, key: Path) -> Any:
-    return asyncssh.connect(
-        "127.0.0.1", here.port, username="train", client_keys=[str(key)], known_hosts=None, config=None,
-        agent_path=None,
-    )  # fmt: skip
 
 
 async def fill(writer: Any, size: int) -> None:

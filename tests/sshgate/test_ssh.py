@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,33 +12,11 @@ import pytest
 
 from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
-from tests.agent.prerequisites import need_program
 from tests.cast import Cast
 from tests.factories import make_running_session
-from tests.sshgate.stage import Stage, stage
+from tests.sshgate.stage import Stage
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    need_program("ssh", "openssh-client")
-    with stage() as found:
-        yield found
-
-
-@pytest.fixture
-def key(cast: Cast, here: Stage) -> Path:
-    return here.new_key("alice", cast.alice)
-
-
-@pytest.fixture
-def session(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
-    session = make_running_session(cast.alice, name="train")
-    here.run_kernels(session)
-    yield session
-    for kernel in session.kernels.all():
-        here.backend.remove(kernel.pk)
 
 
 def test_commands_run_with_three_streams_codes_and_signals(
@@ -81,6 +60,33 @@ def test_ports_of_the_session_can_be_reached_and_no_others(here: Stage, key: Pat
     for host in ("169.254.169.254", "10.0.0.1", "example.org", "127.0.0.1.nip.io"):
         assert b"prohibited" in here.run(key, "train", "-W", f"{host}:80", LogLevel="INFO").stderr
     assert b"Nothing is listening" in here.run(key, "train", "-W", "localhost:1", LogLevel="INFO").stderr
+
+
+@pytest.fixture
+def cluster(cast: Cast, here: Stage) -> Iterator[ComputeSession]:
+    """Alice's session ``pair`` of two kernels."""
+    session = make_running_session(cast.alice, name="pair", cluster_size=2)
+    here.run_kernels(session)
+    yield session
+    for kernel in session.kernels.all():
+        here.backend.remove(kernel.pk)
+
+
+def test_names_of_kernels_lead_to_their_own_ports_and_to_no_others_of_the_machine(
+    here: Stage, key: Path, cluster: ComputeSession
+) -> None:
+    server = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True);"
+    server += "c = s.accept()[0]; c.sendall(c.recv(100).upper() + b' of sub1')"
+    running = subprocess.Popen(here.ssh(key, "pair+sub1", f'python3 -c "{server}"'), stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    port = int(running.stdout.readline())
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        for host, number in (("main1", port), *((name, foreign.getsockname()[1]) for name in ("main1", "sub1"))):
+            refused = here.run(key, "pair", "-W", f"{host}:{number}", given=b"x", LogLevel="INFO")
+            assert b"Nothing is listening" in refused.stderr, (host, refused)
+    assert here.run(key, "pair", "-W", f"sub1:{port}", given=b"hello").stdout == b"HELLO of sub1"
+    running.wait(10)
+    running.stdout.close()
 
 
 def test_several_things_share_one_connection(here: Stage, key: Path, session: ComputeSession) -> None:

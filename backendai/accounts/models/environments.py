@@ -15,13 +15,16 @@ from backendai.core.messages import Message
 
 
 class SshKey(models.Model):
-    """A public key with which its user gets in by SSH. ``public_key`` is type and content, without a comment."""
+    """A public key with which its user gets in by SSH. ``public_key`` is type and content, without a comment.
+    ``is_contested``: several accounts registered it before that was refused. It opens nothing until one of them proves
+    that it holds the private key."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
     name = models.CharField(max_length=64)
     public_key = models.TextField()
     fingerprint = models.CharField(max_length=64, db_index=True)
+    is_contested = models.BooleanField(default=False, db_default=False, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = SshKeyQuerySet.as_manager()
@@ -29,7 +32,10 @@ class SshKey(models.Model):
     class Meta:
         ordering = ["created_at"]
         verbose_name = Message("SSH key")
-        constraints = [models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_key_once_per_user")]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_key_once_per_user"),
+            models.UniqueConstraint(fields=["fingerprint"], condition=Q(is_contested=False), name="ssh_key_once"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.fingerprint})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey, User
@@ -28,40 +28,61 @@ Owner = User | Project | Domain
 
 def add_ssh_key(user: User, public_key: str, *, name: str = "", proof: str = "") -> SshKey:
     """Return the user's new key; its name is the key's comment when none is given. A key that other accounts have is
-    taken from them when the proof is signed with it. Raises UserError, Conflict (``ssh-key-of-another``: no proof)."""
+    taken from them when the proof is signed with it: so is one that several accounts have from earlier times, and that
+    opens nothing until then. Raises UserError, Conflict (``ssh-key-of-another``: no proof)."""
     plain, fingerprint, comment = read_public_key(public_key)
     name = clean_line((name.strip() or comment.strip() or plain.partition(" ")[0])[:64])
     with transaction.atomic():
         own = SshKey.objects.visible_to(_held(user))
-        if own.filter(fingerprint=fingerprint).exists():
+        there: SshKey | None = own.filter(fingerprint=fingerprint).first()
+        if there is not None and not there.is_contested:
             raise Conflict("You have this key already.", field="public_key", code="ssh-key-exists")
-        if own.count() >= MOST_SSH_KEYS:
+        if there is None and own.count() >= MOST_SSH_KEYS:
             raise Conflict(
                 "You have {most_ssh_keys} SSH keys already; delete one.",
                 most_ssh_keys=MOST_SSH_KEYS,
                 code="too-many-ssh-keys",
             )
-        _take_from_others(user, plain, fingerprint, proof)
-        key = SshKey.objects.create(user=user, name=name, public_key=plain, fingerprint=fingerprint)
+        others = list(SshKey.objects.exclude(user=user).filter(fingerprint=fingerprint))
+        if others or there is not None:
+            _take(user, plain, others, proof)
+        if there is not None:
+            there.is_contested = False
+            there.save(update_fields=["is_contested"])
+            audit(user.pk, "ssh-key.prove", "ssh-key", [there.pk], name=there.name, fingerprint=fingerprint)
+            return there
+        key = SshKey(user=user, name=name, public_key=plain, fingerprint=fingerprint)
+        _save_once(key, user)
         audit(user.pk, "ssh-key.create", "ssh-key", [key.pk], name=name, fingerprint=fingerprint)
     return key
 
 
-def _take_from_others(user: User, public_key: str, fingerprint: str, proof: str) -> None:
-    others = list(SshKey.objects.exclude(user=user).filter(fingerprint=fingerprint))
-    if not others:
-        return
+def _take(user: User, public_key: str, others: list[SshKey], proof: str) -> None:
+    """Delete the key from other accounts. Raises Conflict without a valid proof."""
     if not proof or not is_proved(public_key, user.email, proof[:LONGEST_PROOF]):
-        text = Message(
-            "Another account has this key. If it is yours, sign with it: echo '{text}' | ssh-keygen -Y sign "
-            "-n {namespace} -f YOUR_KEY, and send the signature as the proof.",
-            text=proof_text(user.email),
-            namespace=PROOF_NAMESPACE,
-        )
-        raise Conflict(text, field="proof", code="ssh-key-of-another")
+        raise _unproved(user)
     for key in others:
-        audit(user.pk, "ssh-key.move", "ssh-key", [key.pk], fingerprint=fingerprint, holder=str(key.user_id))
+        audit(user.pk, "ssh-key.move", "ssh-key", [key.pk], fingerprint=key.fingerprint, holder=str(key.user_id))
     SshKey.objects.filter(pk__in=[key.pk for key in others]).delete()
+
+
+def _save_once(key: SshKey, user: User) -> None:
+    """Write a new key. Raises Conflict if another account has registered it since we looked."""
+    try:
+        with transaction.atomic():
+            key.save(force_insert=True)
+    except IntegrityError:
+        raise _unproved(user) from None
+
+
+def _unproved(user: User) -> Conflict:
+    text = Message(
+        "Another account has this key. If it is yours, sign with it: echo '{text}' | ssh-keygen -Y sign "
+        "-n {namespace} -f YOUR_KEY, and send the signature as the proof.",
+        text=proof_text(user.email),
+        namespace=PROOF_NAMESPACE,
+    )
+    return Conflict(text, field="proof", code="ssh-key-of-another")
 
 
 def remove_ssh_key(user: User, key_id: object) -> None:

@@ -25,14 +25,14 @@ _RESET = struct.pack("ii", 1, 0)  # no lingering: a port that reads nothing lear
 async def dial(
     order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, shares_network: bool
 ) -> None:
-    """Join the connection with the ``socket`` of the order, if there is one, else with its ``port``: of the ``host``,
-    if one is named (another kernel of the session), else of this kernel.
+    """Join the connection with the ``socket`` of the order, if there is one, else with its ``port`` of this kernel. A
+    port of another kernel is dialled by that kernel's guest agent: only it can tell whose port it is.
 
     The asker is told ``{}`` and sends an empty line; from then on the bytes are those of the port. On a shared network
     only a port of a process of this kernel is opened. Raises Refused."""
-    port = int(order["port"])
-    host = str(order.get("host") or "")
-    near = await _connected(str(order.get("socket") or ""), port, shares_network, [host] if host else [])
+    if order.get("host"):
+        raise Refused("other-kernel", "The SSH gate is of an older version: restart it to reach other kernels by name.")
+    near = await _connected(str(order.get("socket") or ""), int(order["port"]), shares_network)
     try:
         writer.write(b"{}\n")
         await reader.readline()
@@ -64,13 +64,11 @@ async def _join(
         await asyncio.gather(asking, answering, leaving, return_exceptions=True)
 
 
-async def _connected(
-    path: str, port: int, shares_network: bool, hosts: list[str]
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connected(path: str, port: int, shares_network: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if path:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             return await asyncio.wait_for(asyncio.open_unix_connection(path), _DIAL_SECONDS)
-    for address in hosts or (_own_addresses(port) if shares_network else _LOOPBACKS):
+    for address in _own_addresses(port) if shares_network else (*_LOOPBACKS, socket.gethostname()):
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             return await asyncio.wait_for(asyncio.open_connection(address, port), _DIAL_SECONDS)
     where = f"on {path}" if path and not port else f"on port {port}"
