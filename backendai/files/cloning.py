@@ -66,7 +66,7 @@ def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progres
             with opened_folder(root, UUID(meta.cloned_from), linkable) as source:
                 size = read_size(source.base)
                 progress.total_bytes = size.bytes if size else None
-                _copy_all(source.data, base, progress)
+                _copy_all(source.data, base, progress, meta.limit)
         finally:
             os.close(base)
         publish(root, staging, folder_id)
@@ -75,12 +75,8 @@ def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progres
 def give_up(root: int, folder_id: UUID) -> bool:
     """Set what there is of a failed clone aside; returns whether there was anything."""
     with suppress(FileNotFoundError), opened_place(root, STAGING) as staging:
-        base = beneath.open_directory(staging, (str(folder_id).encode(),), follow=False)
-        try:
-            version = read_meta(base).version
-        finally:
-            os.close(base)
-        return set_aside(root, folder_id, version)
+        os.close(beneath.open_directory(staging, (str(folder_id).encode(),), follow=False))
+        return set_aside(root, folder_id, None)
     return False
 
 
@@ -94,11 +90,17 @@ def _lock(base: int) -> None:
         pass  # this file system has no locks
 
 
-def _copy_all(source: int, base: int, progress: Progress) -> None:
+def _copy_all(source: int, base: int, progress: Progress, limit: int | None) -> None:
+    def written(count: int) -> None:
+        progress.add_bytes(count)
+        if limit is not None and progress.bytes > limit:  # it was not measured, or has grown since
+            message = f"The files of the source exceed the {limit} bytes of the clone. Ask for a larger limit."
+            raise Refusal(507, "quota", message, limit=limit)
+
     target = beneath.open_directory(base, (DATA.encode(),), follow=False)
     try:
         for name in beneath.names_in(source):
-            copy_tree(source, name, target, name, written=progress.add_bytes, copied=progress.add_files)
+            copy_tree(source, name, target, name, written=written, copied=progress.add_files)
         beneath.sync_all(target)
     finally:
         os.close(target)

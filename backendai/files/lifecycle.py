@@ -79,11 +79,14 @@ def publish(root: int, staging: int, folder_id: UUID) -> None:
         os.close(shelf)
 
 
-def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> None:
-    """Write name, owner and limit, as far as they are told. Refuses older versions with 409."""
+def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> bool:
+    """Write name, owner and limit, as far as they are told; returns whether the folder has joined a project, so that
+    its files are to be measured. Refuses older versions with 409."""
     with opened_base(root, folder_id) as base:
         meta = require_version(base, version)
-        write_meta(base, enforced(base, with_facts(replace(meta, version=version), told)))
+        new = enforced(base, with_facts(replace(meta, version=version), told))
+        write_meta(base, new)
+        return new.project != meta.project
 
 
 def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence[Path]) -> None:
@@ -100,8 +103,10 @@ def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence
         write_meta(base, replace(meta, version=version, linked_path=path))
 
 
-def set_aside(root: int, folder_id: UUID, version: int) -> bool:
-    """Rename a folder aside, so that it is gone at once; returns whether there was one. Refuses older versions."""
+def set_aside(root: int, folder_id: UUID, version: int | None) -> bool:
+    """Rename a folder aside, so that it is gone at once; returns whether there was one. Only an order newer than all
+    that the folder has seen may do that: one as old comes from a database that does not know the last use. None: an
+    order of this server itself."""
     name = str(folder_id).encode()
     with opened_place(root, DELETING) as deleting:
         found = False
@@ -111,7 +116,8 @@ def set_aside(root: int, folder_id: UUID, version: int) -> bool:
             except FileNotFoundError:
                 continue
             try:
-                require_version(base, version)
+                if version is not None:
+                    require_version(base, version, is_newer=True)
             finally:
                 os.close(base)
             with beneath.parent_of(root, parts) as (parent, last):
@@ -189,10 +195,10 @@ def enforced(base: int, meta: Meta) -> Meta:
     return replace(meta, project=number)
 
 
-def require_version(base: int, version: int) -> Meta:
-    """Return the meta; refuses with 409 an order that is older than the last one."""
+def require_version(base: int, version: int, *, is_newer: bool = False) -> Meta:
+    """Return the meta; refuses with 409 an order that is older than the last one, with ``is_newer`` as old, too."""
     meta = read_meta(base)
-    if version < meta.version:
+    if version < meta.version + is_newer:
         message = f"This order is of version {version}, and the folder has seen version {meta.version}."
         raise Refusal(409, "stale-version", message, version=meta.version)
     return meta

@@ -11,7 +11,7 @@ from aiohttp import web
 from backendai.files import cloning, lifecycle, project_quota
 from backendai.files.jobs import Jobs
 from backendai.files.refusals import Refusal, StorageSilent, as_refusal
-from backendai.files.serving import admit, read_body, whole
+from backendai.files.serving import Asked, admit, read_body, whole
 
 JOBS: web.AppKey[Jobs] = web.AppKey("jobs", Jobs)
 _MEASURED, _ENFORCED = "measured", "enforced"
@@ -49,10 +49,9 @@ async def create(request: web.Request) -> web.Response:
 
 
 async def change_meta(request: web.Request) -> web.Response:
-    """Write what the folder says of itself."""
+    """Write what the folder says of itself, and its limit."""
     asked, body = admit(request, "manage"), await read_body(request)
-    await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, _meta(body))
-    return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id))
+    return await _change_meta(request, asked, _meta(body))
 
 
 async def set_limit(request: web.Request) -> web.Response:
@@ -60,11 +59,7 @@ async def set_limit(request: web.Request) -> web.Response:
     asked, body = admit(request, "manage"), await read_body(request)
     if "bytes" not in body:
         raise Refusal(422, "bad-body", "bytes is missing: a number, or null for no limit.")
-    await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, {"limit": body["bytes"]})
-    told = await asked.host.run(lifecycle.describe, asked.folder_id)
-    if told["is_enforced"]:  # files that were there before join the project of the quota
-        request.app[JOBS].measure(asked.host, asked.folder_id)
-    return web.json_response(told)
+    return await _change_meta(request, asked, {"limit": body["bytes"]})
 
 
 async def link(request: web.Request) -> web.Response:
@@ -134,6 +129,13 @@ async def list_folders(request: web.Request) -> web.Response:
     limit = whole(request.query.get("limit"), "limit", _MOST_LISTED, least=1, most=_MOST_LISTED)
     after = request.query.get("after", "")
     return web.json_response(await asked.host.run_long(lifecycle.list_folders, after=after, limit=limit))
+
+
+async def _change_meta(request: web.Request, asked: Asked, told: dict[str, Any]) -> web.Response:
+    has_joined = await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, told)
+    if has_joined:  # files that were there before are to join the project of the quota, too
+        request.app[JOBS].measure(asked.host, asked.folder_id)
+    return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id))
 
 
 def _meta(body: dict[str, Any]) -> dict[str, Any]:

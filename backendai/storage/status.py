@@ -23,7 +23,10 @@ TRANSITIONS: dict[FolderStatus, frozenset[FolderStatus]] = {
     FolderStatus.CREATING: frozenset({FolderStatus.READY, FolderStatus.ERROR, FolderStatus.DELETING}),
     FolderStatus.READY: frozenset({FolderStatus.TRASHED}),
     FolderStatus.TRASHED: frozenset({FolderStatus.READY, FolderStatus.DELETING}),
-    FolderStatus.DELETING: frozenset({FolderStatus.DELETED, FolderStatus.ERROR}),
+    # READY and TRASHED: the disk has seen a use that a restored database does not know.
+    FolderStatus.DELETING: frozenset(
+        {FolderStatus.DELETED, FolderStatus.ERROR, FolderStatus.READY, FolderStatus.TRASHED}
+    ),
     FolderStatus.ERROR: frozenset({FolderStatus.CREATING, FolderStatus.DELETING}),
     FolderStatus.DELETED: frozenset(),
 }

@@ -98,13 +98,13 @@ class FakeFileServer:
             shown = ("state", "version", "size", "progress", "error")
             found = {name: folder[name] for name in shown if name in folder} if folder else {"state": "absent"}
             return 200, found
-        if folder and version < folder["version"]:
+        if folder and version < folder["version"] + (method == "DELETE"):
             return 409, {"code": "stale-version", "message": "The order is too old.", "version": folder["version"]}
         if method == "DELETE":
             if folder and self.deletes_at_once:
                 del self.folders[pk]
             elif folder:
-                folder |= {"state": "deleting", "version": version}
+                folder["state"] = "deleting"
             return 202, {}
         if folder is None:
             self.folders[pk] = folder = {"state": "ready", "version": version, "meta": {}, "files": {}}
@@ -119,6 +119,7 @@ class FakeFileServer:
             folder["linked"] = body["path"]
         else:
             folder["meta"] = body["meta"]
+            folder |= {"limit": body["limit"]} if "limit" in body else {}
         return 202, {}
 
     def _files(self, method: str, pk: str, rest: list[str], query: dict[str, list[str]], body: Any) -> tuple[int, Any]:

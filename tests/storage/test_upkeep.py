@@ -144,7 +144,21 @@ def test_a_restored_database_deletes_nothing_that_was_used_since(
     files.folders[str(folder.pk)]["version"] = 99
     purge_folder(folder, cast.alice, typed_name="data", now=NOW)
     folders.run_folders(NOW)
-    assert status_of(folder) == FolderStatus.DELETING
+    assert (status_of(folder), folder.trashed_at) == (FolderStatus.READY, None)
+    assert "used after this database was saved" in folder.status_message
+    assert files.folders[str(folder.pk)]["version"] == folder.version > 99
+    purge_folder(trash_folder(folder, cast.alice, now=NOW), cast.alice, typed_name="data", now=NOW)
+    assert (status_of(folder), files.folders) == (FolderStatus.DELETED, {})  # now it is meant
+
+
+def test_a_folder_that_was_used_since_goes_back_to_the_trash_where_its_name_is_taken(
+    folder: Folder, cast: Cast, files: FakeFileServer
+) -> None:
+    trash_folder(folder, cast.alice, now=NOW - 40 * DAY)
+    create_folder(cast.alice, name="data", now=NOW)
+    files.folders[str(folder.pk)]["version"] = 99
+    folders.run_folders(NOW)
+    assert (status_of(folder), folder.trashed_at) == (FolderStatus.TRASHED, NOW)
     assert str(folder.pk) in files.folders
 
 
@@ -330,9 +344,9 @@ def test_limits_from_before_hold_when_a_host_begins_to_enforce(
     folders.run_folders(NOW + timedelta(seconds=30))
     host.refresh_from_db()
     assert host.quota_mode == "enforced"
-    assert [path for method, path, *_ in files.asked[before:] if path.endswith("/limit")] == [
-        f"/v1/folders/{folder.pk}/limit"
+    assert [path for method, path, *_ in files.asked[before:] if path.endswith("/meta")] == [
+        f"/v1/folders/{folder.pk}/meta"
     ]
     after = len(files.asked)
     folders.run_folders(NOW + timedelta(seconds=60))
-    assert not [path for _, path, *_ in files.asked[after:] if path.endswith("/limit")]
+    assert not [path for _, path, *_ in files.asked[after:] if path.endswith("/meta")]

@@ -108,12 +108,12 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
     """Lock the ready ones of these folders, increment their versions, and return their ids. A concurrent move to the
-    trash then fails."""
+    trash then fails. The next pass writes the versions to the disks, where they fence off orders of older databases."""
     if not ids:
         return set()
     rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # in order: no deadlock
     ready = set(rows.select_for_update().values_list("pk", flat=True))
-    Folder.objects.filter(pk__in=ready).update(version=F("version") + 1)
+    Folder.objects.filter(pk__in=ready).update(version=F("version") + 1, needs_push=True)
     return ready
 
 

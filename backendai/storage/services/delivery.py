@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from typing import Any
 
+from django.db import IntegrityError, transaction
+
+from backendai.activity.services import audit
 from backendai.core.messages import Message, shortened
 from backendai.core.slots import format_size
 from backendai.storage import orders
@@ -90,7 +94,7 @@ def _became_ready(folder: Folder, now: datetime) -> bool:
 def _refused(folder: Folder, error: FileServerError, now: datetime) -> bool:
     """Note a refusal. An order that is too old, after the database was restored, is adapted to what the server knows;
     but nothing is deleted then: the folder was used since."""
-    if error.code == STALE and folder.status != FolderStatus.DELETING:
+    if error.code == STALE:
         return _catch_up(folder, now)
     logger.warning("folder %s (%s): %s %s", folder.pk, folder.status, error.code, error.message)
     if folder.status == FolderStatus.CREATING:
@@ -106,8 +110,28 @@ def _catch_up(folder: Folder, now: datetime) -> bool:
         _note(folder, error.message)
         return False
     Folder.objects.filter(pk=folder.pk, version__lt=found.version).update(version=found.version)
+    if folder.status == FolderStatus.DELETING:
+        return _bring_back(folder, now)
     is_there = folder.status == FolderStatus.CREATING and found.state == orders.READY
     return _became_ready(folder, now) if is_there else False
+
+
+def _bring_back(folder: Folder, now: datetime) -> bool:
+    """Make a folder READY whose deletion the disk refuses: it was restored or mounted after this database was saved.
+    Where another folder has its name by now, it goes to the trash anew."""
+    told = Message(
+        "It was used after this database was saved, so it is not deleted. Delete it again if nobody needs it."
+    )
+    columns: dict[str, Any] = {"only_from": [FolderStatus.DELETING], "status_message": told, "needs_push": True}
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                moved = transition([folder.pk], FolderStatus.READY, now=now, trashed_at=None, **columns)
+        except IntegrityError:
+            moved = transition([folder.pk], FolderStatus.TRASHED, now=now, trashed_at=now, **columns)
+        if moved:
+            audit(None, "folder.restore", "folder", [folder.pk], name=folder.name, by="its later use, as its disk says")
+    return bool(moved)
 
 
 def _note(folder: Folder, message: str) -> None:

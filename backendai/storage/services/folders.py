@@ -129,9 +129,8 @@ def restore_folder(folder: Folder, actor: User, *, name: str = "", now: datetime
             size = folder.limit_bytes if folder.limit_bytes is not None else folder.used_bytes or 0
             if not folder.linked_path:
                 check_room(owner_of(folder), size, without=folder)
-            columns: dict[str, Any] = {"name": wanted, "trashed_at": None}
-            if wanted != folder.name:
-                columns["needs_push"] = True
+            # The disk learns the version, too: a database from before the restore cannot delete the folder any more.
+            columns: dict[str, Any] = {"name": wanted, "trashed_at": None, "needs_push": True}
             sources = [FolderStatus.TRASHED]
             if not transition([folder.pk], FolderStatus.READY, now=now, only_from=sources, **columns):
                 raise wrong_status(folder, "restored")
@@ -139,8 +138,7 @@ def restore_folder(folder: Folder, actor: User, *, name: str = "", now: datetime
     except IntegrityError as error:
         raise name_taken(wanted) from error
     folder.refresh_from_db(from_queryset=Folder.objects.select_related("host", "user", "project__domain"))
-    if folder.needs_push:
-        deliver(folder, now=now)
+    deliver(folder, now=now)
     return folder
 
 
