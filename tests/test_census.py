@@ -468,6 +468,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/folders/<uuid:folder_id>/copies/": (P.VISIBLE, "POST"),
     "api/v1/folders/<uuid:folder_id>/deletions/": (P.VISIBLE, "POST"),
     "api/v1/folders/<uuid:folder_id>/trash/": (P.VISIBLE, "GET DELETE"),
+    "api/v1/folders/<uuid:folder_id>/operations/<str:operation>/": (P.VISIBLE, "GET DELETE"),
     "api/v1/folders/<uuid:folder_id>/trash/<str:item>/": (P.VISIBLE, "DELETE"),
     "api/v1/folders/<uuid:folder_id>/trash/<str:item>/restore/": (P.VISIBLE, "POST"),
     "api/v1/folders/<uuid:folder_id>/usage/": (P.VISIBLE, "GET"),
@@ -709,7 +710,12 @@ def folders(cast: Cast, files: FakeFileServer) -> dict[str, str]:
     share_folder(folder, cast.alice, cast.dana.email, "view", now=now)
     parts: dict[str, Any] = {"<uuid:folder_id>": folder, "<uuid:storage_host_id>": host, "<int:grant_id>": grant}
     parts["<uuid:guest_id>"] = cast.dana
-    words = {"<str:item>": "nothing", "<folder_verb:verb>": "leave", "<folder_digits:digits>": folder.pk.hex[:12]}
+    words = {
+        "<str:item>": "nothing",
+        "<str:operation>": "0",
+        "<folder_verb:verb>": "leave",
+        "<folder_digits:digits>": folder.pk.hex[:12],
+    }
     return {name: str(row.pk) for name, row in parts.items()} | words
 
 

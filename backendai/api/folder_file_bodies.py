@@ -86,6 +86,25 @@ class EntriesBody(serializers.Serializer[Any]):
     as_of = serializers.FloatField(help_text="When the directory was read.")
 
 
+class OperationProgressBody(serializers.Serializer[Any]):
+    """How much of it is done."""
+
+    bytes = serializers.IntegerField()
+    files = serializers.IntegerField()
+    total_bytes = serializers.IntegerField(allow_null=True)
+    total_files = serializers.IntegerField(allow_null=True)
+
+
+class OperationBody(serializers.Serializer[Any]):
+    """A copy or deletion that takes long."""
+
+    operation = serializers.CharField()
+    state = serializers.ChoiceField(choices=["running", "done", "failed", "stopped"])
+    progress = OperationProgressBody()
+    result = serializers.JSONField(required=False, help_text="Once it is done: the usual answer.")
+    error = serializers.JSONField(required=False, help_text="Once it has failed: status, code and message.")
+
+
 class TrashItemBody(serializers.Serializer[Any]):
     """Something in the trash of a folder."""
 

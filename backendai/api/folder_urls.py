@@ -32,6 +32,7 @@ urlpatterns = [
     path(f"{_ONE}moves/", folder_files.FolderMoves.as_view(), name="folder-moves"),
     path(f"{_ONE}copies/", folder_files.FolderCopies.as_view(), name="folder-copies"),
     path(f"{_ONE}deletions/", folder_files.FolderDeletions.as_view(), name="folder-deletions"),
+    path(f"{_ONE}operations/<str:operation>/", folder_files.FolderOperation.as_view(), name="folder-operation"),
     path(f"{_ONE}trash/", folder_files.FolderTrash.as_view(), name="folder-trash"),
     path(f"{_ONE}trash/<str:item>/", folder_files.FolderTrashItem.as_view(), name="folder-trash-item"),
     path(f"{_ONE}trash/<str:item>/restore/", folder_files.FolderTrashRestore.as_view(), name="folder-trash-restore"),

@@ -23,7 +23,7 @@ READER_SECONDS = 300.0  # a paused video is not read for a while
 _BUFFER = 256 * 1024
 _PATH = re.compile(
     r"/(entries|entry|search|directories|moves|copies|deletions|text|content|archive|uploads(/[\w-]{1,64})?"
-    r"|trash(/[\w.-]{1,64}(/restore)?)?)\Z",
+    r"|operations/[0-9a-f]{1,64}|trash(/[\w.-]{1,64}(/restore)?)?)\Z",
     re.ASCII,
 )
 _ASKED = frozenset({"accept", "content-length", "content-type", "if-match", "if-modified-since", "if-none-match"}) | {

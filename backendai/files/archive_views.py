@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 
 from aiohttp import web
 
@@ -69,11 +70,18 @@ async def upload(request: web.Request) -> web.Response:
     if overwrite not in unpacking.MODES:
         raise Refusal(422, "bad-value", f"overwrite is one of {', '.join(unpacking.MODES)}.")
     await asked.require_room(0)
-    outcome, batch = Outcome(), _Batch(asked, overwrite)
-    reader = TarReader(request.content)
+    outcome = Outcome()
+    async with AsyncExitStack() as rooms:
+        await _unpack(TarReader(request.content), _Batch(asked, overwrite, rooms), outcome)
+    return web.json_response(
+        {"written": outcome.written, "skipped": outcome.skipped, "refused": outcome.refused, "bytes": outcome.bytes}
+    )
+
+
+async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:
     try:
         async for member in reader.members():
-            if (item := await _take(asked, reader, member, outcome)) is not None:
+            if (item := await _take(batch, reader, member, outcome)) is not None:
                 await batch.add(item, outcome)
     except Refusal as refusal:
         await batch.flush(outcome)  # what has come whole is kept; sent again, it is skipped
@@ -83,16 +91,13 @@ async def upload(request: web.Request) -> web.Response:
         await batch.flush(outcome)
         raise
     await batch.flush(outcome)
-    return web.json_response(
-        {"written": outcome.written, "skipped": outcome.skipped, "refused": outcome.refused, "bytes": outcome.bytes}
-    )
 
 
 class _Batch:
-    """Members that are put in their places together."""
+    """Members that are put in their places together; ``rooms`` holds what was promised for the large ones."""
 
-    def __init__(self, asked: Asked, overwrite: str) -> None:
-        self._asked, self._overwrite = asked, overwrite
+    def __init__(self, asked: Asked, overwrite: str, rooms: AsyncExitStack) -> None:
+        self.asked, self.rooms, self._overwrite = asked, rooms, overwrite
         self._items: list[Item] = []
         self._bytes = 0
 
@@ -106,14 +111,16 @@ class _Batch:
     async def flush(self, outcome: Outcome) -> None:
         """Put the members in their places."""
         items, self._items, self._bytes = self._items, [], 0
-        if items:
-            await self._asked.require_room(sum(item.size for item in items))
-            done = await self._asked.run_long(unpacking.put, items, self._overwrite)
-            self._asked.wrote(done.bytes)
-            outcome.add(done)
+        if not items:
+            return
+        async with self.asked.room(sum(item.size for item in items if item.draft is None)):
+            done = await self.asked.run_long(unpacking.put, items, self._overwrite)
+        await self.rooms.aclose()
+        self.asked.wrote(done.bytes)
+        outcome.add(done)
 
 
-async def _take(asked: Asked, reader: TarReader, member: Member, outcome: Outcome) -> Item | None:
+async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outcome) -> Item | None:
     """Read one member; returns None for one that is refused, or is the folder itself."""
     try:
         parts = beneath.parse(member.name)
@@ -133,12 +140,13 @@ async def _take(asked: Asked, reader: TarReader, member: Member, outcome: Outcom
     if member.size <= _KEPT_IN_MEMORY:
         data = b"".join([piece async for piece in reader.pieces()])
         return Item(parts, "file", mode, member.mtime, data=data, size=member.size)
-    return Item(parts, "file", mode, member.mtime, draft=await _spool(asked, reader, item), size=member.size)
+    return Item(parts, "file", mode, member.mtime, draft=await _spool(batch, reader, item), size=member.size)
 
 
-async def _spool(asked: Asked, reader: TarReader, item: Item) -> bytes:
+async def _spool(batch: _Batch, reader: TarReader, item: Item) -> bytes:
     """Write a large member to ``incoming``; returns its name there."""
-    await asked.require_room(item.size)
+    asked = batch.asked
+    await batch.rooms.enter_async_context(asked.room(item.size))
     draft = await asked.run(content.begin)
     try:
         async for data in _joined(reader):

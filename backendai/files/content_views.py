@@ -75,7 +75,6 @@ async def upload(request: web.Request) -> web.Response:
     asked, parts = admit(request, "edit"), query_path(request)
     overwrite = switch(request.query.get("overwrite"), "overwrite")
     await asked.run(content.check_target, parts, overwrite=overwrite)
-    await asked.require_room(request.content_length or 0)
     etag, size = await receive(asked, request, parts, overwrite=overwrite)
     return web.json_response({"size": size, "etag": etag}, status=201, headers={"ETag": f'"{etag}"'})
 
@@ -100,9 +99,9 @@ async def save_text(request: web.Request) -> web.Response:
         text.decode()
     except UnicodeDecodeError as error:
         raise Refusal(422, "not-text", "The text is not UTF-8.") from error
-    await asked.require_room(len(text))
-    etag = await asked.run(content.write_text, parts, text, expected=expected, now=asked.now)
-    asked.wrote(len(text))
+    async with asked.room(len(text)) as room:
+        etag = await asked.run(content.write_text, parts, text, expected=expected, now=asked.now)
+        room.wrote(len(text))
     return web.json_response({"etag": etag}, headers={"ETag": f'"{etag}"'})
 
 

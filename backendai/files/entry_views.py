@@ -13,6 +13,8 @@ from aiohttp import web
 from backendai.core.beneath import Parts
 from backendai.files import changes, entries, trash
 from backendai.files.entries import MOST_PER_PAGE, Order
+from backendai.files.operations import Result, carry_out
+from backendai.files.progress import Progress
 from backendai.files.refusals import Refusal
 from backendai.files.serving import (
     Asked,
@@ -27,7 +29,7 @@ from backendai.files.serving import (
 from backendai.files.tree import FolderTree
 
 _SEARCH_SECONDS = 10.0
-_MOST_DELETIONS = 1000
+_MOST_DELETIONS, _AT_ONCE = 1000, 100
 _SORTS = ("name", "size", "mtime")
 
 
@@ -102,16 +104,12 @@ async def copy_entry(request: web.Request) -> web.Response:
     source = body_path(body, "source")
     target = (*body_path(body, "into"), *source[-1:]) if "into" in body else body_path(body, "target")
     overwrite = switch(body.get("overwrite"), "overwrite")
-    await asked.require_room(await asked.run_long(entries.bytes_below, source))
-    written = 0
 
-    def count(more: int) -> None:
-        nonlocal written
-        written += more
+    async def work(progress: Progress) -> Result:
+        await _copy(asked, source, target, overwrite, progress)
+        return 201, entries.shown_path(target)
 
-    await asked.run_long(changes.copy, source, target, overwrite=overwrite, now=asked.now, written=count)
-    asked.wrote(written)
-    return web.json_response(entries.shown_path(target), status=201)
+    return await carry_out(request, asked, work)
 
 
 async def delete_entries(request: web.Request) -> web.Response:
@@ -121,11 +119,16 @@ async def delete_entries(request: web.Request) -> web.Response:
     if not isinstance(told, list) or not 1 <= len(told) <= _MOST_DELETIONS:
         raise Refusal(422, "bad-body", f"paths is a list of 1 to {_MOST_DELETIONS} paths.")
     paths = [listed_path(item) for item in told]
-    if switch(body.get("forever"), "forever"):
-        hidden = await asked.run_long(_hide, paths)
-        asked.server.later(_remove(asked, hidden))
-        return web.json_response({"items": []})
-    return web.json_response(await asked.run_long(_delete, paths, asked.now))
+    forever = switch(body.get("forever"), "forever")
+
+    async def work(progress: Progress) -> Result:
+        progress.total_files = len(paths)
+        if not forever:
+            return 200, await asked.run_in_background("operation", _delete, paths, asked.now, progress)
+        asked.server.later(_remove(asked, await asked.run_in_background("operation", _hide, paths, progress)))
+        return 200, {"items": []}
+
+    return await carry_out(request, asked, work)
 
 
 async def list_trash(request: web.Request) -> web.Response:
@@ -168,23 +171,43 @@ def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
 
 
 async def _remove(asked: Asked, hidden: list[bytes]) -> None:
-    await asked.run_in_background(trash.remove_hidden, hidden)
+    await asked.run_in_background("remove", trash.remove_hidden, hidden)
     asked.wrote(0)
 
 
-def _hide(tree: FolderTree, paths: list[Parts]) -> list[bytes]:
+async def _copy(asked: Asked, source: Parts, target: Parts, overwrite: bool, progress: Progress) -> None:
+    """Copy an entry; what was written of a copy that fails is not counted."""
+    progress.total_bytes = await asked.run_in_background("operation", entries.bytes_below, source)
+    async with asked.room(progress.total_bytes) as room:
+
+        def count(more: int) -> None:
+            room.wrote(more)
+            progress.add_bytes(more)
+
+        try:
+            await asked.run_in_background(
+                "operation", changes.copy, source, target, overwrite=overwrite, now=asked.now, written=count
+            )
+        except BaseException:
+            asked.server.ledger.forget(asked.folder_id, progress.bytes)
+            raise
+
+
+def _hide(tree: FolderTree, paths: list[Parts], progress: Progress) -> list[bytes]:
     hidden: list[bytes] = []
     for parts in paths:
         with contextlib.suppress(FileNotFoundError):
             hidden.append(trash.hide_path(tree, parts))
+        progress.add_files()
     return hidden
 
 
-def _delete(tree: FolderTree, paths: list[Parts], now: float) -> dict[str, Any]:
+def _delete(tree: FolderTree, paths: list[Parts], now: float, progress: Progress) -> dict[str, Any]:
     items: list[dict[str, str]] = []
-    for parts in paths:
-        try:
-            items.append({"id": trash.put_into_trash(tree, parts, now=now), **entries.shown_path(parts)})
-        except FileNotFoundError:
-            continue  # deleted by somebody else, which is what was asked for
+    for start in range(0, len(paths), _AT_ONCE):
+        some = paths[start : start + _AT_ONCE]
+        # What somebody else has deleted is passed over: that is what was asked for.
+        moved = trash.put_many_into_trash(tree, some, now=now)
+        items += [{"id": item, **entries.shown_path(parts)} for item, parts in moved]
+        progress.add_files(len(some))
     return {"items": items}

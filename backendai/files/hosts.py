@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 # A disk that is slow is waited for; one that does not even show its marker is silent, and known as such within 2.6 s.
 _PROBE_AFTER, _SILENT_AFTER, _LOOK_EVERY = 1.5, 1.0, 0.1
-_QUICK, _LONG, _BACKGROUND = 6, 3, 2  # threads
+_QUICK, _LONG = 6, 3  # threads
+# Each kind of work that nobody waits for has threads of its own: clones of hours hold up no removal.
+BACKGROUND = {"clone": 2, "measure": 2, "remove": 2, "operation": 4, "sweep": 1}
 
 
 class Host:
@@ -31,7 +33,7 @@ class Host:
         self.silent = False
         self._quick = Workers(f"{name}-quick", _QUICK)
         self._long = Workers(f"{name}-long", _LONG)
-        self._background = Workers(f"{name}-background", _BACKGROUND)
+        self._background = {kind: Workers(f"{name}-{kind}", most) for kind, most in BACKGROUND.items()}
         self._probe = Workers(f"{name}-probe", 1)
         self._watch: asyncio.Task[None] | None = None
 
@@ -63,9 +65,12 @@ class Host:
         """Like ``run``, for what may take seconds: it does not keep short calls waiting."""
         return await self._await(self._long, self._call(work, *args, **kwargs))
 
-    async def run_in_background(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like ``run``, for what nobody waits for: it is not given up while the disk is silent."""
-        return await self._background.submit(self._call(work, *args, **kwargs)).answer
+    async def run_in_background(
+        self, kind: str, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Like ``run``, for what nobody waits for: it is not given up while the disk is silent. ``kind``: see
+        ``BACKGROUND``."""
+        return await self._background[kind].submit(self._call(work, *args, **kwargs)).answer
 
     async def fault(self) -> str:
         """Return why this host cannot be used now; nothing when it can."""
@@ -77,7 +82,7 @@ class Host:
 
     def stuck(self) -> int:
         """Return how many threads are busy with this host now."""
-        return self._quick.running() + self._long.running() + self._background.running() + self._probe.running()
+        return sum(workers.running() for workers in (self._quick, self._long, self._probe, *self._background.values()))
 
     def _call(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
         def call() -> T:

@@ -63,7 +63,7 @@ class Jobs:
         async def work(progress: Progress) -> None:
             linkable = self._server.linkable
             try:
-                await host.run_in_background(cloning.fill, folder_id, linkable, progress)
+                await host.run_in_background("clone", cloning.fill, folder_id, linkable, progress)
             except Stopped:
                 raise
             except Exception:
@@ -76,7 +76,11 @@ class Jobs:
     def remove(self, host: Host, folder_id: UUID) -> None:
         """Remove from the disk what was set aside of a folder."""
         self._stop(host, "clone", folder_id)
-        self._start(host, "remove", folder_id, lambda seen: host.run_in_background(sweeping.remove, folder_id, seen))
+
+        async def work(progress: Progress) -> None:
+            await host.run_in_background("remove", sweeping.remove, folder_id, progress)
+
+        self._start(host, "remove", folder_id, work)
 
     def measure(self, host: Host, folder_id: UUID) -> None:
         """Measure a folder."""
@@ -84,7 +88,7 @@ class Jobs:
 
         async def work(progress: Progress) -> None:
             before, at, began = ledger.written(folder_id), self._server.clock(), time.monotonic()
-            size = await host.run_in_background(measuring.measure, folder_id, at, progress)
+            size = await host.run_in_background("measure", measuring.measure, folder_id, at, progress)
             ledger.forget(folder_id, before)
             self._sizes.pop((host.name, folder_id), None)
             self._sizes[host.name, folder_id] = size, time.monotonic() - began
@@ -117,12 +121,12 @@ class Jobs:
         """Go on with what a restart has cut off, and remove leftovers by their age; runs for ever."""
         while True:
             try:
-                found = await host.run_in_background(sweeping.unfinished, now=self._server.clock())
+                found = await host.run_in_background("sweep", sweeping.unfinished, now=self._server.clock())
                 for folder_id in found.clones:
                     self.clone(host, folder_id)
                 for folder_id in found.removals:
                     self.remove(host, folder_id)
-                await host.run_in_background(sweeping.sweep, now=self._server.clock())
+                await host.run_in_background("sweep", sweeping.sweep, now=self._server.clock())
                 pause = _SWEEP_EVERY
             except Exception as error:
                 logger.warning("storage host %s cannot be swept: %s", host.name, error)

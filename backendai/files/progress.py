@@ -17,6 +17,7 @@ class Shown:
     bytes: int
     files: int
     total_bytes: int | None
+    total_files: int | None = None
 
 
 @dataclass(slots=True)
@@ -26,11 +27,12 @@ class Progress:
     bytes: int = 0
     files: int = 0
     total_bytes: int | None = None
+    total_files: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def shown(self) -> Shown:
         """Return the counters."""
-        return Shown(self.bytes, self.files, self.total_bytes)
+        return Shown(self.bytes, self.files, self.total_bytes, self.total_files)
 
     def add_bytes(self, count: int) -> None:
         """Count bytes; raises Stopped."""

@@ -1,23 +1,55 @@
-"""Limits of folders where the file system does not enforce them: by the last measurement and what was written since."""
+"""Limits of folders where the file system does not enforce them: by the last measurement, what was written since, and
+what has been promised to writers that are under way."""
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from backendai.files.refusals import Refusal
 from backendai.files.tree import Meta, Size
 
 
+class Room:
+    """Bytes of a folder that one writer may still write; others cannot be promised them."""
+
+    def __init__(self, ledger: Ledger, folder_id: UUID, meta: Meta, size: Size | None) -> None:
+        self._ledger, self._folder_id, self._meta, self._size = ledger, folder_id, meta, size
+        self.left = 0
+
+    def look_again(self, meta: Meta, size: Size | None) -> None:
+        """Reckon from now on with these."""
+        self._meta, self._size = meta, size
+
+    def add(self, count: int) -> None:
+        """Promise more bytes. Refuses with 507 what would exceed the folder's limit."""
+        self._ledger.reserve(self._folder_id, self._meta, self._size, count)
+        self.left += count
+
+    def wrote(self, count: int) -> None:
+        """Count bytes that were written, and promise those that nobody announced; refuses with 507. Any thread may."""
+        if count > self.left:
+            self.add(count - self.left)
+        self.left -= count
+        self._ledger.settle(self._folder_id, count)
+
+
 class Ledger:
-    """What was written to each folder since it was last measured; begins anew with each start of the server."""
+    """What was written to each folder since it was last measured, and what is promised; begins anew with each start of
+    the server."""
 
     def __init__(self) -> None:
         self._written: defaultdict[UUID, int] = defaultdict(int)
+        self._promised: defaultdict[UUID, int] = defaultdict(int)
+        self._lock = threading.Lock()
 
     def add(self, folder_id: UUID, count: int) -> None:
         """Count bytes that were written."""
-        self._written[folder_id] += count
+        with self._lock:
+            self._written[folder_id] += count
 
     def written(self, folder_id: UUID) -> int:
         """Return the bytes since the last measurement."""
@@ -25,19 +57,44 @@ class Ledger:
 
     def forget(self, folder_id: UUID, count: int) -> None:
         """Take back what a measurement has seen."""
-        self._written[folder_id] = max(0, self._written.get(folder_id, 0) - count)
+        with self._lock:
+            self._written[folder_id] = max(0, self._written.get(folder_id, 0) - count)
 
-    def require(self, folder_id: UUID, meta: Meta, size: Size | None, more: int) -> None:
-        """Refuse with 507 what would exceed the folder's limit by ``more`` bytes."""
-        if meta.limit is None:
-            return
-        used = (size.bytes if size else 0) + self.written(folder_id)
-        if used + more > meta.limit:
-            raise Refusal(
-                507,
-                "quota",
-                f"The folder holds {used} bytes of {meta.limit}; {more} more do not fit. "
-                "Delete something and empty the trash, or ask for a larger limit.",
-                limit=meta.limit,
-                used=used,
-            )
+    @contextmanager
+    def room(self, folder_id: UUID, meta: Meta, size: Size | None, count: int) -> Iterator[Room]:
+        """Give a promise of ``count`` bytes; what is left of it ends with the block. Refuses with 507."""
+        room = Room(self, folder_id, meta, size)
+        room.add(count)
+        try:
+            yield room
+        finally:
+            self._take_back(folder_id, room.left)
+
+    def reserve(self, folder_id: UUID, meta: Meta, size: Size | None, more: int) -> None:
+        """Promise bytes. Refuses with 507 what would exceed the folder's limit."""
+        with self._lock:
+            used = (size.bytes if size else 0) + self.written(folder_id)
+            promised = self._promised.get(folder_id, 0)
+            if meta.limit is not None and used + promised + more > meta.limit:
+                raise _refusal(meta.limit, used, promised, more)
+            self._promised[folder_id] += more
+
+    def settle(self, folder_id: UUID, count: int) -> None:
+        """Turn promised bytes into written ones."""
+        self._take_back(folder_id, count)
+        self.add(folder_id, count)
+
+    def _take_back(self, folder_id: UUID, count: int) -> None:
+        with self._lock:
+            self._promised[folder_id] -= count
+            if self._promised[folder_id] <= 0:
+                del self._promised[folder_id]
+
+
+def _refusal(limit: int, used: int, promised: int, more: int) -> Refusal:
+    others = f", and {promised} are on their way" if promised else ""
+    message = (
+        f"The folder holds {used} bytes of {limit}{others}; {more} more do not fit. "
+        "Delete something and empty the trash, or ask for a larger limit."
+    )
+    return Refusal(507, "quota", message, limit=limit, used=used)

@@ -20,20 +20,21 @@ CHUNK = 2**20
 
 async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
     """Write a request's body as the file at a path; returns its etag and size. Refuses with 507 in the middle, too."""
-    draft, written = await asked.run(content.begin), 0
-    try:
-        async for data in chunks(request.content):
-            if request.content_length is None:
-                await asked.require_room(len(data))
-            await asked.host.run(content.append, draft, data)
-            asked.wrote(len(data))
-            written += len(data)
-        if request.content_length not in (None, written):
-            raise Refusal(400, "cut-off", f"{written} of {request.content_length} bytes have come.")
-        found = await asked.run(content.finish, draft, parts, overwrite=overwrite, now=asked.now)
-    except BaseException:
-        await _throw_away(asked, draft, written)
-        raise
+    async with asked.room(request.content_length or 0) as room:
+        draft, written = await asked.run(content.begin), 0
+        try:
+            async for data in chunks(request.content):
+                if request.content_length is None:
+                    await asked.add_room(room, len(data))
+                await asked.host.run(content.append, draft, data)
+                room.wrote(len(data))
+                written += len(data)
+            if request.content_length not in (None, written):
+                raise Refusal(400, "cut-off", f"{written} of {request.content_length} bytes have come.")
+            found = await asked.run(content.finish, draft, parts, overwrite=overwrite, now=asked.now)
+        except BaseException:
+            await _throw_away(asked, draft, written)
+            raise
     return etag_of(found), written
 
 

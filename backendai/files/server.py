@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from backendai.files import archive_views, content_views, entry_views, manage_views, upload_views
+from backendai.files import archive_views, content_views, entry_views, manage_views, operations, upload_views
 from backendai.files.config import FilesSettings
 from backendai.files.hosts import Host
 from backendai.files.jobs import Jobs
@@ -36,9 +36,10 @@ def create_app(server: Server) -> web.Application:
     app[SERVER] = server
     app[manage_views.JOBS] = jobs = Jobs(server)
     server.measure, server.measure_soon = jobs.measure, jobs.measure_soon
+    app[operations.OPERATIONS] = operations.Operations()
     app[upload_views.TURNS] = upload_views.Turns()
     app.cleanup_ctx.append(_keep_up)
-    for views in (entry_views, content_views, upload_views, archive_views, manage_views):
+    for views in (entry_views, content_views, upload_views, archive_views, manage_views, operations):
         views.add_routes(app.router)
     app.router.add_get("/health", _health)
     return app

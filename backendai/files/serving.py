@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,7 +21,8 @@ from backendai.core.beneath import Parts
 from backendai.core.path_texts import RAW, bytes_of, decode_raw
 from backendai.files.config import FilesSettings
 from backendai.files.hosts import Host
-from backendai.files.quota import Ledger
+from backendai.files.progress import Stopped
+from backendai.files.quota import Ledger, Room
 from backendai.files.refusals import Refusal, as_refusal
 from backendai.files.tree import FolderTree, Meta, Size, opened_folder, read_size
 from backendai.wire.folder_tickets import FolderTicket, FolderTicketRefused, TicketRights, read_folder_ticket
@@ -49,7 +51,7 @@ class Server:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let something go on after the answer; what fails is logged."""
+        """Let something go on after the answer; what fails is logged, but for refusals."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._forget)
@@ -57,7 +59,9 @@ class Server:
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None or isinstance(error, Stopped):
+            return
+        if not isinstance(error, Exception) or as_refusal(error) is None:
             logger.error("work in the background has failed: %s", error, exc_info=error)
 
     @property
@@ -97,23 +101,39 @@ class Asked:
         return await self.host.run_long(in_folder, self.folder_id, self.server.linkable, _bound(work, *args, **kwargs))
 
     async def run_in_background(
-        self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs
+        self, kind: str, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Like ``run``, for what nobody waits for."""
+        """Like ``run``, for what nobody waits for; ``kind``: see ``hosts.BACKGROUND``."""
         bound = _bound(work, *args, **kwargs)
-        return await self.host.run_in_background(in_folder, self.folder_id, self.server.linkable, bound)
+        return await self.host.run_in_background(kind, in_folder, self.folder_id, self.server.linkable, bound)
 
     def wrote(self, count: int) -> None:
         """Count bytes that were written; the folder is measured soon."""
         self.server.ledger.add(self.folder_id, count)
         self.server.measure_soon(self.host, self.folder_id)
 
-    async def require_room(self, more: int) -> None:
-        """Refuse with 507 when ``more`` bytes exceed the folder's limit."""
+    @asynccontextmanager
+    async def room(self, count: int) -> AsyncIterator[Room]:
+        """Give a promise of ``count`` bytes to write; refuses with 507 when they exceed the folder's limit, together
+        with what other writers were promised. The folder is measured soon after."""
         meta, size = await self.run(read_limit)
         if meta.limit is not None and size is not None and size.at < self.server.started_at:
             self.server.measure(self.host, self.folder_id)  # what came between it and the start is not known
-        self.server.ledger.require(self.folder_id, meta, size, more)
+        with self.server.ledger.room(self.folder_id, meta, size, count) as room:
+            try:
+                yield room
+            finally:
+                self.server.measure_soon(self.host, self.folder_id)
+
+    async def add_room(self, room: Room, count: int) -> None:
+        """Promise more bytes, reckoning from the newest measurement; refuses with 507."""
+        room.look_again(*await self.run(read_limit))
+        room.add(count)
+
+    async def require_room(self, more: int) -> None:
+        """Refuse with 507 when ``more`` bytes would exceed the folder's limit now."""
+        with self.server.ledger.room(self.folder_id, *await self.run(read_limit), more):
+            return
 
 
 def in_folder(root: int, folder_id: UUID, linkable: Sequence[Path], work: Callable[[FolderTree], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from backendai.core import beneath
+from backendai.core.errors import UserError
 from backendai.core.storage_layout import DATA, INCOMING, META
 from backendai.files import trash
 from backendai.files.lifecycle import list_folders, opened_place
@@ -24,6 +26,8 @@ from backendai.files.tree import (
     read_json,
     read_meta,
 )
+
+logger = logging.getLogger(__name__)
 
 LEFT_AFTER = 86400.0  # seconds: uploads that nobody went on with
 _YOUNG = 600.0  # what an archive brings is not locked while it waits for its sync
@@ -68,11 +72,15 @@ def remove(root: int, folder_id: UUID, progress: Progress) -> None:
 
 
 def sweep(root: int, *, now: float) -> None:
-    """Remove uploads that nobody went on with for a day, and what lay in the trash for seven."""
+    """Remove uploads that nobody went on with for a day, and what lay in the trash for seven. A folder that cannot be
+    read does not keep the others waiting."""
     for folder_id in _folders(root):
-        with suppress(OSError), opened_base(root, folder_id) as base:
-            _sweep_incoming(base, now)
-            _sweep_trash(base, now)
+        try:
+            with opened_base(root, folder_id) as base:
+                _sweep_incoming(base, now)
+                _sweep_trash(base, now)
+        except (OSError, UserError) as error:
+            logger.warning("folder %s cannot be swept: %s", folder_id, error)
 
 
 def _sweep_incoming(base: int, now: float) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
 import os
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from backendai.core import beneath
@@ -16,6 +19,7 @@ from backendai.files.refusals import Refusal
 from backendai.files.removal import remove_tree
 from backendai.files.tree import PRIVATE, FolderTree, opened_part, read_json, write_json
 
+_FEW = 8
 KEPT_SECONDS = 7 * 86400
 _INFO, _ENTRY, _GONE = "info.json", b"entry", b".gone-"
 _ITEM = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")  # sorts by time
@@ -23,25 +27,63 @@ _ITEM = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")  # sorts by time
 
 def put_into_trash(tree: FolderTree, parts: Parts, *, now: float) -> str:
     """Move what is at a path into the trash; returns the item's id. Raises FileNotFoundError."""
+    for item, _ in put_many_into_trash(tree, [parts], now=now):
+        return item
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def put_many_into_trash(tree: FolderTree, paths: Sequence[Parts], *, now: float) -> list[tuple[str, Parts]]:
+    """Move what is at some paths into the trash; returns the items' ids with their paths, without what is not there.
+    What was moved before an error stays moved. A few are synced one by one, many with two syncs of the file system."""
     tree.require_writable()
-    item = f"{int(now * 1000):013d}-{uuid.uuid4().hex[:12]}"
-    with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        beneath.make_directory(trash, item.encode(), PRIVATE, exist_ok=False)
-        place = beneath.open_directory(trash, (item.encode(),), follow=False)
+    are_few = len(paths) <= _FEW
+    with opened_part(tree.base, TRASH) as trash:
+        waiting: dict[str, Parts] = {}
         try:
-            told = {"kind": kind_of(found.st_mode), "size": found.st_size, "deleted_at": now}
-            write_json(place, _INFO, {"path": base64.b64encode(b"/".join(parts)).decode(), **told})
-            # The last step: whatever happens before it, nothing is deleted.
-            os.rename(name, _ENTRY, src_dir_fd=parent, dst_dir_fd=place)
-            os.fsync(place)
-        except BaseException:
-            remove_tree(trash, item.encode())
-            raise
+            for parts in paths:
+                with contextlib.suppress(FileNotFoundError), beneath.parent_of(tree.data, parts) as (parent, name):
+                    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                    waiting[item := f"{int(now * 1000):013d}-{uuid.uuid4().hex[:12]}"] = parts
+                    _describe_item(trash, item, parts, found, now, is_synced=are_few)
+            if not are_few:  # nothing moves before the disk knows where it was
+                beneath.sync_all(trash)
+            moved = []
+            for item, parts in list(waiting.items()):
+                if _take(tree, trash, item, parts, is_synced=are_few):
+                    moved.append((item, waiting.pop(item)))
         finally:
-            os.close(place)
-        os.fsync(parent)
-    return item
+            for item in waiting:
+                remove_tree(trash, item.encode())
+        if not are_few:
+            beneath.sync_all(trash)
+    return moved
+
+
+def _describe_item(trash: int, item: str, parts: Parts, found: os.stat_result, now: float, *, is_synced: bool) -> None:
+    beneath.make_directory(trash, item.encode(), PRIVATE, exist_ok=False)
+    place = beneath.open_directory(trash, (item.encode(),), follow=False)
+    try:
+        told = {"kind": kind_of(found.st_mode), "size": found.st_size, "deleted_at": now}
+        path = base64.b64encode(b"/".join(parts)).decode()
+        write_json(place, _INFO, {"path": path, **told}, is_synced=is_synced)
+    finally:
+        os.close(place)
+
+
+def _take(tree: FolderTree, trash: int, item: str, parts: Parts, *, is_synced: bool) -> bool:
+    """Move an entry to its place in the trash; returns whether it was there."""
+    place = beneath.open_directory(trash, (item.encode(),), follow=False)
+    try:
+        with beneath.parent_of(tree.data, parts) as (parent, name):
+            os.rename(name, _ENTRY, src_dir_fd=parent, dst_dir_fd=place)
+            if is_synced:
+                os.fsync(place)
+                os.fsync(parent)
+    except FileNotFoundError:
+        return False
+    finally:
+        os.close(place)
+    return True
 
 
 def list_trash(tree: FolderTree, *, after: str, limit: int) -> dict[str, Any]:

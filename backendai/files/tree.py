@@ -150,21 +150,24 @@ def read_json(directory: int, name: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def write_json(directory: int, name: str, content: Mapping[str, Any]) -> None:
-    """Write a small JSON object durably: it is there as a whole or as it was."""
+def write_json(directory: int, name: str, content: Mapping[str, Any], *, is_synced: bool = True) -> None:
+    """Write a small JSON object durably: it is there as a whole or as it was. Not ``is_synced``: once the caller has
+    synced the file system."""
     draft = f".{name}.{uuid.uuid4().hex}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "w") as file:
             json.dump(content, file)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
         os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=directory)
         raise
-    os.fsync(directory)
+    if is_synced:
+        os.fsync(directory)
 
 
 def make_skeleton(directory: int) -> None:

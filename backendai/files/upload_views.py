@@ -16,6 +16,7 @@ from aiohttp import web
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.files import uploads
+from backendai.files.quota import Room
 from backendai.files.receiving import chunks
 from backendai.files.refusals import Refusal
 from backendai.files.serving import Asked, admit, switch, whole
@@ -119,15 +120,18 @@ async def remove(request: web.Request) -> web.Response:
 
 async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
     """Write a request's body behind what is there; what has come before a connection breaks is kept."""
+    async with asked.room(upload.length - upload.offset) as room:
+        return await _write(asked, request, upload, file, room)
+
+
+async def _write(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO, room: Room) -> Upload:
     at, synced = upload.offset, upload.offset
-    more = request.content_length
-    await asked.require_room(more if more is not None else 0)
     try:
         async for data in chunks(request.content):
             if at + len(data) > upload.length:
                 raise Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
             await asked.host.run(uploads.write, file, data)
-            asked.wrote(len(data))
+            room.wrote(len(data))
             at += len(data)
             if at - synced >= _SYNC_EVERY:
                 upload, synced = await asked.run(uploads.sync, upload, file, at), at

@@ -49,12 +49,20 @@ class FolderFiles:
         return self._ask("POST", "/moves", body={"source": source, "target": target, "overwrite": overwrite})
 
     def copy(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
-        """Copy a file or directory."""
+        """Copy a file or directory; of a copy that takes long the answer is its ``operation``."""
         return self._ask("POST", "/copies", body={"source": source, "target": target, "overwrite": overwrite})
 
     def delete(self, paths: Sequence[str]) -> Answer:
-        """Put files and directories into the trash of the folder."""
+        """Put files and directories into the trash of the folder; the answer is an ``operation`` if it takes long."""
         return self._ask("POST", "/deletions", body={"paths": list(paths)})
+
+    def operation(self, operation: str) -> Answer:
+        """Return how far an operation is, and its result or error when it has ended; waits up to 2 s for that."""
+        return self._ask("GET", f"/operations/{quote(operation, safe='')}")
+
+    def stop(self, operation: str) -> Answer:
+        """Stop an operation, and return how far it is."""
+        return self._ask("DELETE", f"/operations/{quote(operation, safe='')}")
 
     def trash(self, after: str | None = None) -> Answer:
         """Return one page of the folder's own trash."""

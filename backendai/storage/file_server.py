@@ -55,6 +55,12 @@ class Line:
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
         self.silent_until = 0.0  # by the monotonic clock
+        self.answered_at = 0.0
+
+    def gave_no_answer(self, since: float) -> None:
+        """Refuse calls for a while, unless another call had an answer since this one began: then it was only slow."""
+        if self.answered_at < since:
+            self.silent_until = time.monotonic() + REFUSED_FOR_SECONDS
 
     @contextmanager
     def slot(self, host: str) -> Iterator[None]:
@@ -126,7 +132,7 @@ class FileServerClient:
     def _ask(
         self, method: str, path: str, headers: Mapping[str, str], query: Mapping[str, Any] | None, content: bytes | None
     ) -> tuple[int, bytes]:
-        until = time.monotonic() + DEADLINE_SECONDS
+        began = time.monotonic()
         url = self.host.address.rstrip("/") + path
         if query:
             url += "?" + urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
@@ -140,12 +146,13 @@ class FileServerClient:
                 timeout=urllib3.Timeout(total=DEADLINE_SECONDS),
             )
             try:
-                return answer.status, _content(answer, until)
+                self._line.answered_at = time.monotonic()
+                return answer.status, _content(answer, began + DEADLINE_SECONDS)
             finally:
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
             if not isinstance(error.__cause__ or error, urllib3.exceptions.NewConnectionError):
-                self._line.silent_until = time.monotonic() + REFUSED_FOR_SECONDS
+                self._line.gave_no_answer(since=began)
             logger.warning("storage host %s: %s %s: %s", self.host.name, method, path, error)
             text = Message("Storage host {host} does not answer. Try again in a few seconds.", host=self.host.name)
             raise StorageSilent(text) from error

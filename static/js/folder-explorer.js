@@ -3,7 +3,7 @@
   const explorer = document.getElementById("explorer");
   // A folder that is being made is there in a moment.
   if (explorer.dataset.status === "CREATING") setTimeout(() => location.reload(), 2000);
-  const { ask, download, faultOf } = window.folderFiles;
+  const { ask, download, faultOf, follow } = window.folderFiles;
   const says = document.getElementById("explorer-says");
   const bar = document.getElementById("entry-bar");
   const boxes = () => [...explorer.querySelectorAll(".cell-pick input[name=path]")];
@@ -64,7 +64,9 @@
     }
   });
 
-  // A copy may take long, so the browser itself waits for it; a move is as quick as a rename.
+  // A copy may take long: the dialog says how far it is, and closing it stops the copy. A move is as quick as a rename.
+  let copying = null;
+  relocate?.addEventListener("close", () => copying?.abort());
   relocate?.addEventListener("submit", async (event) => {
     if (verb !== "copy") return;
     event.preventDefault();
@@ -72,20 +74,32 @@
     const button = relocate.querySelector("[type=submit]");
     const typed = relocate.querySelector("[name=target]").value;
     const to = typed.startsWith(raw) ? typed : typed.replace(/^\/+|\/+$/g, "");
+    const bar = relocate.querySelector("progress");
+    const { signal } = (copying = new AbortController());
     button.disabled = true;
     error.textContent = "";
+    const progress = ({ bytes, total_bytes: total }) => {
+      bar.hidden = false;
+      if (total) bar.value = bytes / total;
+      else bar.removeAttribute("value");
+    };
     try {
       for (const source of chosen()) {
         const body = JSON.stringify({ source, into: to });
         const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
         if (!answer.ok) throw new Error(await faultOf(answer));
+        await follow(answer, { progress, signal });
       }
+      copying = null;
       relocate.close();
       choose(false);
-      look();
     } catch (fault) {
-      error.textContent = fault instanceof TypeError ? says.dataset.unreachable : says.dataset.failed.replace("%what", fault.message);
+      if (fault.name !== "AbortError") {
+        error.textContent = fault instanceof TypeError ? says.dataset.unreachable : says.dataset.failed.replace("%what", fault.message);
+      }
     }
+    look();
+    bar.hidden = true;
     button.disabled = false;
     button.classList.remove("is-busy");
   });

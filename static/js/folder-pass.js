@@ -59,6 +59,22 @@
     }
   };
 
+  // Follows work that takes long to its end. Rejects with what went wrong, or as aborted once it was stopped.
+  const follow = async (answer, { progress, signal } = {}) => {
+    if (answer.status !== 202) return answer.json();
+    let told = await answer.json();
+    const address = `/operations/${told.operation}`;
+    while (told.state === "running") {
+      progress?.(told.progress);
+      const next = await ask(signal?.aborted ? "DELETE" : "GET", address);
+      if (!next.ok) throw new Error(await faultOf(next));
+      told = await next.json();
+    }
+    if (told.state === "failed") throw new Error(told.error.message);
+    if (told.state === "stopped") throw new DOMException("stopped", "AbortError");
+    return told.result;
+  };
+
   // An attachment leaves the page as it is.
   const download = async (path) => {
     const entry = await code();
@@ -77,5 +93,5 @@
     download(link.dataset.download).catch(() => location.assign(link.href));
   });
 
-  window.folderFiles = { ask, send, download, faultOf };
+  window.folderFiles = { ask, send, download, faultOf, follow };
 })();

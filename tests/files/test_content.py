@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 
@@ -138,6 +139,30 @@ async def test_a_folder_takes_no_more_than_its_limit(portal: Portal) -> None:
     assert os.listdir(portal.data) == ["a"]
     assert os.listdir(portal.incoming) == []
     await portal.json("PUT", "/content?path=b", 201, data=b"x" * 400)
+
+
+async def test_uploads_at_the_same_time_are_promised_no_more_than_there_is(portal: Portal) -> None:
+    await portal.json("PUT", "/limit", rights="manage", json={"bytes": 10_000_000})
+    more = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x" * 2_000_000
+        await more.wait()
+        yield b"x" * 6_000_000
+
+    async def put(name: str) -> int:
+        headers = {"Content-Length": "8000000"}
+        return (await portal.ask("PUT", f"/content?path={name}", data=body(), headers=headers)).status
+
+    first = asyncio.create_task(put("first"))
+    while portal.server.ledger.written(portal.folder_id) < 1_000_000:
+        await asyncio.sleep(0.01)
+    refused = await portal.json("PUT", "/content?path=second", 507, data=b"y" * 3_000_000)
+    assert (refused["code"], refused["limit"]) == ("quota", 10_000_000)
+    await portal.json("PUT", "/content?path=small", 201, data=b"z" * 1_000_000)
+    more.set()
+    assert await first == 201
+    assert sum(one.stat().st_size for one in portal.data.iterdir()) == 9_000_000
 
 
 async def test_the_disk_is_full_in_the_middle(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,15 @@ async def test_orders_that_are_older_than_the_last_are_refused(portal: Portal) -
     assert (await order(portal, "GET"))["limit"] == 10
 
 
+async def test_a_folder_is_deleted_only_by_an_order_newer_than_all_it_has_seen(portal: Portal) -> None:
+    await order(portal, "PUT", "/meta", version=5, json={"meta": {"name": "restored"}})
+    refusal = await portal.ask("DELETE", "", rights="manage", version=5)
+    assert (refusal.status, (await refusal.json())["code"]) == (409, "stale-version")
+    assert portal.data.exists()
+    await order(portal, "DELETE", "", 202, version=6)
+    assert not portal.data.exists()
+
+
 async def test_a_folder_is_gone_at_once_and_removed_afterwards(portal: Portal) -> None:
     (portal.data / "a/b").mkdir(parents=True)
     (portal.data / "a/b/f").write_text("x")
@@ -339,11 +348,35 @@ async def test_leftovers_go_with_their_age(portal: Portal) -> None:
     (portal.data / "a").write_text("x")
     await portal.json("POST", "/deletions", json={"paths": ["a"]})
     host = portal.server.hosts["local"]
-    await host.run_in_background(sweeping.sweep, now=time.time())
+    await host.run_in_background("sweep", sweeping.sweep, now=time.time())
     assert os.listdir(portal.incoming) == ["young.upload"]
     assert len((await portal.json("GET", "/trash"))["items"]) == 1
-    await host.run_in_background(sweeping.sweep, now=time.time() + 8 * 86400)
+    await host.run_in_background("sweep", sweeping.sweep, now=time.time() + 8 * 86400)
     assert (await portal.json("GET", "/trash"))["items"] == []
+
+
+async def test_a_folder_that_cannot_be_read_keeps_no_other_from_being_swept(portal: Portal) -> None:
+    for number in (1, 2, 3):
+        folder = await portal.create(UUID(int=number))
+        old = folder_path(portal.root, folder) / "incoming/old.upload"
+        old.touch()
+        os.utime(old, (0, 0))
+    (folder_path(portal.root, UUID(int=1)) / "meta.json").write_text("{")
+    host = portal.server.hosts["local"]
+    await host.run_in_background("sweep", sweeping.sweep, now=time.time())
+    left = [(folder_path(portal.root, UUID(int=number)) / "incoming/old.upload").exists() for number in (2, 3)]
+    assert left == [False, False]
+
+
+async def test_a_clone_is_held_to_its_limit_while_it_fills(portal: Portal) -> None:
+    for name in "abc":
+        (portal.data / name).write_bytes(b"x" * 5000)  # nobody has measured them
+    clone = uuid.uuid4()
+    body = {"source": str(portal.folder_id), "meta": {}, "limit": 12_000}
+    await order(portal, "POST", "/clones", 202, folder_id=clone, json=body)
+    while (told := await order(portal, "GET", folder_id=clone))["state"] != "absent" or not told["error"]:
+        await asyncio.sleep(0.01)
+    assert "exceed the 12000 bytes" in told["error"] and not folder_path(portal.root, clone).exists()
 
 
 async def test_a_share_that_is_not_mounted_is_said_and_nothing_is_written_below(portal: Portal) -> None:

@@ -156,6 +156,27 @@ async def test_an_upload_beyond_the_limit_is_refused_at_its_beginning(portal: Po
     assert (refused.status, (await refused.json())["code"]) == (507, "quota")
 
 
+async def test_of_parallel_uploads_only_those_that_fit_take_bytes(portal: Portal) -> None:
+    await portal.json("PUT", "/limit", rights="manage", json={"bytes": 10_000_000})
+    ways = [await begin(portal, name, 8_000_000) for name in ("a", "b", "c")]
+    more = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x" * 1_500_000
+        await more.wait()
+        yield b"x" * 6_500_000
+
+    headers = {**TUS, **KIND, "Upload-Offset": "0"}
+    first = asyncio.create_task(portal.ask("PATCH", ways[0], data=body(), headers=headers))
+    while portal.server.ledger.written(portal.folder_id) < 1_000_000:
+        await asyncio.sleep(0.01)
+    for way in ways[1:]:
+        assert (await portal.ask("PATCH", way, data=b"y" * 4_000_000, headers=headers)).status == 507
+    more.set()
+    assert (await first).status == 204
+    assert (await portal.ask("PATCH", ways[1], data=b"y" * 8_000_000, headers=headers)).status == 507
+
+
 async def test_long_parts_are_synced_on_their_way(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload_views, "_SYNC_EVERY", 2**20)
     upload = await begin(portal, "f", len(BYTES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -76,6 +77,44 @@ def test_a_server_that_hangs_is_given_up_and_then_refused_at_once(
     assert files.asked == [] or len(files.asked) == 1, "the second call never left"
     line_to(files.address).silent_until = 0
     assert ask(client) == {"state": "absent"}
+
+
+def test_a_slow_call_does_not_make_a_host_silent_that_answers_others(
+    client: FileServerClient, files: FakeFileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_server, "DEADLINE_SECONDS", 0.5)
+    answer, slow = files.answer, threading.Event()
+
+    def answer_others(method: str, path: str, *more: Any) -> tuple[int, Any]:
+        if threading.current_thread() is not first_thread[0]:
+            return answer(method, path, *more)
+        slow.wait(10)
+        return 200, {}
+
+    first_thread: list[threading.Thread] = []
+
+    def take_first(*asked: Any) -> tuple[int, Any]:
+        if not first_thread:
+            first_thread.append(threading.current_thread())
+        return answer_others(*asked)
+
+    files.answer = take_first  # type: ignore[method-assign]
+    refused: list[StorageSilent] = []
+
+    def ask_slowly() -> None:
+        try:
+            ask(client)
+        except StorageSilent as error:
+            refused.append(error)
+
+    caller = threading.Thread(target=ask_slowly)
+    caller.start()
+    while not first_thread:
+        threading.Event().wait(0.01)
+    assert ask(client) == {"state": "absent"}
+    caller.join()
+    assert refused and ask(client) == {"state": "absent"}
+    slow.set()
 
 
 def test_only_a_few_calls_wait_for_one_host(

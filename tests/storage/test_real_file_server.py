@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core import serializers
 from django.utils import timezone
 
+from backendai.compute.mount_models import SessionMount
+from backendai.compute.spec import MountWish
 from backendai.controller import folders
 from backendai.core.storage_layout import Marker, folder_path, write_marker
+from backendai.files import changes
 from backendai.storage.entries import open_folder
 from backendai.storage.file_server import FileServerError
 from backendai.storage.models import Folder, FolderSize, StorageHost
@@ -22,6 +28,7 @@ from backendai.storage.services import (
     create_folder,
     purge_folder,
     rename_folder,
+    restore_folder,
     set_limit,
     trash_folder,
 )
@@ -29,6 +36,7 @@ from backendai.storage.services.adopting import adopt_folders
 from backendai.storage.status import FolderStatus
 from backendai.wire.tickets import public_key_of
 from tests.cast import Cast
+from tests.factories import make_session
 from tests.storage.served_app import served
 
 config = pytest.importorskip("backendai.files.config")
@@ -111,6 +119,24 @@ def test_a_folder_lives_from_its_creation_to_its_end(cast: Cast, host: StorageHo
     assert not folder_path(root, clone.pk).exists() and data.exists()
 
 
+def test_a_copy_that_takes_long_keeps_nobody_elses_list_waiting(
+    cast: Cast, host: StorageHost, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, copy = threading.Event(), changes._copy_bytes
+    monkeypatch.setattr(changes, "_copy_bytes", lambda *args: (opened.wait(60), copy(*args))[1])
+    mine = create_folder(cast.alice, name="mine", now=NOW)
+    other = create_folder(cast.bob, name="other", now=NOW)
+    (folder_path(root, mine.pk) / "data/large").write_bytes(b"x" * 5000)
+    files = open_folder(cast.alice, mine, to_edit=True)
+    told = files.copy("large", "copy")  # answered after two seconds, as it goes on
+    assert told["state"] == "running"
+    assert open_folder(cast.bob, other).entries({"path": ""})["total"] == 0
+    opened.set()
+    while (told := files.operation(told["operation"]))["state"] == "running":
+        pass
+    assert told["result"] == {"path": "copy"}
+
+
 def test_lost_rows_are_adopted(cast: Cast, host: StorageHost, root: Path) -> None:
     folder = create_folder(cast.alice, name="data", limit_bytes=10**6, is_cloneable=True, now=NOW)
     create_folder(cast.dana, name="shared", project=cast.project, now=NOW)
@@ -121,6 +147,38 @@ def test_lost_rows_are_adopted(cast: Cast, host: StorageHost, root: Path) -> Non
     found = Folder.objects.get(pk=folder.pk)
     assert (found.user, found.limit_bytes, found.is_cloneable) == (cast.alice, 10**6, True)
     until(lambda: not Folder.objects.filter(needs_push=True).exists())
+
+
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_a_database_from_before_a_restore_deletes_nothing(
+    cast: Cast, host: StorageHost, root: Path, is_mounted: bool
+) -> None:
+    """It was saved while the folder lay in the trash; the folder was restored, and a session mounted it."""
+    folder = trash_folder(create_folder(cast.alice, name="data", now=NOW), cast.alice, now=NOW)
+    saved = serializers.serialize("json", [Folder.objects.get()])
+    (folder_path(root, folder.pk) / "data/weights").write_text("months of work")
+    restore_folder(folder, cast.alice, now=NOW)
+    if is_mounted:
+        make_session(cast.alice, mounts=(MountWish("data"),))
+        folders.run_folders(NOW)
+    SessionMount.objects.all().delete()  # the database knows nothing of the session, either
+    for row in serializers.deserialize("json", saved):
+        row.save()
+    assert Folder.objects.get().status == FolderStatus.TRASHED
+    for days in (31, 62, 93):
+        folders.run_folders(NOW + timedelta(days=days))
+    assert (folder_path(root, folder.pk) / "data/weights").read_text() == "months of work"
+    assert Folder.objects.get().status == FolderStatus.READY
+
+
+def test_a_launch_tells_the_disk_its_version(cast: Cast, host: StorageHost, root: Path) -> None:
+    folder = create_folder(cast.alice, name="data", now=NOW)
+    for _ in range(3):
+        make_session(cast.alice, mounts=(MountWish("data"),))
+    folders.run_folders(NOW)
+    folder.refresh_from_db()
+    told = json.loads((folder_path(root, folder.pk) / "meta.json").read_text())
+    assert told["version"] == folder.version == 5 and not folder.needs_push
 
 
 def test_a_storage_that_is_not_there_is_a_fault(cast: Cast, host: StorageHost, root: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.generics import GenericAPIView
@@ -23,6 +24,7 @@ from backendai.api.folder_file_bodies import (
     EntryBody,
     ItemRestoreRequest,
     MoveRequest,
+    OperationBody,
     TrashBody,
     TrashQuery,
 )
@@ -80,11 +82,12 @@ class FolderCopies(GenericAPIView[Any]):
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
-    @extend_schema(request=MoveRequest, responses=EntryBody)
+    @extend_schema(request=MoveRequest, responses={200: EntryBody, 202: OperationBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``."""
+        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``. A copy that takes longer
+        than 2 s goes on as an operation."""
         files = _files(request, folder_id, to_edit=True)
-        return Response(files.copy(**_body(MoveRequest, request)))
+        return _done(folder_id, files.copy(**_body(MoveRequest, request)))
 
 
 class FolderDeletions(GenericAPIView[Any]):
@@ -94,11 +97,30 @@ class FolderDeletions(GenericAPIView[Any]):
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.FOLDERS,)
 
-    @extend_schema(request=DeletionRequest, responses={200: None})
+    @extend_schema(request=DeletionRequest, responses={200: None, 202: OperationBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Put files and directories into the trash of the folder, which keeps them for some days."""
+        """Put files and directories into the trash of the folder, which keeps them for some days. What takes longer
+        than 2 s goes on as an operation."""
         files = _files(request, folder_id, to_edit=True)
-        return Response(files.delete(_body(DeletionRequest, request)["paths"]))
+        return _done(folder_id, files.delete(_body(DeletionRequest, request)["paths"]))
+
+
+class FolderOperation(GenericAPIView[Any]):
+    """A copy or deletion that takes long."""
+
+    serializer_class = OperationBody
+    token_scopes = (Scope.FOLDERS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=OperationBody)
+    def get(self, request: Request, folder_id: UUID, operation: str) -> Response:
+        """Return how far it is; waits up to 2 s for its end. It is kept for 10 minutes after that."""
+        return Response(_files(request, folder_id, to_edit=True).operation(operation))
+
+    @extend_schema(responses={200: OperationBody})
+    def delete(self, request: Request, folder_id: UUID, operation: str) -> Response:
+        """Stop it: what is deleted stays deleted, and a copy leaves nothing."""
+        return Response(_files(request, folder_id, to_edit=True).stop(operation))
 
 
 class FolderTrash(GenericAPIView[Any]):
@@ -166,6 +188,14 @@ class FolderTicket(GenericAPIView[Any]):
 def _files(request: Request, folder_id: UUID, *, to_edit: bool = False) -> FolderFiles:
     user = asker(request)
     return open_folder(user, visible_folder(user, folder_id), to_edit=to_edit)
+
+
+def _done(folder_id: UUID, answer: dict[str, Any]) -> Response:
+    """Return what a change has brought, or with 202 the operation that goes on and where to ask about it."""
+    if "operation" not in answer:
+        return Response(answer)
+    where = reverse("api:folder-operation", args=[folder_id, answer["operation"]])
+    return Response(answer, status=status.HTTP_202_ACCEPTED, headers={"Location": where})
 
 
 def _body(kind: Any, request: Request) -> dict[str, Any]:

@@ -83,7 +83,10 @@ def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
 
     def delete_all() -> str:
-        number = len(_files(request, folder).delete(chosen_paths(request)).get("items", []))
+        answer = _files(request, folder).delete(chosen_paths(request))
+        if "operation" in answer:
+            return _("The entries are moved to the trash. That takes a while and goes on without this page.")
+        number = len(answer.get("items", []))
         text = ngettext("%(number)s entry is in the trash.", "%(number)s entries are in the trash.", number)
         return text % {"number": number}
 

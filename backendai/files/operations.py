@@ -1,0 +1,126 @@
+"""Work on a folder that may outlast its request: it goes on when the caller leaves, and tells how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from aiohttp import web
+
+from backendai.files.progress import Progress, Stopped
+from backendai.files.refusals import Refusal, StorageSilent, as_refusal
+from backendai.files.serving import Asked, admit
+
+ANSWERED_WITHIN = 2.0  # seconds; the portal waits for 3
+_KEPT_SECONDS, _MOST_KEPT = 600.0, 1000
+Result = tuple[int, dict[str, Any]]  # the status and the body of the usual answer
+Work = Callable[[Progress], Coroutine[Any, Any, Result]]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One piece of work."""
+
+    id: str
+    folder_id: UUID
+    progress: Progress
+    task: asyncio.Task[Result]
+    ended_at: float | None = None
+
+
+class Operations:
+    """The operations of this server; a restart ends and forgets them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Operation] = {}
+
+    def begin(self, asked: Asked, work: Work) -> Operation:
+        """Return the operation that has begun. Raises a Refusal when very many are under way."""
+        self._forget_old()
+        if len(self._known) >= _MOST_KEPT:
+            raise Refusal(503, "too-many-operations", f"{_MOST_KEPT} operations are under way. Try again later.")
+        progress = Progress()
+        task = asked.server.later(work(progress))
+        operation = Operation(uuid.uuid4().hex, asked.folder_id, progress, task)
+        self._known[operation.id] = operation
+        task.add_done_callback(lambda _: setattr(operation, "ended_at", time.monotonic()))
+        return operation
+
+    def find(self, folder_id: UUID, operation_id: str) -> Operation:
+        """Return an operation on a folder; refuses with 404."""
+        operation = self._known.get(operation_id)
+        if operation is None or operation.folder_id != folder_id:
+            message = "There is no such operation: it ended long ago, or the file server was restarted. See the folder."
+            raise Refusal(404, "no-operation", message)
+        return operation
+
+    def _forget_old(self) -> None:
+        before = time.monotonic() - _KEPT_SECONDS
+        old = [one.id for one in self._known.values() if one.ended_at is not None and one.ended_at < before]
+        for operation_id in old:
+            del self._known[operation_id]
+
+
+OPERATIONS: web.AppKey[Operations] = web.AppKey("operations", Operations)
+
+
+def add_routes(router: web.UrlDispatcher) -> None:
+    """Add the routes of this module."""
+    one = "/v1/folders/{folder}/operations/{operation}"
+    router.add_get(one, show)
+    router.add_delete(one, stop)
+
+
+async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Response:
+    """Answer with the result of the work; with 202 and how far it is when it takes long."""
+    if asked.host.silent:
+        raise StorageSilent(asked.host.name)
+    operation = request.app[OPERATIONS].begin(asked, work)
+    await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)
+    if not operation.task.done():
+        return web.json_response(_shown(operation), status=202)
+    try:
+        status, body = operation.task.result()
+    except Stopped as error:
+        raise Refusal(409, "stopped", "The operation was stopped.") from error
+    return web.json_response(body, status=status)
+
+
+async def show(request: web.Request) -> web.Response:
+    """Answer how far an operation is, or what came of it; waits a moment for its end."""
+    asked = admit(request, "edit")
+    operation = request.app[OPERATIONS].find(asked.folder_id, request.match_info["operation"])
+    await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)
+    return web.json_response(_shown(operation))
+
+
+async def stop(request: web.Request) -> web.Response:
+    """Stop an operation; what it has done stays done, and a copy leaves nothing."""
+    asked = admit(request, "edit")
+    operation = request.app[OPERATIONS].find(asked.folder_id, request.match_info["operation"])
+    operation.progress.stopped.set()
+    await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)
+    return web.json_response(_shown(operation))
+
+
+def _shown(operation: Operation) -> dict[str, Any]:
+    told = {"operation": operation.id, "progress": asdict(operation.progress.shown())}
+    if not operation.task.done():
+        return {**told, "state": "running"}
+    if operation.task.cancelled():
+        return {**told, "state": "stopped"}
+    error = operation.task.exception()
+    if error is None:
+        return {**told, "state": "done", "result": operation.task.result()[1]}
+    if isinstance(error, Stopped):
+        return {**told, "state": "stopped"}
+    refusal = as_refusal(error) if isinstance(error, Exception) else None
+    if refusal is None:
+        refusal = Refusal(500, "platform-error", "The file server has failed here; its log says more.")
+    problem = {"status": refusal.status, "code": refusal.code, "message": refusal.message, **refusal.details}
+    return {**told, "state": "failed", "error": problem}
