@@ -150,6 +150,7 @@ def read_agents(
             companions=companions.get(row.id, {}),
             storage=offers.get(row.id, NO_OFFER).features,
             storage_faults=dict(offers.get(row.id, NO_OFFER).faults),
+            joins=row.can(Capability.CLUSTER_NETWORK),
         )
         for row in rows
     )

@@ -82,7 +82,7 @@ def _first_from(
 ) -> _Found | None:
     nodes, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
     kernels, images, count = request.kernels, request.node_images, len(shelf.rooms)
-    storage = request.storage
+    storage, joins = request.storage, request.joins
     while place < count:
         stretch = place // STRETCH
         end = (stretch + 1) * STRETCH
@@ -97,6 +97,7 @@ def _first_from(
                     and (not images or images <= room.images)
                     and (storage is None or storage.features <= room.storage)
                     and (not avoid or room.id not in avoid)
+                    and (not joins or room.joins)
                 ):
                     shares = NO_SHARES if room.book is None else room.shares_for(request)
                     if shares is not None:
@@ -204,5 +205,7 @@ def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
 
 def _has_what_it_needs(room: Room, request: Request) -> bool:
     if request.node_images and not request.node_images <= room.images:
+        return False
+    if request.joins and not room.joins:
         return False
     return request.storage is None or request.storage.features <= room.storage

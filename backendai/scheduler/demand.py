@@ -22,8 +22,9 @@ class Request:
     """Amounts that one agent must provide together, for ``kernels`` kernels.
 
     An empty ``architecture`` or ``designated`` means any. ``node_images``: images that the agent must already have;
-    ``storage``: the storage hosts that it must mount. ``accelerators``: by kernel, the requested amounts.
-    ``Rooms.cost`` sets ``cost``, ``fields``, ``start`` and ``step``.
+    ``storage``: the storage hosts that it must mount; ``joins``: whether it must join a network over several agents.
+    ``accelerators``: by kernel, the requested amounts. ``Rooms.cost`` sets ``cost``, ``fields``, ``start`` and
+    ``step``.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Request:
         "fields",
         "group",
         "items",
+        "joins",
         "kernels",
         "kinds",
         "names",
@@ -53,7 +55,9 @@ class Request:
         node_images: frozenset[str] = _NO_IMAGES,
         accelerators: tuple[KernelDevices, ...] = (),
         storage: StorageNeed | None = None,
+        joins: bool = False,
     ) -> None:
+        self.joins = joins
         self.storage = storage
         self.wanted = wanted
         self.kernels = kernels
@@ -105,13 +109,20 @@ def demand_of(session: SessionView) -> Demand:
     """Return the requests of the session, in the order of its kernels."""
     flaw = next((flaw for kernel in session.kernels if (flaw := flaw_of(kernel.slots.items()))), None)
     if session.multi_node:
-        return Demand(tuple([_request(session, (kernel,), kernel.slots) for kernel in session.kernels]), flaw)
+        joins = len(session.kernels) > 1
+        requests = [_request(session, (kernel,), kernel.slots, joins=joins) for kernel in session.kernels]
+        return Demand(tuple(requests), flaw)
     kernels = session.kernels
     wanted = kernels[0].slots if len(kernels) == 1 else session.total
     return Demand((_request(session, kernels, wanted),), flaw)
 
 
-def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slots) -> Request:
+def request_of_all(session: SessionView, designated: frozenset[UUID]) -> Request:
+    """Return the request of all kernels to one of these agents, which needs no network over several."""
+    return _request(session._replace(designated=designated), session.kernels, session.total)
+
+
+def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slots, *, joins: bool = False) -> Request:
     """Return the request of these kernels to one agent."""
     images = {kernel.node_image for kernel in kernels if kernel.node_image}
     return Request(
@@ -122,6 +133,7 @@ def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slot
         frozenset(images) if images else _NO_IMAGES,
         _accelerators(kernels),
         session.storage,
+        joins,
     )
 
 

@@ -14,6 +14,8 @@ from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import AgentView
 from backendai.scheduler.storage import cannot_mount
 
+NO_JOIN = "agents-without-cluster-network"
+
 
 class Offer(Protocol):
     """An agent in any form that has free amounts by slot (thousandths)."""
@@ -213,6 +215,15 @@ def _mounts_nothing(agent: Room, request: Request) -> Reason:
     return cannot_mount(request.storage, [agent])
 
 
+def _joins(agent: Room, request: Request) -> bool:
+    return agent.joins
+
+
+def _cannot_join(agent: Room, request: Request) -> Reason:
+    message = Message("Agent {agent} cannot join a network of kernels on several agents.", agent=agent.name)
+    return Reason(NO_JOIN, message, {"agent": agent.name})
+
+
 def _has_kernels_left(agent: Room, request: Request) -> bool:
     return agent.has_kernels_left(request.kernels)
 
@@ -264,6 +275,7 @@ SCHEDULABLE_FILTER = Filter("schedulable", _is_schedulable, _not_schedulable)
 ARCHITECTURE_FILTER = Filter("architecture", _has_architecture, _other_architecture)
 IMAGE_FILTER = Filter("node-image", _has_image, _image_missing, lambda request: bool(request.node_images))
 STORAGE_FILTER = Filter("storage", _can_mount, _mounts_nothing, lambda request: request.storage is not None)
+NETWORK_FILTER = Filter("cluster-network", _joins, _cannot_join, lambda request: request.joins)
 KERNELS_FILTER = Filter("max-kernels", _has_kernels_left, _too_many_kernels)
 SLOTS_FILTER = Filter("slots", _has_slots, _insufficient)
 DEVICES_FILTER = Filter("devices", _has_devices, _fragmented, lambda request: bool(request.kinds))
@@ -274,5 +286,6 @@ FIXED_FILTERS = (
     ARCHITECTURE_FILTER,
     IMAGE_FILTER,
     STORAGE_FILTER,
+    NETWORK_FILTER,
 )
 FILTERS = (*FIXED_FILTERS, KERNELS_FILTER, SLOTS_FILTER, DEVICES_FILTER)

@@ -12,7 +12,7 @@ from uuid import UUID
 from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.feasible import cannot_start, describe_request, distance, shortage_details, shortages
+from backendai.scheduler.feasible import NO_JOIN, cannot_start, describe_request, distance, shortage_details, shortages
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.rooms import Room
 from backendai.scheduler.snapshot import NAME, AgentView
@@ -38,6 +38,7 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
             agent.schedulable,
             agent.fault,
             agent.max_kernels,
+            agent.joins,
             agent.capacity,
             _devices_of(agent),
         )
@@ -66,6 +67,8 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
     schedulable = tuple([kind for kind in alive if kind.empty.schedulable])
     if len(schedulable) < len(alive) and not _hold(demand, schedulable):
         return _not_enough_schedulable(alive, schedulable)
+    if any(each.joins for each in demand.requests) and not _hold_joined(demand, schedulable):
+        return _not_enough_joined(schedulable)
     return None
 
 
@@ -189,6 +192,26 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
     )
     details: dict[str, object] = {"alive": _count(alive), "schedulable": _count(schedulable)}
     return Reason("no-agent-schedulable", message, details)
+
+
+def _hold_joined(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
+    """Return whether empty agents that join networks could hold the session, or one agent all of it."""
+    joined = tuple([kind for kind in kinds if kind.empty.joins])
+    if len(joined) == len(kinds) or (joined and _hold(demand, joined)):
+        return True
+    whole = Request(demand.total, len(demand.requests), "")
+    return any(kind.empty.fits(whole) for kind in kinds)
+
+
+def _not_enough_joined(kinds: tuple[Kind, ...]) -> Reason:
+    joined = sum(kind.count for kind in kinds if kind.empty.joins)
+    message = Message(
+        "{joined} of {agents} agents can join a network of kernels on several agents, and they are too small even when "
+        "empty.",
+        joined=joined,
+        agents=_count(kinds),
+    )
+    return Reason(NO_JOIN, message, {"agents": _count(kinds), "joined": joined})
 
 
 def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from backendai.scheduler.choose import Seat, best
-from backendai.scheduler.demand import Demand, Request
+from backendai.scheduler.demand import Demand, Request, architectures_of, request_of_all
 from backendai.scheduler.launches import launch_of
 from backendai.scheduler.plan import DeviceShares, Pass, Placement, Step, new_tuple
 from backendai.scheduler.rooms import Rooms
@@ -58,9 +58,25 @@ def _place_all(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat]
         if tuple(largest_first) != demand.requests:
             outcome = _try(session, largest_first, rooms)
     if isinstance(outcome, Refusal):
-        return outcome
+        return _on_one(session, demand, rooms) or outcome
     seats = {seat.request: seat for seat in outcome}
     return [seats[request] for request in demand.requests]
+
+
+def _on_one(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | None:
+    """Return a seat for all kernels on an agent that joins no networks: on one agent they need none. Booked."""
+    if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
+        return None
+    alone = frozenset(room.id for room in rooms.all if not room.joins)
+    alone = alone & session.designated if session.designated else alone
+    if not alone:
+        return None
+    request = request_of_all(session, alone)
+    seat = best(request, session, rooms)
+    if seat is None:
+        return None
+    rooms.book(seat.room, request, seat.shares, launch_of(session))
+    return [seat]
 
 
 def _try(session: SessionView, requests: Sequence[Request], rooms: Rooms) -> list[Seat] | Refusal:

@@ -21,8 +21,9 @@ class Room:
     """
 
     __slots__ = (
-        "_free", "_ledger", "_taken", "alive", "architecture", "book", "entry", "fault", "id", "images", "kernels",
-        "low_disk", "max_kernels", "name", "order", "packed", "schedulable", "shelf", "storage", "storage_faults",
+        "_free", "_ledger", "_taken", "alive", "architecture", "book", "entry", "fault", "id", "images", "joins",
+        "kernels", "low_disk", "max_kernels", "name", "order", "packed", "schedulable", "shelf", "storage",
+        "storage_faults",
     )  # fmt: skip
 
     def __init__(self, agent: AgentView, order: int, rules: Rules = _USUAL) -> None:
@@ -34,6 +35,7 @@ class Room:
         self.architecture = agent.architecture
         self.images = agent.images
         self.low_disk = agent.low_disk
+        self.joins = agent.joins
         self.storage, self.storage_faults = agent.storage, agent.storage_faults
         self.fault = agent.fault
         self.kernels = agent.kernels
@@ -120,6 +122,7 @@ class Room:
         other.order, other.id, other.name = self.order, self.id, self.name
         other.alive, other.schedulable, other.low_disk = self.alive, self.schedulable, self.low_disk
         other.architecture, other.images, other.fault = self.architecture, self.images, self.fault
+        other.joins = self.joins
         other.storage, other.storage_faults = self.storage, self.storage_faults
         other.kernels, other.max_kernels = self.kernels, self.max_kernels
         other.packed, other.entry = self.packed, self.entry

@@ -13,6 +13,8 @@ from backendai.scheduler.feasible import (
     FILTERS,
     FIXED_FILTERS,
     KERNELS_FILTER,
+    NETWORK_FILTER,
+    NO_JOIN,
     SLOTS_FILTER,
     STORAGE_FILTER,
     Filter,
@@ -68,7 +70,7 @@ def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
 
 
 def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
-    key = request.designated, request.architecture, request.node_images, request.storage
+    key = request.designated, request.architecture, request.node_images, request.storage, request.joins
     counts = rooms.fixed_counts.get(key)
     if counts is None:
         counts = rooms.fixed_counts[key] = _removed(request, rooms.all)
@@ -203,6 +205,12 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
             architecture=request.architecture,
         )
         return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})
+    if last == NETWORK_FILTER.step:
+        message = Message(
+            "None of the {which} can join a network of kernels on several agents, and none has room for all of them.",
+            which=which,
+        )
+        return Reason(NO_JOIN, message)
     if last == "node-image":
         return _without_image(request, rooms, which)
     return Reason("no-agent", Message("The resource group has 0 agents: none is registered yet."))

@@ -34,7 +34,7 @@ class AgentView:
     ``images``: references of the unpullable images that it has, because no registry has them or its disk is full
     (``low_disk``). ``fault``: why it is not ``schedulable`` if no administrator paused it. ``companions``: its kernels
     by launch. ``storage``: features of storage hosts for its kernels (see ``StorageNeed``); ``storage_faults``: by
-    host, why it has none.
+    host, why it has none. ``joins``: it joins networks of sessions whose kernels lie on several agents.
     """
 
     id: UUID
@@ -53,6 +53,7 @@ class AgentView:
     companions: Mapping[str, int] = field(default_factory=dict)
     storage: frozenset[str] = frozenset()
     storage_faults: Mapping[str, str] = field(default_factory=dict)
+    joins: bool = True
 
     @property
     def free(self) -> Slots:

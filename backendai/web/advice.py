@@ -48,6 +48,9 @@ _HELPS = {
     ),
     "agent-fault": _noop("Tell an administrator: the agents page says how to repair it. Then the session starts."),
     "disk-low": _noop("Choose an image that the agents have, or let an administrator free disk space on them."),
+    "agents-without-cluster-network": _noop(
+        "Choose a cluster on one agent, or let an administrator run agents as root, with iproute2."
+    ),
     "image-not-on-agent": _noop("Choose another image, or let an administrator pull this one to the agents."),
     "wrong-group-rules": _noop(
         "This will not resolve by itself: contact an administrator or choose another resource group."
@@ -124,6 +127,7 @@ AFTERWARDS = {
 _WAITS = {
     "image-building": _noop("Waiting for its image"),
     "image-build-failed": _noop("Waiting for its image"),
+    "agents-without-cluster-network": _noop("Waiting for agents that can join a network"),
     "image-not-on-agent": _noop("Waiting for its image"),
     "disk-low": _noop("Waiting for disk space"),
     "start-time-not-reached": _noop("Waiting for its start time"),

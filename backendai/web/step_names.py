@@ -26,6 +26,7 @@ _NAMES = {
     "alive": pgettext_lazy("scheduler step", "reachable agents"),
     "schedulable": pgettext_lazy("scheduler step", "agents that take sessions"),
     "architecture": pgettext_lazy("scheduler step", "architecture of the agents"),
+    "cluster-network": pgettext_lazy("scheduler step", "network over several agents"),
     "node-image": pgettext_lazy("scheduler step", "image on the agent"),
     "storage": pgettext_lazy("scheduler step", "folders on the agent"),
     "max-kernels": pgettext_lazy("scheduler step", "kernels per agent"),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
+import pytest
+
+from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.abilities import Committing, Homely, Imaging, Measuring, Mounting, Streaming
 from backendai.agent.backends.base import Backend, Ended, KernelEvent, Started
+from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.capabilities import capabilities_of
 from backendai.core.slots import Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.messages import KernelSighting, KernelSpec
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
@@ -75,3 +81,12 @@ def test_it_claims_nothing_and_is_asked_for_nothing_else() -> None:
     assert capabilities_of(bare) == set()
     assert not isinstance(bare, Committing | Homely | Imaging | Measuring | Mounting | Streaming)
     assert (bare.notes(), bare.fault(), bare.engine(), bare.storage(), bare.overfull()) == ([], "", "", [], [])
+
+
+def test_an_ability_that_this_machine_lacks_is_not_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(docker_cluster, "obstacle", lambda: "iproute2 is not installed")
+    backend = DockerBackend(tmp_path, deployment="d", agent="a")
+    told = capabilities_of(backend)
+    assert Capability.CLUSTER_NETWORK not in told and Capability.COMMIT in told
+    monkeypatch.setattr(docker_cluster, "obstacle", lambda: "")
+    assert Capability.CLUSTER_NETWORK in capabilities_of(DockerBackend(tmp_path, deployment="d", agent="a"))

@@ -40,9 +40,11 @@ def ask_good(path: str) -> dict[str, Any]:
     return GOOD_ENGINE if path == "/info" else {"Version": "27.1", "ApiVersion": "1.46", "KernelVersion": "6.1.0-18"}
 
 
-def test_it_finds_nothing_wrong_with_a_well_made_engine() -> None:
+def test_it_finds_nothing_wrong_with_a_well_made_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "obstacle", lambda: "")
     assert {check.name: check.level for check in engine.docker(ask_good)} == {
         "docker": "ok",
+        "cluster networks": "ok",
         "live-restore": "ok",
         "storage driver": "ok",
         "cgroups": "ok",
@@ -259,3 +261,8 @@ def test_it_says_that_no_ssh_gate_answers() -> None:
         port = silent.getsockname()[1]
     found = ssh.gate("127.0.0.1", port)
     assert found.level == "warning" and str(port) in found.message
+
+
+def test_it_says_why_an_agent_cannot_join_networks_over_several() -> None:
+    found = engine.cluster_networks("iproute2 is not installed")
+    assert found.level == "warning" and "iproute2 is not installed" in found.message

@@ -209,3 +209,25 @@ def test_it_ends_the_steps_of_a_closed_gate_at_that_gate():
 def test_it_refuses_rules_that_it_does_not_know(rules):
     with pytest.raises(ValueError, match=r"random|nearest"):
         plan_of([an_agent()], [], **rules)
+
+
+def test_kernels_on_several_agents_leave_out_those_that_join_no_network():
+    agents = [an_agent("a", has={"cpu": 4}, joins=False), an_agent("b", has={"cpu": 4}), an_agent("c", has={"cpu": 4})]
+    session = a_session(kernels=[{"cpu": 3}, {"cpu": 3}], multi_node=True)
+    plan = plan_of(agents, [session])
+    assert agents_of(plan, session, agents) == ["b", "c"]
+    wait = wait_of(plan_of(agents[:2], [session]), session)
+    assert wait.reason.code == "agents-without-cluster-network" and "1 of 2 agents" in wait.reason.message
+    busy = [agents[0], an_agent("b", has={"cpu": 4}, used={"cpu": 2}), agents[2]]
+    assert wait_of(plan_of(busy, [session]), session).reason.code == "insufficient-resources"
+
+
+def test_kernels_that_may_lie_apart_need_no_network_on_one_agent():
+    agents = [an_agent("a", has={"cpu": 8}, joins=False), an_agent("b", has={"cpu": 4}, joins=False)]
+    session = a_session(kernels=[{"cpu": 3}, {"cpu": 3}], multi_node=True)
+    plan = plan_of(agents, [session])
+    assert agents_of(plan, session, agents) == ["a", "a"]
+    second = a_session("second", kernels=[{"cpu": 3}, {"cpu": 1}], multi_node=True)
+    assert agents_of(plan_of(agents, [session, second]), second, agents) == ["b", "b"], "the first was booked"
+    large = a_session(kernels=[{"cpu": 5}, {"cpu": 2}, {"cpu": 2}], multi_node=True)
+    assert wait_of(plan_of(agents, [large]), large).reason.code == "agents-without-cluster-network"

@@ -19,6 +19,7 @@ import urllib3
 from docker.errors import DockerException, NotFound
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
+from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.abilities import Committing, Imaging, Measuring, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
@@ -89,7 +90,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         hosts: StorageHosts | None = None,
         runtime: Runtime = USUAL_RUNTIME,
     ) -> None:
-        self._runtime, self.lacks = runtime, runtime.lacks
+        self._runtime, self.lacks = runtime, runtime.lacks | docker_cluster.lacks()
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))

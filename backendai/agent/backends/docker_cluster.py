@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from backendai.agent.backends.base import StartFailed
+from backendai.wire.capabilities import Capability
 from backendai.wire.cluster_network import ClusterNetwork
 
 VXLAN_PORT = 4789  # the port that IANA gave to VXLAN
@@ -65,6 +66,11 @@ def obstacle() -> str:
     if os.geteuid() != 0:
         return "the agent is not root"
     return "" if all(map(shutil.which, _TOOLS)) else "iproute2 is not installed"
+
+
+def lacks() -> frozenset[Capability]:
+    """Return the capability of cluster networks where there is an obstacle; else nothing."""
+    return frozenset({Capability.CLUSTER_NETWORK}) if obstacle() else frozenset()
 
 
 def _flooded(table: str) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from backendai.agent.backends.docker_cluster import obstacle
 from backendai.ops.doctor.check import Check, ok, problem, warning
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.wire.cluster_network import DEFAULT_POOL, most_networks
@@ -27,7 +28,7 @@ def docker(ask: Ask = ask_engine) -> list[Check]:
         message = f"no Docker Engine: {error}; sessions run as native processes with weaker isolation"
         return [warning("docker", message, error.fix)]
     looks = (live_restore, storage, cgroups, security, bridges)
-    return [engine_version(version), *(look(info) for look in looks), networks()]
+    return [engine_version(version), *(look(info) for look in looks), networks(), cluster_networks(obstacle())]
 
 
 def engine_version(version: Mapping[str, Any]) -> Check:
@@ -68,6 +69,14 @@ def cgroups(info: Mapping[str, Any]) -> Check:
         fix = "Enable these cgroup controllers in the kernel's boot options (cgroup_enable=memory swapaccount=1)."
         return problem("cgroups", f"{said}: no limit of {', '.join(missing)} can be set", fix)
     return ok("cgroups", said)
+
+
+def cluster_networks(why_not: str) -> Check:
+    """Sessions whose kernels lie on several agents can use this one."""
+    if why_not:
+        message = f"{why_not}: sessions whose kernels lie on several agents leave this one out"
+        return warning("cluster networks", message, "Run the agent as root, and install iproute2.")
+    return ok("cluster networks", "this agent joins networks over several agents")
 
 
 def networks(pool: str | None = None) -> Check:
