@@ -1,4 +1,4 @@
-"""Deletes expired logs, history and audit entries. A failed rule does not stop the others."""
+"""Deletes expired logs, history, runs and audit entries. A failed rule does not stop the others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from backendai.activity.retention import delete_old_audit
 from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
 from backendai.controller.outages import log_failure
+from backendai.pipelines.services.retention import delete_old_runs
 from backendai.serving.services.readings import delete_old_readings
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_old_history,
     delete_old_audit,
     delete_old_readings,
+    delete_old_runs,
 )
 
 

@@ -10,10 +10,12 @@ from uuid import UUID
 
 from backendai.core.secret_names import looks_secret
 from backendai.pipelines.models import Attempt, Edge, Run, Status, Step
+from backendai.pipelines.sealing import DIGEST
 
 MOST_DIFFERENCES = 200
 _LONGEST = 300
 _HIDDEN = "••••"
+_KEPT_BACK = "\0"  # begins what is compared and not shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def _facts(run: Run) -> dict[str, str]:
     for step in steps:
         where = f"steps.{step.name}"
         facts |= dict(_leaves(where, {key: value for key, value in step.request.items() if key != "version"}))
+        facts |= {f"{where}.{place}": _KEPT_BACK + one[DIGEST] for place, one in step.secrets.items()}
         facts |= dict(_leaves(f"{where}.retry", step.retry))
         facts[f"{where}.elements"] = str(step.size)
         facts[f"{where}.values"] = str(step.values or "")
@@ -84,6 +87,7 @@ def _leaves(where: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _said(place: str, facts: Mapping[str, str]) -> str:
     text = facts.get(place, "")
-    if text and ".environ." in place and looks_secret(place.rpartition(".")[2], text):
+    is_secret = text.startswith(_KEPT_BACK) or (".environ." in place and looks_secret(place.rpartition(".")[2], text))
+    if text and is_secret:
         return _HIDDEN
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -105,6 +105,10 @@ def _array(said: Mapping[str, Any]) -> RunDocument:
     if not {"array", "matrix", "foreach"} & set(said):
         text = Message("Write steps, or what to make elements of: array, matrix or foreach.")
         raise _wrong("array", text, "missing-elements")
+    for variable, value in _mapping(said.get("environ"), "environ").items():
+        if value is None:  # a copy of a document that was kept without its secrets
+            text = Message("{name} has no value: write one, or leave the variable out.", name=str(variable)[:64])
+            raise _wrong(f"environ.{str(variable)[:64]}", text, "missing-value")
     step = _step("array", {key: value for key, value in said.items() if key in STEP_KEYS}, {}, "")
     return RunDocument(ARRAY, _text(said.get("name", ""), "name"), [step], _on_failure(said))
 

@@ -50,7 +50,7 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40)
     kind = models.CharField(max_length=8, choices=Kind)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="runs", db_index=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="runs", db_index=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
     status = models.CharField(max_length=16, choices=Status, default=Status.RUNNING)
     text = models.TextField(help_text="The document as it was sent, without values of secrets.")
@@ -94,14 +94,15 @@ class Run(models.Model):
 
 
 class Step(models.Model):
-    """One step of a run: a launch request for each of its elements. ``request`` holds values of secrets, as the
-    variables of a session do; it is shown without them."""
+    """One step of a run: a launch request for each of its elements. ``secrets``: values of its variables, sealed while
+    the step can still launch something."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps", db_index=False)
     name = models.CharField(max_length=32)
     place = models.PositiveIntegerField(help_text="Its turn in the document.")
-    request = models.JSONField(editable=False, help_text="The launch request of its elements.")
+    request = models.JSONField(editable=False, help_text="The launch request of its elements, without secrets.")
+    secrets = models.JSONField(default=dict, editable=False)
     size = models.PositiveIntegerField()
     values = models.JSONField(default=list, help_text="Variables of each element by its turn; empty: none.")
     at_once = models.PositiveIntegerField(default=0)
@@ -146,6 +147,10 @@ class Task(models.Model):
     code = models.CharField(max_length=64, blank=True, help_text="Why it is in its state.")
     cause = models.CharField(max_length=64, blank=True, help_text="The step that brought it there.")
     retry_at = models.DateTimeField(null=True, blank=True)
+    growths = models.PositiveSmallIntegerField(default=0, help_text="How many times its amounts have grown.")
+    is_excused = models.BooleanField(
+        default=False, help_text="It failed or was cancelled before somebody retried other elements."
+    )
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

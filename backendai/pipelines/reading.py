@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Window
 from django.db.models.functions import RowNumber
 
 from backendai.compute.reasons import ReasonKind, reason_of
@@ -64,7 +64,7 @@ def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> Pictur
     rows = Step.objects.filter(run__in=among(list(runs))).order_by("place")
     picture.steps = {step.pk: step for step in rows}
     ids = among(list(picture.steps))
-    edges, counts = _edges(ids), _counts(ids)
+    edges, (counts, excused) = _edges(ids), _counts(ids)
     released = list(_released(ids))
     unplaced = Counter(row[1] for row in released if row[4] == SessionStatus.PENDING)
     for step_id, number in unplaced.items():
@@ -78,13 +78,13 @@ def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> Pictur
     ]
     ready = _ready(waiting, now)
     by_each = [pk for pk in waiting if any(when == When.EACH for _, when in edges.get(pk, ()))]
-    blocked = _blocked(by_each, edges, picture.steps)
+    blocked = _blocked(by_each)
     ended = _ended(released, picture)
     by_run: dict[UUID, list[StepView]] = defaultdict(list)
     for pk, step in picture.steps.items():
         names = tuple(EdgeView(picture.steps[on].name, When(when)) for on, when in edges.get(pk, ()))
         view = _view(step, counts[pk], names, unplaced[pk], ready.get(pk, ()), blocked.get(pk, ()))
-        by_run[step.run_id].append(view)
+        by_run[step.run_id].append(replace(view, excused=excused[pk]) if excused[pk] else view)
     for pk, run in runs.items():
         picture.views[pk] = _run_view(run, by_run[pk], ended.get(pk, ()))
     return picture
@@ -144,12 +144,18 @@ def _edges(ids: Any) -> dict[UUID, list[tuple[UUID, str]]]:
     return found
 
 
-def _counts(ids: Any) -> dict[UUID, Counter[TaskState]]:
+def _counts(ids: Any) -> tuple[dict[UUID, Counter[TaskState]], dict[UUID, Counter[TaskState]]]:
+    """Return by step the numbers of its elements by state, and how many of them are excused."""
     found: dict[UUID, Counter[TaskState]] = defaultdict(Counter)
-    rows = Task.objects.filter(step__in=ids).order_by().values_list("step", "state").annotate(Count("pk"))
-    for step, state, number in rows:
+    excused: dict[UUID, Counter[TaskState]] = defaultdict(Counter)
+    rows = Task.objects.filter(step__in=ids).order_by().values_list("step", "state")
+    for step, state, number, without in rows.annotate(
+        number=Count("pk"), excused=Count("pk", filter=Q(is_excused=True))
+    ):
         found[step][TaskState(state)] = number
-    return found
+        if without:
+            excused[step][TaskState(state)] = without
+    return found, excused
 
 
 def _released(ids: Any) -> QuerySet[Task, Any]:
@@ -187,9 +193,7 @@ def _ready(step_ids: Sequence[UUID], now: datetime) -> dict[UUID, list[Ready]]:
     return found
 
 
-def _blocked(
-    step_ids: Sequence[UUID], edges: Mapping[UUID, Sequence[tuple[UUID, str]]], steps: Mapping[UUID, Step]
-) -> dict[UUID, list[Blocked]]:
+def _blocked(step_ids: Sequence[UUID]) -> dict[UUID, list[Blocked]]:
     """Return elements whose own element of an earlier step ended without success; 1,000 at most."""
     found: dict[UUID, list[Blocked]] = defaultdict(list)
     if not step_ids:
@@ -198,7 +202,9 @@ def _blocked(
         step=OuterRef("step"), when=When.EACH, on__tasks__place=OuterRef("place"), on__tasks__state__in=_UNMET
     )
     rows = Task.objects.filter(Exists(unmet), step__in=among(step_ids), state=State.WAITING).order_by("step", "place")
-    for pk, step, index in rows.values_list("pk", "step", "index")[:_MOST_BLOCKED]:
-        cause = next((steps[on].name for on, when in edges[step] if when == When.EACH), "")
+    first = Subquery(unmet.order_by("pk").values("on__name")[:1])
+    for pk, step, index, cause in rows.annotate(because=first).values_list("pk", "step", "index", "because")[
+        :_MOST_BLOCKED
+    ]:
         found[step].append(Blocked(pk, index, cause))
     return found

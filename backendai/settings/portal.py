@@ -201,6 +201,7 @@ USAGE_KEPT_FOR = timedelta(days=told.number("BACKENDAI_USAGE_DAYS", 7.0, least=1
 # is deleted only where the site says so.
 KEEP_LOGS = timedelta(days=told.whole("BACKENDAI_KEEP_LOGS_DAYS", 90, least=0, most=36500))
 KEEP_HISTORY = timedelta(days=told.whole("BACKENDAI_KEEP_HISTORY_DAYS", 365, least=0, most=36500))
+KEEP_RUNS = timedelta(days=told.whole("BACKENDAI_KEEP_RUNS_DAYS", 365, least=0, most=36500))
 KEEP_AUDIT = timedelta(days=told.whole("BACKENDAI_KEEP_AUDIT_DAYS", 0, least=0, most=36500))
 LOG_BYTES_PER_OWNER = told.whole("BACKENDAI_LOG_BYTES_PER_OWNER", 2**30, least=0, most=2**50)
 FOLDERS_INTERVAL = timedelta(seconds=30)

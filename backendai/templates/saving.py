@@ -10,15 +10,19 @@ from backendai.core.secret_names import looks_secret
 from backendai.core.written_documents import written
 from backendai.templates.documents import SESSION_KEYS
 
-_LEFT_OUT = frozenset({"name", "project", "files", "cluster_size"})
+_LEFT_OUT = frozenset({"name", "project", "cluster_size"})
 _OWN = re.compile(r"PARAM_[A-Z][A-Z0-9_]{0,31}", re.ASCII)
 _NAME = re.compile(r"[^a-z0-9]+")
 
 
 def document_to_save(said: Mapping[str, Any]) -> str:
-    """Return as YAML the document of a template that launches the same. Values of secrets are not in it."""
+    """Return as YAML the document of a template that launches the same. Values of secrets are not in it; of files only
+    those whose texts are known."""
     parameters: dict[str, Any] = {}
     kept = {key: value for key, value in said.items() if key in SESSION_KEYS - _LEFT_OUT}
+    kept["files"] = [one for one in kept.get("files", ()) if isinstance(one, Mapping)]
+    if not kept["files"]:
+        del kept["files"]
     if "roles" not in said and said.get("cluster_size", 1) != 1:
         kept["cluster_size"] = said["cluster_size"]
     kept = _without_secrets(kept, parameters)
@@ -40,12 +44,13 @@ def _without_secrets(part: Mapping[str, Any], parameters: dict[str, Any]) -> dic
         if value is not None and not looks_secret(name, str(value)):
             environ[name] = value
             continue
-        parameter = _parameter_name(name)
+        parameter = parameter_named_after(name)
         parameters[parameter] = {"type": "secret", "title": name}
         environ[name] = f"${{{{ params.{parameter} }}}}"
     return {**part, "environ": environ}
 
 
-def _parameter_name(variable: str) -> str:
+def parameter_named_after(variable: str) -> str:
+    """Return the name of the parameter that stands for the secret in a variable."""
     name = _NAME.sub("_", variable.lower()).strip("_")[:25].lstrip("0123456789_") or "value"
     return name if looks_secret(f"PARAM_{name.upper()}") else f"{name}_secret"

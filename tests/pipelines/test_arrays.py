@@ -210,3 +210,16 @@ def test_a_plain_batch_session_tells_its_owner_that_it_ended_well(cast: Cast) ->
     end([session], well, timezone.now())
     assert session.notices.filter(kind=NoticeKind.FINISHED).count() == 1
     assert ComputeSession.objects.get().status == SessionStatus.TERMINATED
+
+
+@pytest.mark.parametrize("rule", [{"on_failure": "drain"}, {"on_failure": "stop"}, {"give_up_after": 1}, {"probe": 2}])
+def test_one_element_is_retried_while_another_stays_failed(cast: Cast, rule: dict[str, object]) -> None:
+    run = play(launch(cast.alice, **ARRAY, array=4, at_once=2, **rule), lambda _: "task-failed")
+    assert run.status == Status.FAILED and states(run)["FAILED"] >= 1
+    failed = list(Task.objects.filter(state="FAILED").order_by("index").values_list("index", flat=True))
+    assert retry_failed(run, cast.alice, step="array", indexes=[failed[0]], now=timezone.now()) == 1
+    run = play(run)
+    assert Task.objects.get(index=failed[0]).state == "SUCCEEDED"
+    assert Task.objects.filter(attempt=2).count() == 1, "the others were not asked for"
+    retry_failed(run, cast.alice, now=timezone.now())
+    assert (play(run).status, states(run)) == (Status.SUCCEEDED, {"SUCCEEDED": 4})

@@ -212,3 +212,15 @@ def test_each_attempt_writes_to_a_directory_of_its_own_and_reads_what_succeeded(
         assert of["three"].environ["IN_ONE"] == f"{root}/one/0/2"
         assert of["three"].environ["IN_TWO"] == f"{root}/two/{index_of(of['three'])}/1"
         assert (of["four"].environ["IN_TWO"], of["four"].environ["IN_TWO_DONE"]) == (f"{root}/two", "0/1 1/1")
+
+
+def test_the_element_that_did_not_succeed_is_named_with_two_edges(cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "array": 2}
+    steps = {
+        "first": {**step, "startup_command": "first"},
+        "second": {**step, "startup_command": "second"},
+        "both": {**step, "startup_command": "both", "after": {"first": "each", "second": "each"}},
+    }
+    run = play(launch(cast.alice, steps=steps), failing("second"))
+    causes = Task.objects.filter(step__name="both").values_list("state", "cause")
+    assert set(causes) == {("SKIPPED", "second")} and run.status == Status.FAILED

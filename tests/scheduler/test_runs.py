@@ -191,3 +191,21 @@ def test_a_paused_run_and_one_without_room_release_nothing() -> None:
 def test_pauses_grow_to_their_limit() -> None:
     rule = RetryRule(times=20, wait=30, factor=2, most=100)
     assert [rule.pause(attempt) for attempt in (1, 2, 3, 20)] == [30, 60, 100, 100]
+
+
+def test_what_failed_before_a_retry_does_not_close_the_retried_element() -> None:
+    before = {S.FAILED: 1, S.CANCELLED: 1}
+    for rule, over in ((OnFailure.DRAIN, {}), (OnFailure.STOP, {}), (OnFailure.CONTINUE, {"give_up_after": 1})):
+        step = one(counts={S.WAITING: 1, **before}, excused=before, **over)
+        decision = decide_run(RunView(RunStatus.RUNNING, (step,), on_failure=rule), NOW)
+        assert (decision.close, len(decision.release), decision.stops) == ((), 1, False), rule
+        again = one(counts={S.WAITING: 1, **before}, **over)
+        assert decide_run(RunView(RunStatus.RUNNING, (again,), on_failure=rule), NOW).close, rule
+
+
+def test_a_retried_element_is_the_new_trial() -> None:
+    before = {S.FAILED: 1, S.CANCELLED: 3}
+    step = one(probe=1, counts={S.WAITING: 2, **before}, excused=before)
+    assert len(decide_run(RunView(RunStatus.RUNNING, (step,)), NOW).release) == 1
+    failed = one(probe=1, counts={S.WAITING: 1, S.FAILED: 2, S.CANCELLED: 3}, excused=before)
+    assert decide_run(RunView(RunStatus.RUNNING, (failed,)), NOW).close[0].code == "probe-failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import asker, signing_pair
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -107,7 +108,10 @@ class BatchRunList(ListAPIView[Run]):
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
         key = idempotency_key(request)
-        run, is_new = create_run(asker(request), body.wish(), idempotency_key=key, now=timezone.now())
+        wish, pair = body.wish(), signing_pair(request)
+        if pair:
+            wish = replace(wish, access_key=pair.access_key)
+        run, is_new = create_run(asker(request), wish, idempotency_key=key, now=timezone.now())
         return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 

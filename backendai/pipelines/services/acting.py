@@ -10,8 +10,9 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 
-from backendai.compute.services.bulk import update_rows
+from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase
@@ -21,6 +22,7 @@ from backendai.pipelines.hints import hint_runs
 from backendai.pipelines.models import Run, State, Status, Step, Task
 from backendai.pipelines.moves import grow, move_run, move_tasks
 from backendai.pipelines.reading import Picture
+from backendai.pipelines.sealing import without_values
 from backendai.pipelines.services.releasing import release
 from backendai.scheduler.runs.decide import decide_run
 from backendai.scheduler.runs.snapshot import FINAL, UNPLACED_PER_OWNER, Decision, RunStatus, RunView, When
@@ -90,6 +92,8 @@ def _settle(decision: Decision, steps: Iterable[Step], now: datetime) -> None:
         move_tasks(tasks, State.WAITING, now=now, source=State.RELEASED, code=code)
     times = {"retry_at": ("timestamptz", [one.at for one in decision.retry])}
     update_rows(Task._meta.db_table, [one.task for one in decision.retry], times)
+    if grown := [one.task for one in decision.retry if one.grows]:
+        Task.objects.filter(pk__in=among(grown)).update(growths=F("growths") + 1)
     by_name = {step.name: step for step in steps}
     for close in decision.close:
         rows = Task.objects.filter(step=by_name[close.step])
@@ -114,6 +118,10 @@ def end_run_sessions(run: Run, code: str, message: str, now: datetime, *, with_l
 
 
 def _end(run: Run, to: RunStatus, now: datetime) -> None:
+    """Write the last status. What succeeded launches nothing any more: its secrets are deleted."""
+    if to == RunStatus.SUCCEEDED:
+        for step in Step.objects.filter(run=run).exclude(secrets={}):
+            Step.objects.filter(pk=step.pk).update(secrets=without_values(step.secrets))
     if run.status in FINAL:
         Run.objects.filter(pk=run.pk).update(ended_at=now)
     else:

@@ -61,7 +61,8 @@ def set_at_once(run: Run, user: User, number: int) -> None:
 
 def retry_failed(run: Run, user: User, *, step: str = "", indexes: Collection[int] | None = None, now: datetime) -> int:
     """Let failed and cancelled elements wait again, all or those of a step, and what was skipped because of them. What
-    succeeded is never repeated. Returns how many; Conflict when there is none."""
+    succeeded is never repeated; failures that are not retried neither stop nor drain the run any more. Returns how
+    many; Conflict when there is none."""
     with transaction.atomic():
         # A decision about the run meanwhile finds another version.
         Run.objects.filter(pk=run.pk).update(version=F("version") + 1)
@@ -71,9 +72,10 @@ def retry_failed(run: Run, user: User, *, step: str = "", indexes: Collection[in
         if indexes is not None:
             rows = rows.filter(index__in=list(indexes))
         touched = set(rows.order_by().values_list("step", flat=True))
-        number = move_tasks(rows, State.WAITING, now=now, retry_at=None)
+        number = move_tasks(rows, State.WAITING, now=now, retry_at=None, is_excused=False)
         if not number:
             raise Conflict("No element has failed.", code="nothing-failed")
+        Task.objects.filter(step__run=run, state__in=_AGAIN).update(is_excused=True)
         behind = Task.objects.filter(step__in=_behind(run, touched), state=State.SKIPPED)
         move_tasks(behind, State.WAITING, now=now)
         if run.is_over:

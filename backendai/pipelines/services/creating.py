@@ -21,12 +21,13 @@ from backendai.compute.spec_document import digest_of, document_of, spec_of
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name
-from backendai.core.secret_names import looks_secret
 from backendai.core.written_documents import WrittenDocument, read_document, written
 from backendai.pipelines.documents import ARRAY_KEYS, LARGEST, MOST_VALUES, RunDocument, StepDocument, run_document
 from backendai.pipelines.hints import hint_runs
+from backendai.pipelines.keeping import with_secret_parameters, without_secrets
 from backendai.pipelines.models import Edge, Run, State, Step, Task
-from backendai.templates.rendering import Layer, Source, is_gap, merged
+from backendai.pipelines.sealing import sealed_request
+from backendai.templates.rendering import Layer, Source, merged
 from backendai.templates.services.launching import from_template, version_named
 
 LONGEST_NAME = 40
@@ -36,12 +37,14 @@ _NOT_AGAIN = ("name", "template", "parameters")  # the request has what they say
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """A run as it is asked for: a document as text or as data, and what it is to be called."""
+    """A run as it is asked for: a document as text or as data, and what it is to be called. ``access_key``: the owner's
+    key pair that its sessions count against; empty: the main one."""
 
     text: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    access_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def array_of(spec: SessionSpec, size: int, *, retries: int = 0) -> RunWish:
             raise UserError(text, field=field_name, code="single-only")
     request = {key: value for key, value in document_of(spec).items() if key in ARRAY_KEYS and key not in _NOT_AGAIN}
     again = {"retry": {"times": retries, "wait": _RETRY_WAIT}} if retries else {}
-    return RunWish(document=request | again | {"array": size}, name=spec.name)
+    return RunWish(document=request | again | {"array": size}, name=spec.name, access_key=spec.access_key)
 
 
 def check_run(user: User, wish: RunWish) -> CheckedRun:
@@ -79,11 +82,12 @@ def check_run(user: User, wish: RunWish) -> CheckedRun:
     source = _source(wish)
     try:
         document = run_document(source.value, wish.parameters)
-        specs = {step.name: _spec(user, step, document) for step in document.steps}
+        specs = {step.name: _spec(user, step, document, wish.access_key) for step in document.steps}
         checked = dict(_checked(user, document, specs))
     except UserError as error:
         raise source.placed(error) from None
-    return CheckedRun(document, specs, checked, _name(wish.name or document.name, checked), _kept(wish, source.value))
+    name = _name(wish.name or document.name, checked)
+    return CheckedRun(document, specs, checked, name, _kept(wish, source.value, document.kind))
 
 
 def create_run(user: User, wish: RunWish, *, idempotency_key: str | None = None, now: datetime) -> tuple[Run, bool]:
@@ -112,7 +116,7 @@ def _source(wish: RunWish) -> WrittenDocument:
     return WrittenDocument(dict(wish.document))
 
 
-def _spec(user: User, step: StepDocument, document: RunDocument) -> SessionSpec:
+def _spec(user: User, step: StepDocument, document: RunDocument, access_key: str) -> SessionSpec:
     prefix = _prefix(step, document)
     request = step.request
     if step.template:
@@ -127,7 +131,7 @@ def _spec(user: User, step: StepDocument, document: RunDocument) -> SessionSpec:
         mount = {"folder": document.workspace["folder"], "rights": "edit"}
         request = request | {"mounts": [*request.get("mounts", ()), mount]}
     try:
-        return replace(spec_of(request), name="")
+        return replace(spec_of(request), name="", access_key=access_key)
     except UserError as error:
         raise _below(error, prefix) from None
 
@@ -208,11 +212,13 @@ def _write(user: User, wish: RunWish, found: CheckedRun, digest: str, key: str |
 
 
 def _row(run: Run, place: int, step: StepDocument, spec: SessionSpec) -> Step:
+    request, secrets = sealed_request(document_of(spec))
     return Step(
         run=run,
         name=step.name,
         place=place,
-        request=document_of(spec),
+        request=request,
+        secrets=secrets,
         size=step.fan.size,
         values=step.fan.values,
         at_once=step.fan.at_once,
@@ -234,31 +240,15 @@ def _write_tasks(steps: list[tuple[Step, list[int]]]) -> None:
             "index": [row[2] for row in rows],
             "state": str(State.WAITING),
             "attempt": 0,
+            "growths": 0,
+            "is_excused": False,
             "code": "",
             "cause": "",
         },
     )
 
 
-def _kept(wish: RunWish, said: Mapping[str, Any]) -> str:
+def _kept(wish: RunWish, said: Mapping[str, Any], kind: str) -> str:
     """Return the text as it was sent, or, where it holds values that look like secrets, written anew without them."""
-    kept = _without_secrets(said)
+    kept = with_secret_parameters(said) if kind == Run.Kind.PIPELINE else without_secrets(said)
     return wish.text if wish.text and kept == said else written(kept)
-
-
-def _without_secrets(said: Any) -> Any:
-    """Return the same with None for values of variables that look like secrets, but for parameters filled in later."""
-    if isinstance(said, list):
-        return [_without_secrets(one) for one in said]
-    if not isinstance(said, Mapping):
-        return said
-    found: dict[str, Any] = {}
-    for key, value in said.items():
-        if key == "environ" and isinstance(value, Mapping):
-            found[key] = {
-                name: None if looks_secret(str(name), str(one)) and not is_gap(one) else one
-                for name, one in value.items()
-            }
-        else:
-            found[key] = _without_secrets(value)
-    return found

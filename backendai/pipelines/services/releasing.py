@@ -21,10 +21,11 @@ from backendai.compute.spec_document import spec_of
 from backendai.core.errors import BackendAIError
 from backendai.core.messages import Message
 from backendai.core.mount_targets import absolute_target
-from backendai.core.slots import Slots
+from backendai.pipelines.growing import grown_request
 from backendai.pipelines.models import Attempt, Edge, Run, State, Status, Step, Task
 from backendai.pipelines.moves import grow, move_tasks
 from backendai.pipelines.reading import rule_of
+from backendai.pipelines.sealing import opened_request
 from backendai.scheduler.runs.snapshot import When
 
 logger = logging.getLogger(__name__)
@@ -38,13 +39,13 @@ def release(run: Run, version: int, task_ids: Sequence[UUID], steps: Mapping[UUI
     tasks = Task.objects.filter(pk__in=among(task_ids), state=State.WAITING).order_by("step__place", "place")
     groups: dict[tuple[UUID, int], list[Task]] = defaultdict(list)
     for task in tasks:
-        groups[task.step_id, task.attempt].append(task)
+        groups[task.step_id, task.growths].append(task)
     released = 0
-    for (step_id, attempt), some in groups.items():
+    for (step_id, growths), some in groups.items():
         step, wanted = steps[step_id], some
         while wanted:
             try:
-                done = _release_step(run, version, step, attempt, wanted, now)
+                done = _release_step(run, version, step, growths, wanted, now)
             except IntegrityError:  # a name was taken this moment: the next pass chooses another
                 logger.info("run %s: a name of step %s was taken", run.pk, step.name)
                 return released
@@ -62,14 +63,14 @@ def release(run: Run, version: int, task_ids: Sequence[UUID], steps: Mapping[UUI
     return released
 
 
-def _release_step(run: Run, version: int, step: Step, attempt: int, tasks: Sequence[Task], now: datetime) -> int:
+def _release_step(run: Run, version: int, step: Step, growths: int, tasks: Sequence[Task], now: datetime) -> int:
     """Write the sessions of one step in one transaction; 0 when the run has changed."""
     if not run.owner.is_active:
         raise _inactive(run)
-    spec = _grown(spec_of(step.request), step, attempt)
+    spec, checked = grown_request(run.owner, request_of(step), rule_of(step.retry).more, growths)
     if run.workspace:
-        spec = replace(spec, startup_command=_MAKE_OUT + spec.startup_command)
-    checked = check_spec(run.owner, spec)
+        spec = _making_folders(spec)
+        checked = check_spec(run.owner, spec)
     with transaction.atomic():
         if not grow(run.pk, version, Status.RUNNING):
             return 0
@@ -91,13 +92,19 @@ def _inactive(run: Run) -> BackendAIError:
     return BackendAIError(Message("{email} is deactivated.", email=run.owner.email), code="owner-inactive")
 
 
-def _grown(spec: SessionSpec, step: Step, attempt: int) -> SessionSpec:
-    more = rule_of(step.retry).more
-    if not more or not attempt:
-        return spec
-    asked = Slots.parse(spec.resources)
-    grown = {slot: int(amount * more.get(slot, 1) ** attempt) for slot, amount in asked.items()}
-    return replace(spec, resources={**spec.resources, **Slots(grown).to_json()})
+def request_of(step: Step) -> SessionSpec:
+    """Return the launch request of the step's elements. Raises UserError for a secret that cannot be opened."""
+    return spec_of(opened_request(step.request, step.secrets))
+
+
+def _making_folders(spec: SessionSpec) -> SessionSpec:
+    """Return the request whose programs find their folder for output, those of roles too."""
+
+    def led(command: str) -> str:
+        return _MAKE_OUT + command if command.strip() else command
+
+    roles = {name: replace(role, startup_command=led(role.startup_command)) for name, role in spec.roles.items()}
+    return replace(spec, startup_command=led(spec.startup_command), roles=roles)
 
 
 def _seats(run: Run, step: Step, tasks: Sequence[Task], checked: Checked, spec: SessionSpec) -> list[Seat]:

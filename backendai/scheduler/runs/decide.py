@@ -67,7 +67,8 @@ class _Board:
             if self._may_retry(step, ended):
                 self._count(step.name, _S.RELEASED, _S.WAITING)
                 pause = step.retry.pause(ended.attempt)
-                again.append(Retry(ended.task, now + timedelta(seconds=pause), ended.code))
+                grows = step.retry.grows_after(ended.classes)
+                again.append(Retry(ended.task, now + timedelta(seconds=pause), ended.code, grows))
                 continue
             to = _S.SUCCEEDED if ended.succeeded else _S.CANCELLED if ended.cancelled else _S.FAILED
             self._count(step.name, _S.RELEASED, to)
@@ -153,20 +154,24 @@ class _Board:
         return bool(counts[_S.FAILED]) if when == When.FAILURE else True
 
     def _fails(self) -> bool:
-        return any(self.counts[step.name][_S.FAILED] for step in self.run.steps if not step.is_finally)
+        return any(self._failed(step) for step in self.run.steps if not step.is_finally)
 
     def _is_drained(self) -> bool:
         return self.run.on_failure != OnFailure.CONTINUE and self._fails()
 
     def _gave_up(self, step: StepView) -> bool:
-        return bool(step.give_up_after) and self.counts[step.name][_S.FAILED] >= step.give_up_after
+        return bool(step.give_up_after) and self._failed(step) >= step.give_up_after
+
+    def _failed(self, step: StepView) -> int:
+        """Return how many elements failed, without those before a person's retry: it goes on despite them."""
+        return self.counts[step.name][_S.FAILED] - step.excused.get(_S.FAILED, 0)
 
     def _is_probed(self, step: StepView) -> bool:
         return not self.counts[step.name][_S.RELEASED] and self._tried(step) >= min(step.probe, step.size)
 
     def _tried(self, step: StepView) -> int:
         counts = self.counts[step.name]
-        return counts[_S.SUCCEEDED] + counts[_S.FAILED] + counts[_S.CANCELLED]
+        return counts[_S.SUCCEEDED] + counts[_S.FAILED] + counts[_S.CANCELLED] - sum(step.excused.values())
 
     def _probe_ok(self, step: StepView) -> bool:
         return self.counts[step.name][_S.SUCCEEDED] >= min(step.probe, step.size)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 UNPLACED_PER_STEP = 64
 UNPLACED_PER_OWNER = 256
+NO_FAULT_OF_PROGRAMS = frozenset({"agent-lost", "failed-to-start"})
 
 
 class RunStatus(StrEnum):
@@ -68,7 +69,7 @@ class Edge:
 class RetryRule:
     """When a failed element is tried again: at most ``times`` more, for these ``reasons`` (empty: any failure). The
     pause of ``wait`` seconds is multiplied by ``factor`` with each try, up to ``most`` seconds. ``more``: by slot, the
-    factor by which the requested amount grows with each try."""
+    factor by which the requested amount grows after a try that failed by its program."""
 
     times: int = 0
     reasons: frozenset[str] = frozenset()
@@ -76,6 +77,10 @@ class RetryRule:
     factor: float = 2.0
     most: float = 3600.0
     more: Mapping[str, float] = field(default_factory=dict)
+
+    def grows_after(self, classes: frozenset[str]) -> bool:
+        """Return whether the try after one that ended so asks for more: not where the platform failed."""
+        return bool(self.more) and not classes & NO_FAULT_OF_PROGRAMS
 
     def pause(self, attempt: int) -> float:
         """Return the seconds before the try that follows this attempt."""
@@ -119,7 +124,9 @@ class StepView:
     """A step with the numbers of its elements by state. ``ready`` and ``blocked``: its next elements, the lowest index
     first.
 
-    ``unplaced``: the number of its sessions without an agent. ``at_once``, ``probe``, ``give_up_after`` of 0: no limit.
+    ``unplaced``: the number of its sessions without an agent. ``excused``: how many of its failed and cancelled
+    elements no longer affect the others, because somebody retried other elements since. ``at_once``, ``probe``,
+    ``give_up_after`` of 0: no limit.
     """
 
     name: str
@@ -134,6 +141,7 @@ class StepView:
     retry: RetryRule = RetryRule()
     ready: tuple[Ready, ...] = ()
     blocked: tuple[Blocked, ...] = ()
+    excused: Mapping[TaskState, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +168,12 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An element that waits again, until ``at``."""
+    """An element that waits again, until ``at``. ``grows``: its next try asks for more."""
 
     task: UUID
     at: datetime
     code: str
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
