@@ -164,6 +164,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "runs/<uuid:run_id>/board/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/failures/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/compare/": (P.VISIBLE, "GET"),
+    "runs/<uuid:run_id>/copy/": (P.VISIBLE, "GET"),
     "runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),

@@ -5,6 +5,7 @@ Only the form writes them: a script has its parameters anyway, and a hundred lau
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,7 @@ from backendai.core.names import check_session_name
 
 KEPT = 5
 MOST_PINNED = 20
+_AS_ASKED = ("roles", "done_when", "placement", "agents", "preset", "shm", "template", "parameters")
 
 
 def launch_and_remember(
@@ -35,17 +37,21 @@ def launch_and_remember(
         launched = launch_many(user, spec, count, idempotency_key=idempotency_key)
         if launched[0].kernels is not None:
             session = launched[0].session
-            for_other = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
-            parameters = kept_parameters(spec) | for_other | ({"count": count} if count > 1 else {})
+            more: dict[str, Any] = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
+            if count > 1:
+                more["count"] = count
             if spec.files:  # by name: their texts are kept with the session alone
-                parameters["files_of"] = str(session.pk)
+                more["files_of"] = str(session.pk)
             if spec.preset:
-                parameters["resources"] = session.slots  # for the day on which the preset is gone
-            LaunchRecord.objects.create(
-                owner=user, name=spec.name or session.name, parameters=parameters, created_at=now
-            )
-            _forget_old(user)
+                more["resources"] = session.slots  # for the day on which the preset is gone
+            remember(user, spec, spec.name or session.name, more, now=now)
     return launched
+
+
+def remember(user: User, spec: SessionSpec, name: str, more: Mapping[str, Any], *, now: datetime) -> None:
+    """Store a request as the user's newest recent launch; ``more``: values of the form that the request has not."""
+    LaunchRecord.objects.create(owner=user, name=name, parameters={**kept_parameters(spec), **more}, created_at=now)
+    _forget_old(user)
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
@@ -72,15 +78,14 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "retry_on_agent_loss": session.retry_on_agent_loss,
         **_mounts_of(session),
     }
-    asked = {
-        name: session.spec[name] for name in ("roles", "placement", "template", "parameters") if name in session.spec
-    }
+    names = (*_AS_ASKED, "mounts", "start_in") if "template" in session.spec else _AS_ASKED  # as its locks have them
+    asked = {name: session.spec[name] for name in names if name in session.spec}
     return {"version": VERSION, **{name: value for name, value in said.items() if not _usual(name, value)}, **asked}
 
 
 def _mounts_of(session: ComputeSession) -> dict[str, Any]:
-    """Return the requested mounts; automatic ones are added at each launch."""
-    mounts = list(session.mounts.filter(is_automatic=False)) if session.mount_count else []
+    """Return the requested mounts of all kernels; automatic ones are added at each launch."""
+    mounts = list(session.mounts.filter(is_automatic=False, role="")) if session.mount_count else []
     said = [
         {
             "folder": str(one.folder_id or one.folder_name),

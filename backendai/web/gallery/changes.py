@@ -15,8 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.recent import parameters_of, recent_launch
+from backendai.compute.services.session_files import brought_by
 from backendai.core.errors import NotFound, UserError
-from backendai.core.written_documents import written
+from backendai.core.written_documents import LARGEST, written
 from backendai.templates.models import Template
 from backendai.templates.saving import document_to_save
 from backendai.templates.services.publishing import (
@@ -122,16 +123,26 @@ def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
     return redirect("web:templates")
 
 
+def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
+    """Return the files of a session of one's own, unless they are too large for a document."""
+    found = brought_by(session_id, request.user)
+    if not found or sum(one.size for one in found) > LARGEST // 2:
+        return {}
+    return {"files": [{"path": one.path, "content": one.content} for one in found]}
+
+
 def _initial(request: PageRequest) -> dict[str, Any]:
     """Return the document to begin with; what is not one's own, or not there, is passed over."""
     try:
         if text := request.GET.get("session"):
             own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
             if (session := own.filter(pk=UUID(text)).first()) is not None:
-                return {"text": document_to_save(parameters_of(session)), "name": session.name}
+                said = parameters_of(session) | _files(request, session.pk)
+                return {"text": document_to_save(said), "name": session.name}
         if text := request.GET.get("recent"):
             record = recent_launch(request.user, UUID(text))
-            return {"text": document_to_save(record.said), "name": record.name}
+            said = record.said | (_files(request, record.said["files_of"]) if "files_of" in record.said else {})
+            return {"text": document_to_save(said), "name": record.name}
         if text := request.GET.get("template"):
             rows = Template.objects.visible_to(request.user).select_related("current")
             if (one := rows.filter(pk=UUID(text)).first()) is not None and one.current:

@@ -17,7 +17,9 @@ from backendai.web.launcher.allocation_fields import CUSTOM
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.mount_fields import PREFIX
 
-_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone", "wished", "emptied", "template", "parameters"})
+_NEVER = frozenset(
+    {"request_key", "owner", "access_key", "time_zone", "wished", "emptied", "template", "parameters", "unshown"}
+)
 _ROWS = ("environ.name", "environ.value")
 _PATH, _TEXTS = "files.path", ("files.bytes", "files.content")
 _COMMANDS = frozenset({"startup_command", *_ROWS})

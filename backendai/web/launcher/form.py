@@ -110,8 +110,9 @@ class LaunchForm(
             mounts=self.chosen_mounts(),
             start_in=self.chosen_start(),
             roles=data["roles"],
+            done_when=data["done_when"] if kind.runs_program else "",
         )
-        return self.with_template(spec, self._actor)
+        return self.with_template(self.with_unshown(spec), self._actor)
 
     def how_many(self) -> int:
         """Return how many sessions are asked for; a cluster is launched alone."""

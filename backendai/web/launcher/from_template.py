@@ -9,7 +9,6 @@ from django.http import QueryDict
 
 from backendai.accounts.models import Project, User
 from backendai.compute.models import LaunchRecord
-from backendai.core.errors import UserError
 from backendai.templates.documents import parts_of
 from backendai.templates.services.launching import from_template, version_named
 from backendai.texts.translation import gettext as _
@@ -18,15 +17,12 @@ from backendai.web.launcher.refill import Refill, refill_of
 FROM, PREFIX = "from", "p."
 
 
-def template_refill(query: QueryDict, actor: User) -> Refill | None:
-    """Return what ``?from=`` and ``?p.NAME=`` fill the form with; None for a template that one may not see and for
-    answers that will not do."""
+def template_refill(query: QueryDict, actor: User) -> Refill:
+    """Return what ``?from=`` and ``?p.NAME=`` fill the form with. Raises NotFound for a template that the actor may
+    not see, and UserError for an answer that is refused."""
     given = {name.removeprefix(PREFIX): query[name] for name in query if name.startswith(PREFIX)}
-    try:
-        version = version_named(actor, query.get(FROM, ""))
-        made = from_template(version, given, {}, secrets=False)
-    except UserError:
-        return None
+    version = version_named(actor, query.get(FROM, ""))
+    made = from_template(version, given, {}, secrets=False)
     secrets = [one for one in parts_of(version.document).parameters.values() if one.is_secret]
     document = _project(_as_typed(made.document, {one.variable for one in secrets}), actor)
     record = LaunchRecord(owner=actor, name=str(version), parameters=document)

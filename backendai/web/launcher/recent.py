@@ -47,7 +47,7 @@ class RecentLaunch:
     @property
     def number(self) -> int:
         """How many containers it would start."""
-        return int(self.said.get("count", 1)) * int(self.said.get("cluster_size", 1))
+        return int(self.said.get("array_size") or self.said.get("count", 1)) * int(self.said.get("cluster_size", 1))
 
 
 def recent_list(user: User) -> list[RecentLaunch]:

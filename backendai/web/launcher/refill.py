@@ -28,7 +28,7 @@ from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.file_fields import PARTS, FileRow, FilesField, rows_of_files
 from backendai.web.launcher.mount_fields import MountsField, sent_of, start_in, wishes_of
 from backendai.web.launcher.presets import typed_amounts
-from backendai.web.launcher.template_fields import roles_text
+from backendai.web.launcher.template_fields import roles_text, unshown_in
 from backendai.web.launcher.variables import VariablesField
 
 _LONGEST_NAME = 64
@@ -49,6 +49,9 @@ _AS_THEY_ARE = (
     "access_key",
     "count",
     "template",
+    "done_when",
+    "array_size",
+    "retries",
 )
 
 
@@ -112,6 +115,8 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
         values["roles"] = roles_text(roles)
     if parameters := said.get("parameters"):
         values["parameters"] = json.dumps(parameters)
+    if unshown := unshown_in(said):
+        values["unshown"] = unshown
     values["preset"] = said.get("preset", CUSTOM)
     return values | _amounts(said.get("resources", {}))
 
@@ -181,14 +186,20 @@ def free_name(owner: User, name: str, count: int = 1) -> str:
     return name[:room].rstrip("._-") + end
 
 
+def files_in(said: Mapping[str, Any], kept: Mapping[str, FileRow] | None = None) -> list[FileRow]:
+    """Return the files of a request as rows; ``kept``: those of which the request has the names alone."""
+    return [
+        FileRow(one["path"], content=one["content"])
+        if isinstance(one, Mapping)
+        else (kept or {}).get(one, FileRow(one))
+        for one in said.get("files", ())
+    ]
+
+
 def _files(said: Mapping[str, Any], actor: User) -> list[FileRow]:
     """Return the files with their texts, as far as the session that had them is there."""
     kept = {row.path: row for row in rows_of_files(brought_by(said["files_of"], actor))} if "files_of" in said else {}
-    files = said.get("files", ())
-    return [
-        FileRow(one["path"], content=one["content"]) if isinstance(one, Mapping) else kept.get(one, FileRow(one))
-        for one in files
-    ]
+    return files_in(said, kept)
 
 
 def _owner(said: Mapping[str, Any], actor: User) -> User | None:
@@ -199,7 +210,10 @@ def _owner(said: Mapping[str, Any], actor: User) -> User | None:
 
 
 def _notes(said: Mapping[str, Any]) -> Iterator[str]:
-    empty = [name for name, value in said.get("environ", {}).items() if value is None]
+    parts = [said, *said.get("roles", {}).values()]
+    empty = list(
+        dict.fromkeys(name for part in parts for name, value in part.get("environ", {}).items() if value is None)
+    )
     if empty:
         yield _("Enter these values again; they look like secrets and are not stored: %(names)s.") % {
             "names": ", ".join(empty)

@@ -6,17 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.core.exceptions import ValidationError
 
-from backendai.accounts.models import User
+from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.compute.services.check_roles import with_size
 from backendai.compute.spec import RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION, document_of, spec_of
 from backendai.core.errors import NotFound, UserError
 from backendai.core.messages import Message
+from backendai.core.session_kinds import KINDS
 from backendai.core.written_documents import LARGEST, read_document, written
 from backendai.templates.documents import parts_of
 from backendai.templates.models import TemplateVersion
@@ -25,6 +27,7 @@ from backendai.templates.services.launching import from_template, version_named
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy as _
 
+UNSHOWN = ("agents", "placement")  # of the first, the form shows one, where people may choose an agent at all
 _EXAMPLE = "worker:\n  count: 2\n  resources: {cpu: 2, mem: 4g}"
 
 
@@ -47,6 +50,7 @@ class TemplateFields(forms.Form):
 
     template = forms.CharField(max_length=80, required=False, widget=forms.HiddenInput)
     parameters = forms.CharField(max_length=LARGEST, required=False, widget=forms.HiddenInput)
+    unshown = forms.CharField(max_length=LARGEST, required=False, widget=forms.HiddenInput)
     roles = RolesField(
         max_length=LARGEST,
         required=False,
@@ -58,6 +62,25 @@ class TemplateFields(forms.Form):
         ),
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "placeholder": _EXAMPLE}),
     )
+
+    done_when = forms.CharField(
+        max_length=64,
+        required=False,
+        label=_("Done when"),
+        help_text=_(
+            "A batch session is done when all kernels of this role have finished, or with all: every kernel. "
+            "Leave empty for the main kernel."
+        ),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "worker"}),
+    )
+
+    def with_unshown(self, spec: SessionSpec) -> SessionSpec:
+        """Return the request with the values of the request before it that the form has no field for. Raises a
+        UserError for what cannot be read."""
+        said = {key: value for key, value in _mapping_in(self.cleaned_data.get("unshown")).items() if key in UNSHOWN}
+        kept = spec_of({"version": VERSION, "image": "", **said})
+        agents = spec.agents or ([] if "agents" in self.fields and len(kept.agents) == 1 else kept.agents)
+        return replace(spec, placement=spec.placement or kept.placement, agents=agents)
 
     def with_template(self, spec: SessionSpec, actor: User) -> SessionSpec:
         """Return the request with the version of its template, and with what the form has no field for. Raises a
@@ -72,13 +95,15 @@ class TemplateFields(forms.Form):
         locked, secrets = _secrets_in(version, spec.environ)
         made = from_template(version, self._answers() | secrets, {}, secrets=False)
         base = spec_of({"version": VERSION, "image": "", **_without_gaps(made.base)})
-        base = replace(base, image=_image_name(actor, base.image))
+        base = replace(base, image=_image_name(actor, base.image), project=_project_id(actor, base.project))
         without = from_template(version, self._answers(), {}, secrets=False).base.get("environ", {})
         waits = {name: text for name, text in base.environ.items() if without.get(name) is None}
         asked = replace(
             spec,
             environ={**waits, **spec.environ},
-            placement=spec.placement or base.placement,
+            resources=self._amounts(spec, base),
+            roles=_with_secrets(spec.roles, base.roles),
+            files=spec.files or (() if KINDS[spec.session_type].runs_program else base.files),
             template=str(version),
             parameters=made.document.get("parameters", {}),
         )
@@ -86,15 +111,20 @@ class TemplateFields(forms.Form):
         return asked
 
     def _answers(self) -> dict[str, Any]:
-        try:
-            said = json.loads(self.cleaned_data.get("parameters") or "{}")
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            raise UserError(
-                "The parameters of the template cannot be read: start from it again.", code="invalid-parameter"
-            )
-        return said
+        return _mapping_in(self.cleaned_data.get("parameters"))
+
+    def _amounts(self, spec: SessionSpec, base: SessionSpec) -> Mapping[str, Any]:
+        """Return the amounts of the form, with those of the template for which the form has no field: over a preset
+        that was left as it is, and of slots that the site does not offer."""
+        if spec.preset:
+            return base.resources if spec.preset == base.preset else {}
+        fields = ("cpu", "mem", *(name.removeprefix("slot.") for name in self.fields))
+        return {slot: amount for slot, amount in base.resources.items() if slot not in fields} | dict(spec.resources)
+
+
+def unshown_in(said: Mapping[str, Any]) -> str:
+    """Return as JSON what a form keeps of a request without showing it."""
+    return json.dumps(kept) if (kept := {key: said[key] for key in UNSHOWN if key in said}) else ""
 
 
 def roles_in(text: str) -> dict[str, RoleSpec]:
@@ -119,6 +149,26 @@ def _typed_again(role: Mapping[str, Any]) -> dict[str, Any]:
     return {**role, **({"environ": environ} if environ else {})}
 
 
+def _mapping_in(text: str | None) -> dict[str, Any]:
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise UserError("The parameters of the template cannot be read: start from it again.", code="invalid-parameter")
+    return said
+
+
+def _with_secrets(roles: Mapping[str, RoleSpec], base: Mapping[str, RoleSpec]) -> dict[str, RoleSpec]:
+    """Return the roles with the template's values of variables that stand empty: secrets are not shown."""
+    found = dict(roles)
+    for name in roles.keys() & base.keys():
+        environ = roles[name].environ
+        filled = {key: text or base[name].environ.get(key, "") for key, text in environ.items()}
+        found[name] = replace(roles[name], environ=filled)
+    return found
+
+
 def _secrets_in(version: TemplateVersion, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return what is locked, and the secrets among the parameters as they were typed; a UserError for a missing one."""
     parts = parts_of(version.document)
@@ -132,9 +182,16 @@ def _secrets_in(version: TemplateVersion, environ: Mapping[str, str]) -> tuple[l
     return parts.locked, {one.name: environ[one.variable] for one in secrets}
 
 
-def _without_gaps(base: Mapping[str, Any]) -> dict[str, Any]:
-    environ = {name: text for name, text in base.get("environ", {}).items() if text is not None}
-    return {**base, "environ": environ}
+def _without_gaps(part: Mapping[str, Any]) -> dict[str, Any]:
+    environ = {name: text for name, text in part.get("environ", {}).items() if text is not None}
+    roles = {name: _without_gaps(role) for name, role in part.get("roles", {}).items()}
+    return {**part, **({"environ": environ} if environ else {}), **({"roles": roles} if roles else {})}
+
+
+def _project_id(actor: User, named: UUID | str | None) -> UUID | str | None:
+    """Return the id of the project that a template names, which the form sends."""
+    found = Project.objects.usable_by(actor).filter(name=str(named)).first() if named else None
+    return found.pk if found else named
 
 
 def _image_name(actor: User, named: str) -> str:

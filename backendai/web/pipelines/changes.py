@@ -10,18 +10,22 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from backendai.accounts.rates import check_launch_rate
 from backendai.core.errors import BackendAIError, UserError
-from backendai.pipelines.documents import LARGEST
+from backendai.core.written_documents import read_document, written
+from backendai.pipelines.documents import LARGEST, MOST_VALUES
+from backendai.pipelines.keeping import with_secret_parameters
 from backendai.pipelines.models import Run
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
 from backendai.pipelines.services.creating import RunWish, check_run, create_run
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy
+from backendai.web.launcher.from_run import LIKE_RUN, is_of_the_form
 from backendai.web.pipelines.pages import SECTION, find_run, run_page
 from backendai.web.requests import PageRequest
 
@@ -83,6 +87,17 @@ def create(request: PageRequest) -> HttpResponse:
     return render(request, "web/pipelines/new.html", context, status=422 if form.errors else 200)
 
 
+@require_safe
+@login_required
+def copy(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Lead to the form that is filled as the run was launched: the launcher for an array that it can show, else its
+    document."""
+    found = find_run(request, run_id)
+    is_plain = found.kind == Run.Kind.ARRAY and is_of_the_form(found.steps.get())
+    address = f"{reverse('web:launch')}?{LIKE_RUN}=" if is_plain else f"{reverse('web:run_new')}?like="
+    return redirect(f"{address}{found.pk}")
+
+
 @require_POST
 @login_required
 def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
@@ -135,4 +150,13 @@ def _text(request: PageRequest) -> str:
         like = Run.objects.filter(owner=request.user, pk=UUID(request.GET.get("like", ""))).first()
     except ValueError:
         like = None
-    return like.text if like else _BEGINNING
+    return _copied(like) if like else _BEGINNING
+
+
+def _copied(run: Run) -> str:
+    """Return the run's document with a parameter for each secret, also where an earlier release kept null for it."""
+    if run.kind != Run.Kind.PIPELINE:
+        return run.text
+    said = read_document(run.text, largest=LARGEST, most=MOST_VALUES).value
+    found = with_secret_parameters(said)
+    return run.text if found == said else written(found)

@@ -107,6 +107,7 @@ def _context(request: PageRequest, found: Run) -> dict[str, Any]:
         "graph": graph_of(found, rows),
         "step": step,
         "grid": grid,
+        "parts": next(row.parts for row in rows if row.step.pk == step.pk),
         "address": address,
         "state": state,
         "element": _element(found, step, index),

@@ -11,6 +11,7 @@ urlpatterns = [
     path("<uuid:run_id>/board/", pages.board, name="run_board"),
     path("<uuid:run_id>/failures/", pages.failures, name="run_failures"),
     path("<uuid:run_id>/compare/", pages.compare, name="run_compare"),
+    path("<uuid:run_id>/copy/", changes.copy, name="run_copy"),
     path("<uuid:run_id>/cancel/", changes.cancel, name="run_cancel"),
     path("<uuid:run_id>/pause/", changes.pause, name="run_pause"),
     path("<uuid:run_id>/resume/", changes.resume, name="run_resume"),

@@ -23,19 +23,21 @@ from backendai.accounts.rates import check_launch_rate
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.app_kinds import title_of
 from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
+from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch, remember
 from backendai.compute.services.session_files import brought_by
 from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.pipelines.models import Run
 from backendai.pipelines.services.creating import array_of, create_run
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.file_fields import rows_of_files
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.from_run import files_of_run, run_like
 from backendai.web.launcher.from_template import FROM, template_refill
 from backendai.web.launcher.ground import begin_with_what_fits
 from backendai.web.launcher.opened import OPENED, is_launch_key, opened_by
@@ -150,11 +152,16 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
 
 def _create_run(request: PageRequest, form: LaunchForm) -> Run:
     """Return the run of an array, or of a command with retries, that the form asks for."""
-    check_launch_rate(request.user, 1, now=timezone.now())
-    data = form.cleaned_data
-    wish = array_of(form.spec(), data.get("array_size") or form.how_many(), retries=data.get("retries") or 0)
-    key = form.cleaned_data["request_key"] or None
-    return create_run(request.user, wish, idempotency_key=key, now=timezone.now())[0]
+    now, data, spec = timezone.now(), form.cleaned_data, form.spec()
+    check_launch_rate(request.user, 1, now=now)
+    own = {name: data[name] for name in ("array_size", "retries") if data.get(name)}
+    wish = array_of(spec, own.get("array_size") or form.how_many(), retries=own.get("retries", 0))
+    with transaction.atomic():
+        run, is_new = create_run(request.user, wish, idempotency_key=data["request_key"] or None, now=now)
+        if is_new:
+            files = {"files_of_run": str(run.pk)} if spec.files else {}
+            remember(request.user, spec, run.name, own | files, now=now)
+    return run
 
 
 def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpResponse:
@@ -187,6 +194,8 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
     key = {"request_key": uuid.uuid4().hex}
     if refill:
         return key | refill.initial
+    if (run := run_like(request.GET, request.user)) is not None:
+        return key | run
     model = _session_like(request)
     if model is None:
         return key
@@ -201,11 +210,18 @@ def _refill(request: PageRequest) -> Refill | None:
     if request.method == "POST":
         return None
     if FROM in request.GET:
-        return template_refill(request.GET, request.user)
+        try:
+            return template_refill(request.GET, request.user)
+        except UserError as error:
+            messages.error(request, in_words(error.message))
+            return None
     try:
-        return refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
+        found = refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
     except (ValueError, NotFound):
         return None
+    if run_id := found.record.said.get("files_of_run"):
+        found.initial["files"] = files_of_run(run_id, request.user) or found.initial["files"]
+    return found
 
 
 def _session_like(request: PageRequest) -> ComputeSession | None:

@@ -1,0 +1,63 @@
+"""Filling the launch form from an array, or a command with retries, that was launched before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+from backendai.accounts.models import User
+from backendai.core.errors import UserError
+from backendai.pipelines.models import Run, Step
+from backendai.pipelines.sealing import opened_request
+from backendai.web.launcher.file_fields import FileRow
+from backendai.web.launcher.refill import files_in, free_name, initial_of
+
+LIKE_RUN = "like_run"
+
+
+def run_like(query: QueryDict, actor: User) -> dict[str, Any] | None:
+    """Return the form's initial values for the array of ``?like_run=``; None unless it is one's own, with elements that
+    the form can ask for."""
+    step = _step_of(query.get(LIKE_RUN, ""), actor)
+    if step is None or not is_of_the_form(step):
+        return None
+    request = _request_of(step)
+    values = initial_of(request) | {"files": files_in(request)}
+    values["name"] = free_name(actor, step.run.name)
+    if step.size > 1:
+        values["array_size"] = step.size
+    if times := step.retry.get("times"):
+        values["retries"] = times
+    return values
+
+
+def files_of_run(run_id: str, actor: User) -> list[FileRow]:
+    """Return the files that an array of the actor brought; none if it is gone."""
+    step = _step_of(run_id, actor)
+    return files_in(step.request) if step else []
+
+
+def is_of_the_form(step: Step) -> bool:
+    """Return whether the form could ask for this array: its elements count from 0 and have no values; one query."""
+    last = step.tasks.order_by("-place").values_list("index", flat=True).first()
+    return not step.values and last == step.size - 1
+
+
+def _step_of(run_id: str, actor: User) -> Step | None:
+    own = Step.objects.filter(run__owner=actor, run__kind=Run.Kind.ARRAY).select_related("run")
+    try:
+        return own.filter(run=UUID(run_id)).first()
+    except (ValueError, ValidationError):
+        return None
+
+
+def _request_of(step: Step) -> Mapping[str, Any]:
+    """Return the request with its secrets, or without them where they are not kept any more: they are typed again."""
+    try:
+        return opened_request(step.request, step.secrets)
+    except UserError:
+        return step.request
