@@ -16,6 +16,7 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.backends.process import ProcessBackend
+from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
@@ -34,7 +35,7 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
     asked = {slot: amount for slot, amount in (settings.slots or {}).items() if is_accelerator(slot)}
     if settings.backend == "simulated":
         return Accelerators(asked=asked)
-    if settings.backend == "kubernetes" or settings.runtime.has_border:
+    if settings.backend in ("kubernetes", "qemu") or settings.runtime.has_border:
         return Accelerators()  # those of this machine are none of the pool's, or stay outside of virtual machines
     kinds = list[Accelerator]()
     if settings.cuda != "off":
@@ -51,6 +52,8 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
         return _simulated(settings, credentials)
     if settings.backend == "kubernetes":
         return _kubernetes(settings, credentials, accelerators)
+    if settings.backend == "qemu":
+        return _qemu(settings, credentials)
     if settings.backend == "process":
         clear_containers(settings.data)
         return _process(settings, credentials, accelerators)
@@ -97,6 +100,18 @@ def _kubernetes(settings: NodeSettings, credentials: Credentials, accelerators: 
         backend.setup()
     except BackendError as error:
         logger.warning("the Kubernetes cluster is not there yet: %s", error.message)
+    return backend
+
+
+def _qemu(settings: NodeSettings, credentials: Credentials) -> QemuBackend:
+    backend = QemuBackend(
+        settings.data,
+        settings.machines,
+        deployment=credentials.deployment,
+        agent=credentials.name,
+        docker_url=settings.docker_url,
+    )
+    backend.setup()
     return backend
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from backendai.agent.kernel_runtime import USUAL_RUNTIME, Runtime, read_runtime
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
+from backendai.agent.qemu_settings import MachineSettings, read_machines
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, parse_amount, parse_size
 
-BACKENDS = ("auto", "docker", "process", "kubernetes", "simulated")
+BACKENDS = ("auto", "docker", "process", "kubernetes", "qemu", "simulated")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _LEAST_RESERVE = 512 * 2**20
@@ -57,6 +58,7 @@ class NodeSettings:
     time_scale: float  # of simulated kernels: real seconds per simulated second
     runtime: Runtime = USUAL_RUNTIME  # of the Docker backend
     pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
+    machines: MachineSettings = field(default_factory=MachineSettings)  # of the QEMU backend
 
     def offered(self, machine: Slots) -> Slots:
         """Return what the portal may hand out of ``machine``: less the reserve, or the amounts that were set."""
@@ -110,6 +112,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
         runtime=read_runtime(environ),
         pool=read_pool(environ),
+        machines=read_machines(environ),
     )
 
 

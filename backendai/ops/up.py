@@ -277,6 +277,8 @@ def _about_backend(choice: Choice) -> list[str]:
         return [f"{_SESSIONS}in Docker containers", *([] if os.geteuid() == 0 else _LESS_THAN_ROOT)]
     if choice.backend == "kubernetes":
         return [f"{_SESSIONS}as pods of a Kubernetes cluster; the agents page says which"]
+    if choice.backend == "qemu":
+        return [f"{_SESSIONS}as virtual machines of QEMU; the agents page says whether they are emulated"]
     if choice.backend == "simulated":
         return [f"{_SESSIONS}simulated: nothing really runs"]
     told = [f"{_SESSIONS}as native processes, not in containers. Isolation is weaker; the agents page says more."]

@@ -12,6 +12,7 @@ from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.process import ProcessBackend
+from backendai.agent.backends.qemu import QemuBackend
 from backendai.wire.capabilities import Capability
 
 GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
@@ -26,7 +27,7 @@ ROWS = {
     "A limit on what it writes": Capability.SIZE_LIMITS,
     "One session over several agents": Capability.CLUSTER_NETWORK,
 }
-COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, ProcessBackend]
+COLUMNS: list[type[Backend]] = [DockerBackend, KubernetesBackend, QemuBackend, ProcessBackend]
 
 
 @pytest.mark.parametrize("row", ROWS)

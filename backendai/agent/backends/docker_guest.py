@@ -16,9 +16,9 @@ from backendai.agent.backends.home import WAIT
 from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace
 from backendai.agent.kit import INSIDE as KIT_INSIDE
 
-_RUNTIME = "ai.backend.runtime-path"
+RUNTIME = "ai.backend.runtime-path"
 _GONE = "This kernel does not run any more."
-_LAUNCH = f"""
+LAUNCH = f"""
 for python in "$1" python3 python; do
   case "$python" in *python*) ;; *) continue ;; esac
   command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c "$2" || continue
@@ -26,7 +26,7 @@ for python in "$1" python3 python; do
 done
 exec {KIT_INSIDE}/current/python3 -I -S {INSIDE}/{PROGRAM} serve {INSIDE}
 """.strip()
-_IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
+IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 8))"
 
 
 class DockerGuests(GuestPlace):
@@ -58,8 +58,8 @@ class DockerGuests(GuestPlace):
             found = self._engine.find(kernel_id)
             if found is None or not is_alive(found):
                 raise KernelGone(_GONE)
-            runtime = (found["Config"]["Labels"] or {}).get(_RUNTIME, "")
-            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _LAUNCH, "guest", runtime, _IS_NEW_ENOUGH]
+            runtime = (found["Config"]["Labels"] or {}).get(RUNTIME, "")
+            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
             try:
                 made = client.exec_create(container_name(kernel_id), command)
                 client.exec_start(made["Id"], detach=True)

@@ -165,17 +165,18 @@ class RotatingLog:
     def __init__(self, folder: Path, limit: int) -> None:
         self.path, self.older, self.dropped = (folder / name for name in ("output.log", "output.log.1", "output.cut"))
         self.half = max(limit // 2, 4096)
-        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.size = 0
+        self.file, self.size = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 0
 
     def copy_from(self, source: int) -> bool:
         """Append what can be read now; returns False at the end of the source."""
-        data = os.read(source, 65536)
+        self.append(data := os.read(source, 65536))
+        return bool(data)
+
+    def append(self, data: bytes) -> None:
         if self.size and self.size + len(data) > self.half:
             self._rotate()
         with contextlib.suppress(OSError):  # a full disk costs output, not the kernel
             self.size += os.write(self.file, data)
-        return bool(data)
 
     def _rotate(self) -> None:
         if self.older.exists():

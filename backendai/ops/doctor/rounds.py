@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
 from backendai.controller.loops import PASS_LEASE
-from backendai.ops.doctor import accelerators, apps, engine, kubernetes, machine, portal, sign_in, ssh, storage
+from backendai.ops.doctor import accelerators, apps, engine, kubernetes, machine, portal, qemu, sign_in, ssh, storage
 from backendai.ops.doctor.check import Check, problem
 
 
@@ -28,6 +28,7 @@ def examine() -> list[Check]:
         machine.bubblewrap(),
         *engine.docker(),
         *kubernetes.kubernetes(),
+        *qemu.qemu(),
         *accelerators.accelerators(),
         *apps.apps(),
         *ssh.ssh(),

@@ -1,0 +1,206 @@
+"""Kernels as virtual machines: QEMU with the files of an OCI image, one process for each kernel.
+
+Each kernel has a folder and a supervisor (``qemu_runner``), which outlives the agent; the guest's first process
+(``qemu_init``) serves everything else over one virtio-serial port. Machines go on when the agent is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+
+from backendai.agent.backends.base import (
+    NOBODY,
+    BackendError,
+    ImageNotFound,
+    Progress,
+    Started,
+    StartFailed,
+    Terminal,
+)
+from backendai.agent.backends.docker_create import WORKDIR
+from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu_ask import ask, open_terminal
+from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.backends.qemu_guest import MachineGuests
+from backendai.agent.backends.qemu_images import MachineImages
+from backendai.agent.backends.qemu_notes import describe
+from backendai.agent.backends.qemu_services import MachineServices
+from backendai.agent.backends.qemu_start import Starter
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.backends.qemu_trial import Acceleration
+from backendai.agent.backends.supervised import SupervisedBackend
+from backendai.agent.backends.terminal_scripts import MARK, OPEN, SETTINGS, tmux_name
+from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.qemu_settings import MachineSettings
+from backendai.agent.readings import Reading
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.capabilities import Capability
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
+
+logger = logging.getLogger(__name__)
+
+_READING_SECONDS = 5.0
+
+
+class OneFolder:
+    """The folders of kernels below the agent's own."""
+
+    def __init__(self, data: Path) -> None:
+        self.path = data.absolute() / "kernels"
+
+    def find(self, kernel_id: UUID) -> Path:
+        """Return the kernel's folder; where it would be when there is none."""
+        return self.path / str(kernel_id)
+
+    def for_new(self) -> Path:
+        """Return the folder for a new kernel."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.path
+
+    def folders(self) -> Iterator[Path]:
+        """Yield whatever is in it."""
+        with contextlib.suppress(FileNotFoundError):
+            yield from list(self.path.iterdir())
+
+
+class QemuBackend(SupervisedBackend):
+    """Images come from the Docker Engine of this machine, where there is one, else from registries."""
+
+    name = "qemu"
+    capabilities = frozenset(
+        {Capability.IMAGES, Capability.LISTED_IMAGES, Capability.APPS, Capability.SIZE_LIMITS, Capability.EXECUTION}
+    )
+
+    def __init__(
+        self,
+        data: Path,
+        settings: MachineSettings | None = None,
+        *,
+        deployment: str,
+        agent: str,
+        docker_url: str | None = None,
+    ) -> None:
+        self.settings = settings or MachineSettings()
+        cache = self.settings.cache or data.absolute() / "machines"
+        places, mounts = OneFolder(data), KernelMounts(data)
+        self._data, self._cache = data, cache
+        self._engine = Engine(docker_url, deployment, agent)
+        tools = Tools(self.settings.root)
+        self._images = MachineImages(self._engine, tools, cache)
+        self._starter = Starter(
+            self.settings, cache, self._images, mounts, lambda: self.acceleration.find().acceleration, self._folders
+        )
+        self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
+        super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)
+        self.services = MachineServices(self._running)
+        self.guests = MachineGuests(self._running, self._find)
+
+    def setup(self) -> None:
+        """Make what machines boot, and try how they run, in the background: the first start need not wait for it."""
+
+        def prepare() -> None:
+            try:
+                found = self.acceleration.find()
+                self._starter.boot.files()
+                logger.info("virtual machines run with %s %s", found.acceleration, found.why_not)
+            except BackendError as error:
+                logger.warning("no virtual machine can start: %s", error.message)
+
+        threading.Thread(target=prepare, name="qemu-trial", daemon=True).start()
+
+    def capacity(self) -> Slots:
+        cores = len(os.sched_getaffinity(0))
+        return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
+
+    def engine(self) -> str:
+        known = self.acceleration.known
+        return f"QEMU ({known.acceleration})" if known else "QEMU"
+
+    def storage(self) -> list[Path]:
+        return [self._data, self._cache]
+
+    def notes(self) -> list[Note]:
+        fault, fix = self._fault()
+        return list(
+            describe(
+                self.acceleration.known,
+                fault,
+                fix,
+                overhead=self.settings.overhead,
+                has_limits=bool(self._starter.cgroups),
+                is_root=self._starter.is_root,
+            )
+        )
+
+    def fault(self) -> str:
+        return self._fault()[0]
+
+    def images(self) -> list[ImageSighting]:
+        return self._images.sightings()
+
+    def has_image(self, reference: str) -> bool:
+        return self._images.has(reference)
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
+        self._images.pull(reference, timeout=timeout, progress=progress, access=access)
+
+    def start(self, spec: KernelSpec) -> Started:
+        if spec.cluster_size > 1:
+            raise StartFailed("Virtual machines have no network: a session here has one kernel.", code="no-network")
+        if not self.has_image(spec.exact_image):
+            raise ImageNotFound("{image} is neither here nor was it pulled.", image=spec.image)
+        return super().start(spec)
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        found = {}
+        for kernel in kernels:
+            folder = self._find(kernel.kernel_id)
+            if folder is not None and folder.running():
+                with contextlib.suppress(BackendError):
+                    found[kernel.kernel_id] = _reading(folder, ask(folder.path, {}))
+        return found
+
+    def sweep(self, live: set[UUID]) -> None:
+        super().sweep(live)
+        self._images.sweep()
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        folder = await asyncio.to_thread(self._running, kernel_id)
+        command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", OPEN, "open", tmux_name(name), WORKDIR, SETTINGS]
+        words = program_words(command, {"TERM": "xterm-256color", MARK: os.urandom(4).hex()})
+        return await open_terminal(folder.path, words, rows=rows, cols=cols)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._starter.reap()
+        self._engine.close()
+
+    def _fault(self) -> tuple[str, str]:
+        """Return why no machine can start, and what to do."""
+        if missing := self._starter.tools.missing():
+            text = f"Virtual machines cannot start: {', '.join(missing)} is not installed."
+            return text, f"apt install --no-install-recommends {' '.join(missing)}"
+        return "", ""
+
+
+def _reading(folder: KernelFolder, told: dict[str, float]) -> Reading:
+    """The guest says what of its memory is used: what QEMU has taken of the machine's it never gives back."""
+    return Reading(
+        run=folder.container_id(),
+        cpu_seconds=told.get("cpu_seconds"),
+        mem_bytes=int(told["used"]) if "used" in told else None,
+        io_read=int(told["io_read"]) if "io_read" in told else None,
+        io_write=int(told["io_write"]) if "io_write" in told else None,
+    )

@@ -1,0 +1,145 @@
+"""The agent's side of a virtual machine's door: streams, and short questions (see ``qemu_door``)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.base import BackendError, Terminal
+
+_SECONDS = 60.0  # under emulation a program takes a second to start
+_PIECE = 64 * 1024
+_SILENT = "The virtual machine does not answer: {error}"
+
+
+class Refused(BackendError):
+    """The guest does not open the stream; ``number``: an errno."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("The virtual machine refuses: {error}.", error=os.strerror(number))
+        self.number = number
+
+
+class MachineTerminal(Terminal):
+    """A pseudo-terminal in the guest; the end of the connection hangs it up."""
+
+    def __init__(self, folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        self._folder, self._reader, self._writer, self._number = folder, reader, writer, number
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.read(_PIECE)
+        except OSError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def resize(self, rows: int, cols: int) -> None:
+        with contextlib.suppress(BackendError):
+            order = {"resize": self._number, "rows": rows, "columns": cols}
+            await asyncio.to_thread(ask, self._folder, order)
+
+    async def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._writer.close()
+            await self._writer.wait_closed()
+        self._reader.feed_eof()
+
+
+async def open_terminal(folder: Path, words: Sequence[str], *, rows: int, cols: int) -> MachineTerminal:
+    """Return a terminal with a program in it. Raises BackendError."""
+    connection, number = await asyncio.to_thread(open_stream, folder, "p", [str(rows), str(cols), *words])
+    connection.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=connection)
+    return MachineTerminal(folder, reader, writer, number)
+
+
+def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket.socket, int]:
+    """Return a stream to the guest, and its number. Raises Refused, BackendError."""
+    connection = _connected(folder)
+    try:
+        said = _said(connection, {"open": letter, "words": list(words)})
+        if "refused" in said:
+            raise Refused(int(said["refused"]))
+        if "stream" not in said:
+            raise BackendError(_SILENT, error=str(said.get("error", "it says nothing")))
+    except BaseException:
+        connection.close()
+        raise
+    return connection, int(said["stream"])
+
+
+def output_of(folder: Path, words: Sequence[str]) -> tuple[bytes, int]:
+    """Return what a program in the guest writes, and its exit code. Raises BackendError."""
+    connection, number = open_stream(folder, "x", words)
+    with connection:
+        connection.shutdown(socket.SHUT_WR)
+        output = _all_of(connection)
+    return output, int(ask(folder, {"ended": number}).get("exit_code") or 0)
+
+
+def put_file(folder: Path, path: str, content: bytes) -> None:
+    """Write a file in the guest as its root. Raises BackendError."""
+    connection, _ = open_stream(folder, "w", [path, "644"])
+    with connection:
+        try:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise BackendError("The file {path} cannot be written: {error}", path=path, error=str(error)) from error
+        _all_of(connection)
+
+
+def ask(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a question. Raises BackendError."""
+    with _connected(folder) as connection:
+        return _said(connection, question)
+
+
+def _connected(folder: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        directory = os.open(folder, os.O_PATH)  # socket addresses are short, folder names may be long
+        try:
+            connection.settimeout(_SECONDS)
+            connection.connect(f"/proc/self/fd/{directory}/door.sock")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        connection.close()
+        raise BackendError(_SILENT, error=str(error)) from error
+    return connection
+
+
+def _said(connection: socket.socket, question: dict[str, Any]) -> dict[str, Any]:
+    """Read to the end of the line and not further: what follows belongs to the stream."""
+    line = b""
+    try:
+        connection.sendall(json.dumps(question).encode() + b"\n")
+        while not line.endswith(b"\n"):
+            if not (byte := connection.recv(1)):
+                break
+            line += byte
+        said: dict[str, Any] = json.loads(line or b"{}")
+    except (OSError, ValueError) as error:
+        raise BackendError(_SILENT, error=str(error)) from error
+    return said
+
+
+def _all_of(connection: socket.socket) -> bytes:
+    output = b""
+    try:
+        while piece := connection.recv(_PIECE):
+            output += piece
+    except OSError as error:
+        raise BackendError(_SILENT, error=str(error)) from error
+    return output

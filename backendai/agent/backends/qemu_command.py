@@ -1,0 +1,86 @@
+"""The command line of a kernel's QEMU; the supervisor fills in the numbers of open files: ``{image}`` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backendai.agent.backends.qemu_boot import BootFiles
+from backendai.agent.backends.qemu_tools import Tools
+
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+_TRANSLATED = 64  # MiB for code that emulation has translated; QEMU would take up to 1 GiB
+_KERNEL = "console=ttyS0 panic=-1 mitigations=off random.trust_cpu=on quiet loglevel=4 init=/init"
+TCG, KVM = "tcg", "kvm"
+_ACCELERATION = {TCG: f"tcg,thread=multi,tb-size={_TRANSLATED}", KVM: "kvm"}
+_PROCESSOR = {TCG: "max", KVM: "host"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor starts."""
+
+    memory: int  # bytes
+    cores: int
+    acceleration: str
+    shares: Sequence[str] = ()
+
+
+def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
+    """Return the words for a guest that powers off as soon as it has booted. Raises ToolMissing."""
+    return [
+        *_machine(shape, tools),
+        *("-kernel", str(files.kernel), "-initrd", str(files.initrd), "-append", f"{_KERNEL} backendai_trial=1"),
+        *("-serial", "stdio", "-nic", "none"),
+    ]
+
+
+def command_of(shape: Shape, tools: Tools) -> list[str]:
+    """Return the words. No monitor and no port of this machine is opened: the supervisor is QEMU's parent, and all that
+    goes in and out is files that it hands over. Raises ToolMissing."""
+    return [
+        *_machine(shape, tools),
+        *("-kernel", "/proc/self/fd/{kernel}", "-initrd", "/proc/self/fd/{initrd}", "-append", _KERNEL),
+        *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
+        *_disk("image", 1, read_only=True),
+        *_disk("disk", 2, read_only=False),
+        *("-device", "virtio-serial-pci,max_ports=2"),
+        *("-chardev", "socket,id=channel,fd={channel}"),
+        *("-device", "virtserialport,chardev=channel,name=backendai,nr=1"),
+        *_shares(shape),
+        *("-nic", "none"),
+    ]
+
+
+def _disk(name: str, number: int, *, read_only: bool) -> list[str]:
+    options = "readonly=on" if read_only else "cache=unsafe,discard=unmap"  # nothing outlives the machine on it
+    drive = f"id={name},file=/dev/fdset/{number},format=raw,if=none,file.locking=off,{options}"
+    opened = ["-add-fd", f"fd={{{name}}},set={number}"]
+    if not read_only:  # QEMU first looks at it, and only then opens it for writing
+        opened += ["-add-fd", f"fd={{{name}_looked_at}},set={number}"]
+    return [*opened, "-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
+
+
+def _machine(shape: Shape, tools: Tools) -> list[str]:
+    folders = [word for folder in tools.firmware() for word in ("-L", folder)]
+    return [
+        tools.need("qemu-system-x86_64"),
+        *folders,
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-monitor", "none"),
+        *("-sandbox", _SANDBOX),
+        *("-machine", "pc,usb=off,vmport=off,hpet=off", "-m", _size(shape), "-smp", str(shape.cores)),
+        *("-accel", _ACCELERATION[shape.acceleration], "-cpu", _PROCESSOR[shape.acceleration]),
+    ]
+
+
+def _size(shape: Shape) -> str:
+    return f"{shape.memory // 2**20}M"
+
+
+def _shares(shape: Shape) -> list[str]:
+    if not shape.shares:
+        return []
+    words = ["-object", f"memory-backend-memfd,id=shared,size={_size(shape)},share=on", "-numa", "node,memdev=shared"]
+    for tag in shape.shares:
+        words += ["-chardev", f"socket,id={tag},fd={{{tag}}}", "-device", f"vhost-user-fs-pci,chardev={tag},tag={tag}"]
+    return words

@@ -1,0 +1,103 @@
+"""The writable disk of a virtual machine: a sparse ext4 of the size of its scratch, a hard limit for free.
+
+The agent fills it without mounting it; the guest reads ``launch`` from it, and lays ``upper`` over the image. Linux on
+this machine never reads the disk of a guest.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.agent.backends.authorities import INSIDE as AUTHORITIES
+from backendai.agent.backends.authorities import authority_environ, write_authorities
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.docker_create import WORKDIR, main_process
+from backendai.agent.backends.home import after_bootstrap, fill_home
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.guest_host import INSIDE as GUEST
+from backendai.agent.mounts.kernel_mounts import Bind
+from backendai.agent.mounts.rules import KERNEL_USER
+from backendai.core.slots import format_size
+from backendai.wire.messages import KernelSpec
+
+UNLIMITED = 64 * 2**30  # of a sparse file: only what is written takes room on the disk
+_OWN_ROOM = 24 * 2**20  # for the file system itself, beside what the kernel may write
+_OPTIONS = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-E", "root_owner=0:0")
+_SECONDS = 60.0
+_ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
+_FOLDERS: Mapping[str, str] = {"home": WORKDIR, "tmp": "/tmp", "var-tmp": "/var/tmp", "guest": GUEST}  # noqa: S108
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A folder that QEMU hands to the guest under a tag."""
+
+    tag: str
+    bind: Bind
+
+
+def make_disk(
+    path: Path, spec: KernelSpec, environ: Mapping[str, str], tools: Tools, *, uid: int | None, shares: Sequence[Share]
+) -> None:
+    """Make the disk of a kernel. ``environ``: the variables of its image. Raises OSError, StartFailed."""
+    with tempfile.TemporaryDirectory(prefix=".disk-", dir=path.parent) as made:
+        tree = Path(made)
+        _fill(tree, spec)
+        words = launch_words(spec, environ, uid=KERNEL_USER if uid is None else uid, shares=shares)
+        (tree / "launch").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+        path.touch(mode=0o600)
+        with path.open("r+b") as file:
+            file.truncate((spec.scratch_bytes or UNLIMITED) + _OWN_ROOM)
+        command = [tools.need("mke2fs"), *_OPTIONS, "-d", str(tree), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode:
+        text = "The disk of the virtual machine cannot be made: {error}"
+        raise StartFailed(text, error=done.stderr.strip()[-300:])
+
+
+def launch_words(spec: KernelSpec, environ: Mapping[str, str], *, uid: int, shares: Sequence[Share] = ()) -> list[str]:
+    """Return what the guest's first process is told, as ``qemu_init/boot.c`` reads it."""
+    binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
+    told = {**_ENVIRON, **environ, **authority_environ(spec, AUTHORITIES), **spec.environ}
+    command = after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])
+    return [
+        f"uid={uid}",
+        f"gid={uid}",
+        f"pids={spec.pids}",
+        f"host={spec.hostname}",
+        f"folder={spec.start_in or WORKDIR}",
+        f"shm={spec.shm_bytes}",
+        *(f"environ={name}={value}" for name, value in told.items()),
+        *(f"argument={word}" for word in command),
+        *(f"bind={source}:{target}" for source, target in binds.items()),
+        *(f"share={one.tag}:{'ro' if one.bind.read_only else 'rw'}:{one.bind.target}" for one in shares),
+    ]
+
+
+def size_words(spec: KernelSpec) -> str:
+    """Return the sentence about a disk that is full."""
+    size = format_size(spec.scratch_bytes or UNLIMITED)
+    return f"Its disk of {size} is full: delete files, or start a session with more scratch space."
+
+
+def _fill(tree: Path, spec: KernelSpec) -> None:
+    for name in (*_FOLDERS, "work", "upper/etc"):
+        (tree / name).mkdir(parents=True)
+    for folder in (tree, tree / "guest", tree / "upper", tree / "upper/etc", tree / "home"):
+        folder.chmod(0o755)
+    for name in ("tmp", "var-tmp"):
+        (tree / name).chmod(0o1777)
+    tables = {
+        "hostname": f"{spec.hostname}\n",
+        "hosts": f"127.0.0.1 localhost {spec.hostname}\n::1 localhost\n",
+    }
+    for name, text in tables.items():
+        (tree / "upper/etc" / name).write_text(text)
+        (tree / "upper/etc" / name).chmod(0o644)
+    if spec.authorities:
+        write_authorities(tree / "authorities", spec)
+    fill_home(tree / "home", spec, owner=None)

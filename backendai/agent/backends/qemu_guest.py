@@ -1,0 +1,40 @@
+"""Guest agents in virtual machines: their program goes in through the channel, and so do their calls to the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.docker_create import WORKDIR
+from backendai.agent.backends.docker_guest import IS_NEW_ENOUGH, LAUNCH, RUNTIME
+from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu_ask import open_stream, put_file
+from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace, program
+
+
+class MachineGuests(GuestPlace):
+    """``running`` returns the folder of a kernel that runs, or raises KernelGone; ``find`` that of any of ours."""
+
+    def __init__(self, running: Callable[[UUID], KernelFolder], find: Callable[[UUID], KernelFolder | None]) -> None:
+        self._running, self._find = running, find
+
+    def folder(self, kernel_id: UUID) -> Path:
+        """Return where this machine's end of the calls listens."""
+        return self._running(kernel_id).path / "guest"
+
+    def was_launched(self, kernel_id: UUID) -> bool:
+        """Return whether the program lies in the folder."""
+        folder = self._find(kernel_id)
+        return folder is not None and (folder.path / "guest" / PROGRAM).exists()
+
+    def launch(self, kernel_id: UUID) -> None:
+        """Start it with the first Python that is new enough, as the kernel's user."""
+        folder = self._running(kernel_id)
+        put_file(folder.path, f"{INSIDE}/{PROGRAM}", program())
+        runtime = folder.read("launch").get("labels", {}).get(RUNTIME, "")
+        command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", LAUNCH, "guest", runtime, IS_NEW_ENOUGH]
+        connection, _ = open_stream(folder.path, "d", program_words(command, {}))
+        connection.close()

@@ -1,0 +1,247 @@
+"""Images as file systems for virtual machines: one squashfs for each image, made when a kernel first needs it.
+
+They come from the Docker Engine of this machine, where there is one, or from a registry. A file system is named by the
+image's id, made beside its place and renamed, so that a start that was cut short leaves nothing that counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker.errors import NotFound
+
+from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
+from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.docker_images import Images
+from backendai.agent.backends.qemu_layers import Layers
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.wire.messages import ImageSighting
+from backendai.wire.pulls import RegistryAccess
+
+logger = logging.getLogger(__name__)
+
+_UNUSED_SECONDS = 7 * 24 * 3600.0
+_MAKE_SECONDS = 1800.0
+_NOT_MADE = "The file system of the image cannot be made: {error}"
+_UNKNOWN = ("manifest unknown", "not found", "name unknown", "denied")
+
+
+@dataclass(frozen=True, slots=True)
+class MadeImage:
+    """The file system of an image, and what its configuration says."""
+
+    file: Path
+    about: dict[str, Any]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that the image sets."""
+        pairs = [entry.partition("=") for entry in self.about.get("environ") or []]
+        return {name: value for name, _, value in pairs if name}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The image's labels."""
+        return dict(self.about.get("labels") or {})
+
+    def definition(self, service: str) -> bytes | None:
+        """Return the definition file of a service."""
+        text = (self.about.get("definitions") or {}).get(service)
+        return text.encode() if isinstance(text, str) else None
+
+
+class MachineImages:
+    """The images of one agent. ``cache`` may be shared by the agents of a machine."""
+
+    def __init__(self, engine: Engine, tools: Tools, cache: Path) -> None:
+        self._engine, self._tools, self._folder = engine, tools, cache / "images"
+        self._docker = Images(engine)
+        self._making = threading.Lock()
+
+    def sightings(self) -> list[ImageSighting]:
+        """Return the images of the engine, and those that were pulled without it."""
+        found = {one.reference: one for one in self._of_engine()}
+        for reference, known in self._references().items():
+            if reference not in found and (about := self._about(known)):
+                found[reference] = ImageSighting(
+                    reference=reference,
+                    digest=about.get("digest") or "",
+                    architecture=about.get("architecture") or "",
+                    size_bytes=int(about.get("size") or 0),
+                    labels={key: value for key, value in about["labels"].items() if key.startswith("ai.backend.")},
+                )
+        return list(found.values())
+
+    def has(self, reference: str) -> bool:
+        """Return whether ``make`` would find the image."""
+        known = self._references().get(reference)
+        if known and (self._folder / f"{known}.squashfs").exists():
+            return True
+        return self._id_in_engine(reference) is not None
+
+    def make(self, reference: str) -> MadeImage:
+        """Return the file system of an image, made if need be: seconds for each GB. Raises ImageNotFound,
+        BackendError."""
+        known = self._id_in_engine(reference) or self._references().get(reference)
+        if known is None:
+            raise ImageNotFound("{image} is neither here nor was it pulled.", image=reference)
+        file = self._folder / f"{known}.squashfs"
+        with self._making:
+            if not file.exists() or not self._about(known):
+                with self._saved(reference) as archive:
+                    self._convert(archive, known)
+            with contextlib.suppress(OSError):
+                os.utime(file)
+        return MadeImage(file, self._about(known))
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
+        """Fetch an image with the Docker Engine, or without one by skopeo. Raises ImageNotFound, BackendError."""
+        if self._has_engine():
+            self._docker.pull(reference, timeout=timeout, progress=progress, access=access)
+            return
+        progress(Fetched(None, "The image is being fetched."))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=self._folder) as folder:
+            archive = Path(folder, "image.tar")
+            self._fetch(reference, archive, timeout, access)
+            progress(Fetched(0.9, "The file system of the image is being made."))
+            with Layers(archive) as layers:
+                known = hashlib.sha256(json.dumps(layers.config, sort_keys=True).encode()).hexdigest()
+            with self._making:
+                self._convert(archive, known)
+                self._remember(reference, known)
+        progress(Fetched(1.0, "The image is here."))
+
+    def sweep(self) -> None:
+        """Delete file systems that no kernel has been started with for a week; those in use stay readable."""
+        for file in self._folder.glob("*.squashfs") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if time.time() - file.stat().st_mtime > _UNUSED_SECONDS:
+                    file.unlink()
+
+    def _convert(self, archive: Path, known: str) -> None:
+        draft = self._folder / f".{known}.{os.getpid()}"
+        command = [self._tools.need("sqfstar"), "-comp", "lz4", "-no-progress", "-exit-on-error", str(draft)]
+        try:
+            with Layers(archive) as layers:
+                maker = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                    env=self._tools.environ(),
+                )  # fmt: skip
+                assert maker.stdin is not None and maker.stderr is not None
+                with contextlib.suppress(BrokenPipeError):
+                    layers.write(maker.stdin)
+                    maker.stdin.close()
+                complaint = maker.stderr.read().decode(errors="replace").strip()
+                if maker.wait(_MAKE_SECONDS):
+                    raise BackendError(_NOT_MADE, error=complaint[-300:])
+                about = _described(layers)
+            write_whole(self._folder / f"{known}.json", json.dumps(about))
+            draft.chmod(0o644)
+            draft.replace(self._folder / f"{known}.squashfs")
+        except (OSError, ValueError, KeyError, LookupError) as error:
+            raise BackendError(_NOT_MADE, error=str(error)) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _saved(self, reference: str) -> Iterator[Path]:
+        """Give the image as an archive of the engine's."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".save-", dir=self._folder) as folder:
+            archive = Path(folder, "image.tar")
+            with self._engine.asking() as client, archive.open("wb") as output:
+                for piece in client.get_image(reference):
+                    output.write(piece)
+            yield archive
+
+    def _fetch(self, reference: str, archive: Path, timeout: float, access: RegistryAccess) -> None:
+        command = [self._tools.need("skopeo"), "--insecure-policy", "copy", "--quiet"]
+        if access.username:
+            command += ["--authfile", str(_account(archive.with_name("auth.json"), reference, access))]
+        command += [f"docker://{reference}", f"docker-archive:{archive}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout, env=self._tools.environ(), check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            text = "Pulling the image {reference} took longer than {timeout} seconds."
+            raise BackendError(text, reference=reference, timeout=f"{timeout:.0f}", code="pull-timeout") from error
+        if done.returncode:
+            said = done.stderr.strip()[-300:]
+            if any(word in said.lower() for word in _UNKNOWN):
+                raise ImageNotFound("The registry has no image {image}: {error}", image=reference, error=said)
+            text = "The image {image} cannot be pulled: {error}"
+            raise BackendError(text, image=reference, error=said, code="pull-broken-off")
+
+    def _of_engine(self) -> list[ImageSighting]:
+        return self._docker.sightings() if self._has_engine() else []
+
+    def _id_in_engine(self, reference: str) -> str | None:
+        """Raises BackendError where the engine is there and does not answer: it may have the image."""
+        if not self._has_engine():
+            return None
+        with self._engine.asking() as client:
+            try:
+                return str(client.inspect_image(reference)["Id"]).removeprefix("sha256:")
+            except NotFound:
+                return None
+
+    def _has_engine(self) -> bool:
+        path = self._engine.socket_path
+        return path is None or Path(path).exists()
+
+    def _references(self) -> dict[str, str]:
+        try:
+            return dict(json.loads((self._folder / "references.json").read_bytes()))
+        except (OSError, ValueError):
+            return {}
+
+    def _remember(self, reference: str, known: str) -> None:
+        write_whole(self._folder / "references.json", json.dumps(self._references() | {reference: known}))
+
+    def _about(self, known: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self._folder / f"{known}.json").read_bytes()))
+        except (OSError, ValueError):
+            return {}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write the file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def _described(layers: Layers) -> dict[str, Any]:
+    config = layers.config.get("config") or {}
+    definitions = {name: content.decode(errors="replace") for name, content in layers.definitions()}
+    return {
+        "environ": config.get("Env") or [],
+        "labels": config.get("Labels") or {},
+        "architecture": layers.config.get("architecture") or "",
+        "definitions": definitions,
+    }
+
+
+def _account(path: Path, reference: str, access: RegistryAccess) -> Path:
+    """Write the account to a file that only we can read: an argument would be seen by everybody."""
+    registry = reference.partition("/")[0]
+    secret = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+    path.touch(mode=0o600)
+    path.write_text(json.dumps({"auths": {registry: {"auth": secret}}}))
+    return path

@@ -1,0 +1,262 @@
+/* From the initial RAM disk to the root file system of the image. */
+#include "init.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SCRATCH "/scratch"
+#define ROOT "/root"
+
+static uid_t owner;
+static gid_t group;
+
+void fail(const char *text, const char *about)
+{
+    char words[512];
+    snprintf(words, sizeof words, "failed %s%s%s: %s", text, *about ? " " : "", about, strerror(errno));
+    printf("init: %s\n", words);
+    fflush(stdout);
+    if (channel >= 0) {
+        say(words);
+        flush_channel(2000);
+    }
+    reboot(RB_POWER_OFF);
+    _exit(1);
+}
+
+static void mount_or_fail(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
+{
+    if (mount(source, target, type, flags, data))
+        fail("cannot mount", target);
+}
+
+static void make_folders(const char *path)
+{
+    char part[4096];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *at = part + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            mkdir(part, 0755);
+            *at = '/';
+        }
+    mkdir(part, 0755);
+}
+
+static void load_modules(void)
+{
+    char name[256], path[300];
+    FILE *order = fopen("/modules/order", "r");
+    while (order && fscanf(order, "%255s", name) == 1) {
+        snprintf(path, sizeof path, "/modules/%s", name);
+        int file = open(path, O_RDONLY);
+        if (file < 0 || (syscall(SYS_finit_module, file, "", 0) && errno != EEXIST))
+            fail("cannot load the module", name);
+        close(file);
+    }
+    if (order)
+        fclose(order);
+}
+
+static void wait_for(const char *path)
+{
+    for (int tries = 0; access(path, F_OK); tries++) {
+        if (tries == 600)
+            fail("there is no", path);
+        usleep(50000);
+    }
+}
+
+int open_channel(void)
+{
+    char path[300], name[64];
+    for (int tries = 0; tries < 600; tries++) {
+        DIR *ports = opendir("/sys/class/virtio-ports");
+        struct dirent *entry;
+        while (ports && (entry = readdir(ports))) {
+            snprintf(path, sizeof path, "/sys/class/virtio-ports/%s/name", entry->d_name);
+            FILE *file = fopen(path, "r");
+            int is_ours = file && fgets(name, sizeof name, file) && !strncmp(name, "backendai", 9);
+            if (file)
+                fclose(file);
+            if (is_ours) {
+                snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+                int found = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+                if (found >= 0) {
+                    closedir(ports);
+                    return found;
+                }
+            }
+        }
+        if (ports)
+            closedir(ports);
+        usleep(20000);
+    }
+    return -1;
+}
+
+static int give(const char *path, const struct stat *found, int type, struct FTW *at)
+{
+    (void)found, (void)type, (void)at;
+    if (lchown(path, owner, group))
+        fail("cannot give away", path);
+    return 0;
+}
+
+static void give_tree(const char *path, uid_t uid, gid_t gid)
+{
+    owner = uid, group = gid;
+    if (!access(path, F_OK))
+        nftw(path, give, 16, FTW_PHYS | FTW_MOUNT);
+}
+
+static char **add(char **list, char *word)
+{
+    size_t count = 0;
+    while (list && list[count])
+        count++;
+    list = realloc(list, (count + 2) * sizeof *list);
+    list[count] = word, list[count + 1] = NULL;
+    return list;
+}
+
+static char *value_of(char *word, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(word, name, length) || word[length] != '=' ? NULL : word + length + 1;
+}
+
+static void read_launch(struct launch *launch, const char *path)
+{
+    struct stat about;
+    int file = open(path, O_RDONLY);
+    if (file < 0 || fstat(file, &about))
+        fail("cannot read", path);
+    char *text = calloc(1, about.st_size + 1), *value;
+    if (read(file, text, about.st_size) != about.st_size)
+        fail("cannot read", path);
+    close(file);
+    for (char *word = text; word < text + about.st_size; word += strlen(word) + 1) {
+        if ((value = value_of(word, "uid")))
+            launch->uid = atoi(value);
+        else if ((value = value_of(word, "gid")))
+            launch->gid = atoi(value);
+        else if ((value = value_of(word, "pids")))
+            launch->pids = atoi(value);
+        else if ((value = value_of(word, "host")))
+            launch->host = value;
+        else if ((value = value_of(word, "folder")))
+            launch->folder = value;
+        else if ((value = value_of(word, "shm")))
+            launch->shm = value;
+        else if ((value = value_of(word, "environ")))
+            launch->environ = add(launch->environ, value);
+        else if ((value = value_of(word, "argument")))
+            launch->argv = add(launch->argv, value);
+        else if ((value = value_of(word, "bind")))
+            launch->binds = add(launch->binds, value);
+        else if ((value = value_of(word, "share")))
+            launch->shares = add(launch->shares, value);
+    }
+}
+
+/* "source:target" of the disk; a target is a folder of the image, made where it has none. */
+static void bind_folders(char **binds)
+{
+    char from[4200], to[4200];
+    for (; binds && *binds; binds++) {
+        char *colon = strchr(*binds, ':');
+        *colon = 0;
+        snprintf(from, sizeof from, SCRATCH "/%s", *binds);
+        snprintf(to, sizeof to, ROOT "%s", colon + 1);
+        make_folders(to);
+        mount_or_fail(from, to, NULL, MS_BIND, NULL);
+    }
+}
+
+/* "tag:ro:target" or "tag:rw:target"; the host keeps out writes as well. */
+static void mount_shares(char **shares)
+{
+    char to[4200];
+    for (; shares && *shares; shares++) {
+        char *rights = strchr(*shares, ':'), *target = strchr(rights + 1, ':');
+        *rights++ = *target++ = 0;
+        snprintf(to, sizeof to, ROOT "%s", target);
+        make_folders(to);
+        mount_or_fail(*shares, to, "virtiofs", MS_NOSUID | MS_NODEV | (*rights == 'r' && rights[1] == 'o' ? MS_RDONLY : 0), NULL);
+    }
+}
+
+static void mount_system(const char *shm)
+{
+    char size[64];
+    make_folders(ROOT "/dev"), make_folders(ROOT "/proc"), make_folders(ROOT "/sys");
+    mount_or_fail("/dev", ROOT "/dev", NULL, MS_MOVE, NULL);
+    mount_or_fail("/proc", ROOT "/proc", NULL, MS_MOVE, NULL);
+    mount_or_fail("/sys", ROOT "/sys", NULL, MS_MOVE, NULL);
+    mount("sysfs", ROOT "/sys", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    make_folders(ROOT "/dev/pts"), make_folders(ROOT "/dev/shm");
+    mount_or_fail("devpts", ROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "mode=620,ptmxmode=666,gid=5");
+    unlink(ROOT "/dev/ptmx");
+    if (symlink("pts/ptmx", ROOT "/dev/ptmx") || symlink("/proc/self/fd", ROOT "/dev/fd")
+        || symlink("/proc/self/fd/0", ROOT "/dev/stdin") || symlink("/proc/self/fd/1", ROOT "/dev/stdout")
+        || symlink("/proc/self/fd/2", ROOT "/dev/stderr"))
+        fail("cannot fill", "/dev");
+    snprintf(size, sizeof size, "mode=1777,size=%s", shm);
+    mount_or_fail("shm", ROOT "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, size);
+}
+
+static void raise_loopback(void)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int file = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (file < 0 || ioctl(file, SIOCGIFFLAGS, &request))
+        return;
+    request.ifr_flags |= IFF_UP;
+    ioctl(file, SIOCSIFFLAGS, &request);
+    close(file);
+}
+
+void boot(struct launch *launch)
+{
+    umask(022);
+    mount("devtmpfs", "/dev", "devtmpfs", MS_NOSUID, NULL);
+    mount_or_fail("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    mount_or_fail("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    load_modules();
+    if (getenv("backendai_trial"))
+        reboot(RB_POWER_OFF);
+    if ((channel = open_channel()) < 0)
+        fail("there is no", "channel");
+    say("booted");
+    flush_channel(5000);
+    wait_for("/dev/vda"), wait_for("/dev/vdb");
+    mount_or_fail("/dev/vda", "/lower", "squashfs", MS_RDONLY | MS_NODEV, NULL);
+    mount_or_fail("/dev/vdb", SCRATCH, "ext4", MS_NODEV, "noquota");
+    read_launch(launch, SCRATCH "/launch");
+    unlink(SCRATCH "/launch");
+    give_tree(SCRATCH "/upper", 0, 0), give_tree(SCRATCH "/guest", 0, 0), give_tree(SCRATCH "/authorities", 0, 0);
+    give_tree(SCRATCH "/home", launch->uid, launch->gid);
+    mount_or_fail("overlay", ROOT, "overlay", MS_NODEV, "lowerdir=/lower,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work");
+    mount_system(launch->shm);
+    bind_folders(launch->binds);
+    mount_shares(launch->shares);
+    if (chdir(ROOT) || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
+        fail("cannot change to", ROOT);
+    if (sethostname(launch->host, strlen(launch->host)))
+        fail("cannot set the name", launch->host);
+    raise_loopback();
+}

@@ -1,0 +1,46 @@
+"""What an administrator should know about an agent whose kernels are virtual machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backendai.agent.backends.qemu_trial import Trial
+from backendai.core.slots import format_size
+from backendai.wire.messages import Note
+
+_NO_LIMITS = "No control group limits the processors of a virtual machine."
+_NO_USERS = "All virtual machines run as the agent's own user."
+
+
+def describe(
+    trial: Trial | None, fault: str, fix: str, *, overhead: int, has_limits: bool, is_root: bool
+) -> Sequence[Note]:
+    """Return the notes. ``fault``: why no machine can start."""
+    notes = [
+        Note(
+            code="qemu-overhead",
+            message=f"Kernels are virtual machines: QEMU takes {format_size(overhead)} of the memory of each.",
+            fix="Offer presets with that much more memory, or change BACKENDAI_QEMU_OVERHEAD.",
+        ),
+        Note(
+            code="qemu-no-network",
+            message="Virtual machines have no network: their apps are reached through the portal, and programs in them"
+            " reach nothing outside. Sessions of several kernels are not possible.",
+            fix="Run sessions that need a network on an agent with Docker.",
+        ),
+    ]
+    if fault:
+        notes.append(Note(code="qemu-starts-nothing", message=fault, fix=fix))
+    if trial is not None and trial.why_not:
+        notes.append(
+            Note(
+                code="qemu-emulated",
+                message=f"Virtual machines are emulated, 10 to 30 times slower: {trial.why_not}.",
+                fix="Enable virtualization in the firmware (VT-x or AMD-V), load kvm_intel or kvm_amd, and let the"
+                " agent open /dev/kvm.",
+            )
+        )
+    if lacking := [*([] if has_limits else [_NO_LIMITS]), *([] if is_root else [_NO_USERS])]:
+        fix = "Run the agent as root, where it may make control groups."
+        notes.append(Note(code="qemu-weaker-limits", message=" ".join(lacking), fix=fix))
+    return notes

@@ -1,0 +1,215 @@
+"""The supervisor of one virtual machine: outlives the agent, holds QEMU, keeps the log, passes streams, writes the end.
+
+It runs by itself, standard library only, in its own session. In FOLDER it reads ``launch.json`` and, at SIGTERM,
+``stop.json``; it writes ``runner.json`` when the guest has said its first word, ``output.log``, ``console.log`` and
+``exit.json``. Agents connect to ``door.sock`` (see ``qemu_door``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.process_runner import (
+    RotatingLog,
+    listen,
+    oom_kills,
+    remove_traces,
+    start_time,
+    stat_fields,
+    write_json,
+)
+from backendai.agent.backends.qemu_door import Door
+from backendai.agent.backends.qemu_mux import Mux
+
+_PR_SET_PDEATHSIG = 1
+_ROOM_FOR_END = 4096  # bytes
+_AFTER_GRACE = 5.0
+_POWER_OFF = 5.0
+_CONSOLE_BYTES = 32 * 1024
+_LONGEST_SILENCE = 600.0
+_LOOK = 5.0
+
+
+class Runner:
+    """One virtual machine from its first process to its last."""
+
+    def __init__(self, folder: Path, ready: int) -> None:
+        self.folder, self.ready = folder, ready
+        os.umask(0o077)
+        self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+        self.log = RotatingLog(folder, self.launch["log_bytes"])
+        self.end: dict[str, Any] = {}  # what the guest said: exited or failed
+        self.order: dict[str, Any] | None = None  # to stop, by the agent
+        self.beat: dict[str, int] = {}
+        self.heard_at = time.monotonic()
+        self.console = b""
+        self.over = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start the machine, serve it until it ends, write how it ended."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._obey)
+        (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # the disk may be full by then
+        try:
+            await self._serve()
+        except OSError as error:
+            self.end = self.end or {"failed": str(error)}
+        (self.folder / "console.log").write_bytes(self.console)
+        write_json(self.folder / "exit.json", self._ending())
+        remove_traces(self.launch)
+        os.close(self.ready)
+
+    async def _serve(self) -> None:
+        ours, theirs = socket.socketpair()
+        with listen(self.folder / "door.sock") as listener:
+            self.qemu = await self._spawn(theirs)
+            theirs.close()
+            self.mux = Mux(self.log.append, self._hear, self.folder / "guest" / "agent.sock")
+            door = await asyncio.start_unix_server(Door(self.mux, self.use).answer, sock=listener)
+            tasks = [asyncio.create_task(work) for work in (self._read_console(), self.mux.run(ours), self._watch())]
+            gone = asyncio.create_task(self.qemu.wait())
+            await asyncio.wait([gone, asyncio.create_task(self.over.wait())], return_when=asyncio.FIRST_COMPLETED)
+            if not gone.done():  # the guest powers off by itself
+                await asyncio.wait([gone], timeout=_POWER_OFF if "exited" in self.end else 0)
+            if not gone.done():
+                self.qemu.kill()
+                await gone
+            await asyncio.wait(tasks[:2], timeout=1)  # what was still under way
+            door.close()
+            for task in tasks:
+                task.cancel()
+
+    async def _spawn(self, channel: socket.socket) -> asyncio.subprocess.Process:
+        files = {
+            name: os.open(path, os.O_RDWR if name == "disk" else os.O_RDONLY)
+            for name, path in self.launch["files"].items()
+        }
+        files["channel"] = channel.fileno()
+        argv = [word.format(**files) if "{" in word else word for word in self.launch["argv"]]
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self.launch["environ_outside"],
+                cwd="/",
+                pass_fds=list(files.values()),
+                preexec_fn=self._become,
+            )
+        finally:
+            for name, file in files.items():
+                if name != "channel":
+                    os.close(file)
+
+    def _become(self) -> None:
+        """In the new process: join the control groups, give up root's rights, die with the supervisor."""
+        for cgroup in self.launch["cgroups"]:
+            Path(cgroup, "cgroup.procs").write_text("0")
+        if (uid := self.launch["uid"]) is not None:
+            os.setgroups(self.launch["groups"])
+            os.setgid(uid)
+            os.setuid(uid)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def _hear(self, text: str) -> None:
+        """Take one word of the guest."""
+        self.heard_at = time.monotonic()
+        word, _, rest = text.partition(" ")
+        if word == "started" and not self.end:
+            write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+            with contextlib.suppress(BrokenPipeError):  # the agent was killed: the next one finds the kernel
+                os.write(self.ready, b"started")
+            os.close(self.ready)
+            self.ready = os.open(os.devnull, os.O_WRONLY)
+            if self.order is not None:
+                self._obey()
+        elif word == "beat":
+            numbers = [int(number) for number in rest.split() if number.isdigit()]
+            self.beat = dict(zip(("used", "oom", "disk", "free"), numbers, strict=False))
+        elif word == "exited":
+            code, _, kills = rest.partition(" ")
+            self.end = self.end or {"exited": int(code), "oom": int(kills or 0)}
+            self.over.set()
+        elif word == "failed":
+            self.end = self.end or {"failed": rest[:500]}
+            self.over.set()
+
+    def use(self) -> dict[str, Any]:
+        """Return what the machine has used so far, and how long its guest has been silent."""
+        fields = stat_fields(self.qemu.pid)
+        ticks = os.sysconf("SC_CLK_TCK")
+        found: dict[str, Any] = {"cpu_seconds": (int(fields[11]) + int(fields[12])) / ticks} if fields else {}
+        with contextlib.suppress(OSError, ValueError):
+            counts = dict(line.split(": ") for line in Path(f"/proc/{self.qemu.pid}/io").read_text().splitlines())
+            found |= {"io_read": int(counts["read_bytes"]), "io_write": int(counts["write_bytes"])}
+        return found | self.beat | {"silent": time.monotonic() - self.heard_at}
+
+    async def _read_console(self) -> None:
+        assert self.qemu.stdout is not None
+        while piece := await self.qemu.stdout.read(4096):
+            self.console = (self.console + piece)[-_CONSOLE_BYTES:]
+
+    async def _watch(self) -> None:
+        """End a machine whose guest says nothing for ten minutes: it hangs."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            if time.monotonic() - self.heard_at > _LONGEST_SILENCE and not self.end:
+                text = f"The virtual machine said nothing for {_LONGEST_SILENCE:.0f} seconds, and was ended."
+                self.end = {"hung": text}
+                self.over.set()
+
+    def _obey(self) -> None:
+        """Have the guest end its main process; a guest that does not answer is ended from here."""
+        self.order = {
+            "grace": 5.0,
+            "reason": "exited",
+            "message": "The kernel was ended by a signal to its supervisor.",
+        }
+        with contextlib.suppress(OSError, ValueError):
+            self.order = json.loads((self.folder / "stop.json").read_text())
+        if not (self.folder / "runner.json").exists() or self.order["grace"] <= 0:  # nothing in it to be polite to
+            self.over.set()
+            return
+        self.mux.say(f"stop {int(self.order['grace'] * 1000)}")
+        asyncio.get_running_loop().call_later(self.order["grace"] + _AFTER_GRACE, self.over.set)
+
+    def _ending(self) -> dict[str, Any]:
+        code = self.end.get("exited")
+        ending = {"exit_code": code, "reason": "exited", "message": "", "failed": self.end.get("failed")}
+        if self.order is not None:
+            return ending | {"reason": self.order["reason"], "message": self.order["message"]}
+        if "hung" in self.end:
+            return ending | {"message": self.end["hung"]}
+        if "failed" in self.end:
+            return ending | {"message": f"The virtual machine does not start: {self.end['failed']}."}
+        if code is None:
+            is_full = self.launch["cgroups"] and oom_kills(self.launch["cgroups"])
+            text = "The virtual machine ended" + (": it took more memory than its limit." if is_full else ".")
+            return ending | {"reason": "out-of-memory" if is_full else "exited", "message": text}
+        limit = self.launch["memory_words"]
+        if code == 128 + signal.SIGKILL and self.end["oom"]:
+            return ending | {"reason": "out-of-memory", "message": f"The kernel used up its {limit} of memory."}
+        if code and self.beat.get("disk") and self.beat.get("free", 1) < _ROOM_FOR_END * 256:
+            return ending | {"message": f"The main process ended with exit code {code}. {self.launch['disk_words']}"}
+        return ending
+
+
+def main(arguments: list[str], run: Callable[..., Any] = asyncio.run) -> None:
+    """Supervise the machine in the folder; the second argument is where its first word is waited for."""
+    run(Runner(Path(arguments[0]), int(arguments[1])).run())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

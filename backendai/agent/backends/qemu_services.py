@@ -1,0 +1,74 @@
+"""Services in virtual machines: reached through the channel, started by a program that nobody is attached to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu_ask import Refused, ask, open_stream, output_of
+from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.backends.service_script import LAUNCH, MARK
+from backendai.agent.service_host import ServiceHost, ServiceSource
+from backendai.core.service_ports import LABEL
+
+_FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the guest
+_LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
+
+
+class MachineServices(ServiceHost):
+    """``running`` returns the folder of a kernel that runs, or raises KernelGone."""
+
+    carries = True
+
+    def __init__(self, running: Callable[[UUID], KernelFolder]) -> None:
+        self._running = running
+
+    def address(self, kernel_id: UUID) -> str:
+        """Return nothing: no address of this machine leads into a guest."""
+        self._running(kernel_id)
+        return ""
+
+    async def connect(self, kernel_id: UUID, port: int) -> socket.socket | None:
+        """Return a socket that is joined to a port of the guest's loopback."""
+        folder = await asyncio.to_thread(self._running, kernel_id)
+        try:
+            connection, _ = await asyncio.to_thread(open_stream, folder.path, "t", [str(port)])
+        except Refused as refusal:
+            if refusal.number in (errno.ECONNREFUSED, errno.ECONNRESET):
+                return None
+            raise
+        connection.setblocking(False)
+        return connection
+
+    def source(self, kernel_id: UUID, service: str) -> ServiceSource:
+        """Return what the image said when its file system was made; the kernel knows its ports."""
+        folder = self._running(kernel_id)
+        launch, spec = folder.read("launch"), folder.spec()
+        ports = spec.environ.get("BACKENDAI_SERVICE_PORTS", "") if spec else ""
+        labels = {**launch.get("labels", {}), **({LABEL: ports} if ports else {})}
+        text = launch.get("definitions", {}).get(service)
+        return ServiceSource(text.encode() if isinstance(text, str) else None, labels)
+
+    def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
+        """Start it; returns the kernel and the number of its stream."""
+        folder = self._running(kernel_id)
+        told = {**environ, MARK: service, **_FOLDER}
+        words = program_words(["sh", "-c", LAUNCH, service, *command], told)
+        connection, number = open_stream(folder.path, "d", words)
+        connection.close()
+        return f"{kernel_id}:{number}"
+
+    def exit_code(self, handle: str) -> int | None:
+        """Ask the supervisor, which outlives the agent."""
+        kernel_id, _, number = handle.partition(":")
+        said = ask(self._running(UUID(kernel_id)).path, {"ended": int(number)})
+        return None if said.get("running") else int(said.get("exit_code") or 0)
+
+    def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
+        """Read the end of the file that ``launch`` lets the program write to."""
+        words = program_words(["sh", "-c", _LOG, service, str(limit)], {MARK: service})
+        return output_of(self._running(kernel_id).path, words)[0]

@@ -1,0 +1,185 @@
+"""Starting a virtual machine and waiting for its guest's first word."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends import process_cgroup
+from backendai.agent.backends.base import BackendError, StartFailed
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_places import KERNEL_USERS
+from backendai.agent.backends.qemu_boot import Boot
+from backendai.agent.backends.qemu_command import TCG, Shape, command_of
+from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
+from backendai.agent.backends.qemu_images import MachineImages
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.kernel_runtime import LEAST_MEMORY
+from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.rules import KERNEL_USER, MountRules
+from backendai.agent.qemu_settings import MachineSettings
+from backendai.core.slots import MILLI, Slots, format_size
+from backendai.wire.messages import KernelSpec
+
+_ROOT = Path(__file__).resolve().parents[3]
+_RUN = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.backends.qemu_runner import main; "
+    "main(sys.argv[2:])"
+)
+EMULATION_FACTOR = 4  # of every deadline inside of a machine without KVM
+_NOT_STARTED = "The virtual machine does not start: {error}"
+_COMPLAINT = 500  # bytes of the console that explain a failed start
+_THREADS = 256  # of QEMU: one for each core, and those of its disks
+
+
+class Starter:
+    """Starts virtual machines. ``acceleration`` says how, once a trial has shown it."""
+
+    def __init__(
+        self,
+        settings: MachineSettings,
+        cache: Path,
+        images: MachineImages,
+        mounts: KernelMounts,
+        acceleration: Callable[[], str],
+        others: Callable[[], list[KernelFolder]],
+    ) -> None:
+        self._settings, self._images, self._mounts = settings, images, mounts
+        self._acceleration, self._others = acceleration, others
+        self.tools = Tools(settings.root)
+        self.boot = Boot(settings.root, cache)
+        self.cgroups = process_cgroup.find_parents()
+        self.is_root = os.geteuid() == 0
+        self._lock = threading.Lock()
+        self._runners: list[subprocess.Popen[bytes]] = []
+
+    def mount_rules(self) -> MountRules:
+        """Return what virtual machines can mount."""
+        return MountRules(fault="Virtual machines on this agent mount no folders.")
+
+    def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
+        """Make the folder and the machine in it. Raises StartFailed, after removing what was made, BackendError."""
+        try:
+            self._prepare(spec, folder)
+            emulated = self._acceleration() == TCG
+            if not self._run(folder, spec.create_timeout * (EMULATION_FACTOR if emulated else 1)):
+                raise StartFailed(_NOT_STARTED, error=self._complaint(folder, spec))
+        except (OSError, subprocess.SubprocessError) as error:
+            self._undo(folder)
+            raise StartFailed(_NOT_STARTED, error=str(error)) from error
+        except BackendError:
+            self._undo(folder)
+            raise
+
+    def reap(self) -> None:
+        """Collect supervisors that ended."""
+        with self._lock:
+            self._runners = [runner for runner in self._runners if runner.poll() is None]
+
+    def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
+        image = self._images.make(spec.exact_image)
+        boot = self.boot.files()
+        binds = self._mounts.prepare(spec, self.mount_rules())
+        shares = [Share(f"folder{number}", bind) for number, bind in enumerate(binds.all)]
+        shape = self._shape(spec, [share.tag for share in shares])
+        folder.path.mkdir(mode=0o700, parents=True)
+        folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
+        (folder.path / "guest").mkdir(mode=0o711)
+        disk = folder.path / "disk"
+        make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares)
+        files = {
+            "image": image.file,
+            "disk": disk,
+            "disk_looked_at": disk,
+            "kernel": boot.kernel,
+            "initrd": boot.initrd,
+        }
+        slots = Slots.parse(spec.slots)
+        cgroups = process_cgroup.make(self.cgroups, f"backendai-{spec.kernel_id}", slots, pids=_THREADS)
+        about = {"labels": image.labels, "definitions": image.about.get("definitions") or {}, "image": image.file.stem}
+        with self._lock:  # until the choice of a user is written down
+            uid = self._free_user(folder) if self.is_root else None
+            folder.write("launch", self._launch(spec, shape, uid) | about | {
+                "files": {name: str(path) for name, path in files.items()},
+                "cgroups": [str(cgroup) for cgroup in cgroups],
+                "kernel_user": binds.uid or KERNEL_USER,
+            })  # fmt: skip
+
+    def _launch(self, spec: KernelSpec, shape: Shape, uid: int | None) -> dict[str, Any]:
+        environ = self.tools.environ() | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}  # by which strays are found
+        return {
+            "argv": command_of(shape, self.tools),
+            "environ_outside": environ,
+            "uid": uid,
+            "groups": [os.stat("/dev/kvm").st_gid] if shape.acceleration != TCG else [],  # noqa: PTH116 - a device
+            "log_bytes": spec.log_bytes,
+            "memory_words": format_size(shape.memory),
+            "disk_words": size_words(spec),
+            "runtime": None,
+        }
+
+    def _shape(self, spec: KernelSpec, shares: list[str]) -> Shape:
+        """Return what the guest gets: of the kernel's memory QEMU itself takes a part. Raises StartFailed."""
+        slots, overhead = Slots.parse(spec.slots), self._settings.overhead
+        memory = slots["mem"] // MILLI - overhead
+        if memory < LEAST_MEMORY:
+            text = "A virtual machine takes {taken} of each kernel's memory: ask for {least} or more."
+            raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + LEAST_MEMORY))
+        cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
+        return Shape(memory, cores, self._acceleration(), shares)
+
+    def _free_user(self, folder: KernelFolder) -> int:
+        taken = {other.read("launch").get("uid") for other in self._others()}
+        first = folder.kernel_id.int % len(KERNEL_USERS)
+        free: list[int] = [number for number in (*KERNEL_USERS[first:], *KERNEL_USERS[:first]) if number not in taken]
+        if not free:
+            raise StartFailed("All {number} user ids for kernels are in use.", number=len(KERNEL_USERS))
+        return free[0]
+
+    def _run(self, folder: KernelFolder, timeout: float) -> bool:
+        """Start the supervisor; returns whether the guest said its first word in time."""
+        heard, ready = os.pipe()
+        try:
+            (folder.path / "runner.log").touch(mode=0o600)
+            with (folder.path / "runner.log").open("wb") as complaints:
+                runner = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _RUN, str(_ROOT), str(folder.path.resolve()), str(ready)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=complaints,
+                    stderr=complaints,
+                    env={"PATH": os.environ.get("PATH", os.defpath)},
+                    cwd="/",
+                    pass_fds=(ready,),
+                    start_new_session=True,
+                )
+            os.close(ready)
+            with self._lock:
+                self._runners.append(runner)
+            told, _, _ = select.select([heard], [], [], timeout)
+            return bool(told) and os.read(heard, 16) == b"started"
+        finally:
+            os.close(heard)
+
+    def _complaint(self, folder: KernelFolder, spec: KernelSpec) -> str:
+        if failed := folder.read("exit").get("failed"):
+            return str(failed)
+        for name in ("console.log", "runner.log"):
+            path = folder.path / name
+            text = path.read_bytes()[-_COMPLAINT:].decode(errors="replace").strip() if path.exists() else ""
+            if text:
+                return text.replace("\0", "")
+        return f"its guest said nothing within {spec.create_timeout:g} s."
+
+    def _undo(self, folder: KernelFolder) -> None:
+        self._mounts.remove(folder.kernel_id)
+        if folder.path.exists():
+            folder.kill()
+            folder.remove()
+        self.reap()

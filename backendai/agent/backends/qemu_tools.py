@@ -1,0 +1,64 @@
+"""The programs of virtual machines, as the system has them or as ``bin/qemu-bed`` has unpacked them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.agent.backends.base import BackendError
+
+PACKAGES: Mapping[str, str] = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "sqfstar": "squashfs-tools",
+    "mke2fs": "e2fsprogs",
+}
+_FOLDERS = ("usr/bin", "usr/sbin", "sbin", "bin", "usr/local/bin", "usr/lib/qemu")
+_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
+
+
+class ToolMissing(BackendError):
+    """A program that virtual machines need is not installed."""
+
+    code = "qemu-not-installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Programs under ``root``, and those of the system where it has none of the name."""
+
+    root: Path
+
+    def find(self, name: str) -> Path | None:
+        """Return where the program is."""
+        for root in (self.root, Path("/")):
+            for folder in _FOLDERS:
+                if os.access(path := root / folder / name, os.X_OK):
+                    return path
+        return None
+
+    def need(self, name: str) -> str:
+        """Return where the program is. Raises ToolMissing."""
+        if path := self.find(name):
+            return str(path)
+        raise ToolMissing("{program} is not installed: install {package}.", program=name, package=_package(name))
+
+    def missing(self) -> list[str]:
+        """Return the packages of the programs that are not there."""
+        return [package for name, package in PACKAGES.items() if self.find(name) is None]
+
+    def environ(self) -> dict[str, str]:
+        """Return the variables with which the programs find their libraries."""
+        found = {"PATH": os.defpath, "LANG": "C.UTF-8"}
+        if self.root != Path("/"):
+            found["LD_LIBRARY_PATH"] = ":".join(str(self.root / folder) for folder in _LIBRARIES)
+        return found
+
+    def firmware(self) -> list[str]:
+        """Return the folders of QEMU's firmware."""
+        return [str(self.root / folder) for folder in ("usr/share/qemu", "usr/share/seabios")]
+
+
+def _package(name: str) -> str:
+    return PACKAGES.get(name, name)

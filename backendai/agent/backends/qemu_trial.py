@@ -1,0 +1,79 @@
+"""Whether this machine's processor helps: a trial boot with a deadline, once for each agent.
+
+``/dev/kvm`` alone says little: inside of some virtual machines it opens, and no guest ever starts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.qemu_boot import BootFiles
+from backendai.agent.backends.qemu_command import KVM, TCG, Shape, trial_command
+from backendai.agent.backends.qemu_tools import Tools
+
+TRIAL_SECONDS = 8.0
+_DEVICE = "/dev/kvm"
+_MEMORY = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a trial has shown: how to run guests, and why not with the processor's help."""
+
+    acceleration: str
+    why_not: str = ""
+    seconds: float = 0.0
+
+
+class Acceleration:
+    """How the guests of one agent run. ``asked``: auto, kvm or tcg."""
+
+    def __init__(self, asked: str, tools: Tools, files: Callable[[], BootFiles]) -> None:
+        self._asked, self._tools, self._files = asked, tools, files
+        self._trying = threading.Lock()
+        self._known: Trial | None = None
+
+    @property
+    def known(self) -> Trial | None:
+        """What is known without a trial."""
+        return self._known
+
+    def find(self) -> Trial:
+        """Return the trial's outcome; the first call takes up to eight seconds. Raises BackendError."""
+        with self._trying:
+            if self._known is None:
+                self._known = self._try()
+            return self._known
+
+    def _try(self) -> Trial:
+        if self._asked == TCG:
+            return Trial(TCG, "the setting BACKENDAI_QEMU_ACCELERATION is tcg")
+        if not os.access(_DEVICE, os.R_OK | os.W_OK):
+            why_not = f"{_DEVICE} is missing" if not os.path.exists(_DEVICE) else f"{_DEVICE} is closed to this user"  # noqa: PTH110
+        else:
+            begun = time.monotonic()
+            if not (why_not := self._boot()):
+                return Trial(KVM, seconds=time.monotonic() - begun)
+        if self._asked == KVM:
+            text = "No guest starts with the processor's help: {reason}."
+            raise BackendError(text, reason=why_not, code="qemu-no-kvm")
+        return Trial(TCG, why_not)
+
+    def _boot(self) -> str:
+        """Boot a guest that powers off at once; returns what went wrong."""
+        command = trial_command(Shape(_MEMORY, 1, KVM), self._tools, self._files())
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS,
+                env=self._tools.environ(), check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"a guest did not start within {TRIAL_SECONDS:.0f} s"
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        return f"QEMU ended: {said[-1][:200] if said else done.returncode}" if done.returncode else ""

@@ -1,0 +1,53 @@
+"""What an agent is told of its virtual machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.core.errors import UserError
+from backendai.core.slots import parse_size
+
+ACCELERATIONS = ("auto", "kvm", "tcg")
+_OVERHEAD = 128 * 2**20
+_MOST_OVERHEAD = 16 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """How virtual machines are made. ``root``: where QEMU, its tools and a Linux kernel are; ``cache``: where file
+    systems of images are kept, None: in the agent's folder; ``overhead``: bytes of each kernel's memory for QEMU."""
+
+    root: Path = Path("/")
+    cache: Path | None = None
+    acceleration: str = ACCELERATIONS[0]
+    overhead: int = _OVERHEAD
+
+
+def read_machines(environ: Mapping[str, str]) -> MachineSettings:
+    """Return the settings of virtual machines. Raises UserError."""
+    acceleration = environ.get("BACKENDAI_QEMU_ACCELERATION", "") or ACCELERATIONS[0]
+    if acceleration not in ACCELERATIONS:
+        raise _wrong("BACKENDAI_QEMU_ACCELERATION", acceleration, f"use {', '.join(ACCELERATIONS)}")
+    told = environ.get("BACKENDAI_QEMU_OVERHEAD", "")
+    overhead = parse_size(told, field="BACKENDAI_QEMU_OVERHEAD") if told else _OVERHEAD
+    if overhead > _MOST_OVERHEAD:
+        raise _wrong("BACKENDAI_QEMU_OVERHEAD", told, "use 16g at most")
+    return MachineSettings(
+        root=_folder(environ, "BACKENDAI_QEMU_ROOT") or Path("/"),
+        cache=_folder(environ, "BACKENDAI_QEMU_CACHE"),
+        acceleration=acceleration,
+        overhead=overhead,
+    )
+
+
+def _folder(environ: Mapping[str, str], variable: str) -> Path | None:
+    told = environ.get(variable, "")
+    if told and not told.startswith("/"):
+        raise _wrong(variable, told, "use a folder that begins with /")
+    return Path(told) if told else None
+
+
+def _wrong(variable: str, text: str, advice: str) -> UserError:
+    return UserError(f"{variable} is {text!r}: {advice}.", field=variable)

@@ -1,0 +1,42 @@
+"""The virtual machines of this machine's agent, where it has any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.qemu_boot import newest_kernel
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.config import read_settings
+from backendai.core.errors import UserError
+from backendai.ops.doctor.check import Check, ok, problem, warning
+
+_INSTALL = "apt install --no-install-recommends"
+# Program, package, and what lacks without it; one that is not here is needed for every start.
+_OPTIONAL = (("skopeo", "images come from the Docker Engine of this machine only"),)
+_BUILDING = ("gcc", "lz4")
+
+
+def qemu(environ: Mapping[str, str] = os.environ) -> list[Check]:
+    """Return what there is to say about QEMU; nothing where no agent of this machine uses it."""
+    if environ.get("BACKENDAI_AGENT_BACKEND") != "qemu":
+        return []
+    try:
+        settings = read_settings(environ, {"name": "local"}).machines
+    except UserError as error:
+        return [problem("qemu", error.message, "see BACKENDAI_QEMU_ROOT in .env.example")]
+    tools = Tools(settings.root)
+    missing = [*tools.missing(), *(name for name in _BUILDING if tools.find(name) is None)]
+    found = [problem("qemu", f"{', '.join(missing)} is missing", f"{_INSTALL} {' '.join(missing)}")] if missing else []
+    try:
+        found.append(ok("qemu kernel", newest_kernel(settings.root).name))
+    except BackendError as error:
+        found.append(problem("qemu kernel", error.message, f"{_INSTALL} linux-image-cloud-amd64"))
+    for name, lacks in _OPTIONAL:
+        if tools.find(name) is None:
+            found.append(warning("qemu", f"{name} is missing: {lacks}", f"{_INSTALL} {name}"))
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        text = "/dev/kvm cannot be opened: virtual machines are emulated, 10 to 30 times slower"
+        found.append(warning("qemu", text, "enable virtualization, and load kvm_intel or kvm_amd"))
+    return found if missing else [ok("qemu", "QEMU and its tools are there"), *found]

@@ -1,0 +1,236 @@
+"""The parts of the QEMU backend that need no machine: flattened images, command lines, ends, settings."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import struct
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.qemu_boot import newest_kernel, uncompressed
+from backendai.agent.backends.qemu_command import KVM, TCG, Shape, command_of
+from backendai.agent.backends.qemu_disk import launch_words
+from backendai.agent.backends.qemu_layers import Layers
+from backendai.agent.backends.qemu_runner import Runner
+from backendai.agent.backends.qemu_tools import ToolMissing, Tools
+from backendai.agent.config import read_settings
+from backendai.agent.qemu_settings import read_machines
+from backendai.core.errors import UserError
+from backendai.ops.doctor.qemu import qemu
+from tests.agent.specs import make_spec
+
+Entry = tuple[str, bytes | str | None]  # a file's content, a link's target after "->" or "=>", None: a folder
+
+
+def layer(*entries: Entry) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.uid, entry.mode = 1000, 0o750
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+            elif isinstance(content, str):
+                entry.type = tarfile.SYMTYPE if content.startswith("->") else tarfile.LNKTYPE
+                entry.linkname = content[2:]
+            data = content if isinstance(content, bytes) else b""
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def flat(tmp_path: Path, *layers: bytes) -> dict[str, Any]:
+    """Return what a container of these layers would see."""
+    archive = tmp_path / "image.tar"
+    with tarfile.open(archive, "w") as tar:
+        names = [f"{number}/layer.tar" for number in range(len(layers))]
+        manifest = [{"Config": "config.json", "Layers": names}]
+        files = {"manifest.json": json.dumps(manifest).encode(), "config.json": b'{"config": {}}'}
+        for name, data in [*files.items(), *zip(names, layers, strict=True)]:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    output = io.BytesIO()
+    with Layers(archive) as opened:
+        opened.write(output)
+    output.seek(0)
+    seen: dict[str, Any] = {}
+    with tarfile.open(fileobj=output) as tar:
+        for entry in tar:
+            if entry.issym() or entry.isdir():
+                seen[entry.name] = entry.linkname or None
+            else:
+                content = tar.extractfile(entry)
+                seen[entry.name] = content.read() if content else b""
+            assert (entry.uid, entry.mode) == (1000, 0o750)
+    return seen
+
+
+def test_later_layers_add_replace_and_hide(tmp_path: Path) -> None:
+    seen = flat(
+        tmp_path,
+        layer(("etc", None), ("etc/a", b"1"), ("etc/b", b"2"), ("var", None), ("var/x", b"3"), ("var/y", b"4")),
+        layer(("etc/a", b"new"), ("etc/.wh.b", b""), ("var/.wh..wh..opq", b""), ("var/z", b"5")),
+    )
+    assert seen == {"etc": None, "etc/a": b"new", "var": None, "var/z": b"5"}
+
+
+def test_a_hidden_folder_is_gone_with_all_below_and_may_come_back(tmp_path: Path) -> None:
+    seen = flat(
+        tmp_path,
+        layer(("opt", None), ("opt/one", None), ("opt/one/deep", b"1"), ("opt/oneself", b"2")),
+        layer(("opt/.wh.one", b"")),
+        layer(("opt/one", None), ("opt/one/other", b"3")),
+    )
+    assert seen == {"opt": None, "opt/one": None, "opt/one/other": b"3", "opt/oneself": b"2"}
+
+
+def test_a_file_in_the_place_of_a_folder_hides_what_was_in_it(tmp_path: Path) -> None:
+    seen = flat(tmp_path, layer(("lib", None), ("lib/x", b"1")), layer(("lib", "->usr/lib")))
+    assert seen == {"lib": "usr/lib"}
+
+
+def test_a_hard_link_keeps_the_file_when_its_name_is_replaced_later(tmp_path: Path) -> None:
+    seen = flat(tmp_path, layer(("a", b"old"), ("b", "=>a")), layer(("a", b"new")))
+    assert seen == {"a": b"new", "b": b"old"}
+
+
+def test_names_that_lead_out_of_the_image_stay_in_it(tmp_path: Path) -> None:
+    assert flat(tmp_path, layer(("../../etc/x", b"1"), ("./usr//y", b"2"))) == {"etc/x": b"1", "usr/y": b"2"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with programs that do nothing, and a kernel."""
+    for name in ("usr/bin/qemu-system-x86_64", "usr/bin/sqfstar", "sbin/mke2fs"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch(mode=0o755)
+    for version in ("6.1.9-1-amd64", "6.1.10-1-amd64", "6.9.0-9-amd64"):
+        (tmp_path / "boot").mkdir(exist_ok=True)
+        (tmp_path / "boot" / f"vmlinuz-{version}").touch()
+        if version < "6.9":
+            (tmp_path / "lib/modules" / version).mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
+    words = command_of(Shape(256 * 2**20, 2, TCG), Tools(root))
+    line = " ".join(words)
+    assert words[0] == str(root / "usr/bin/qemu-system-x86_64")
+    for wanted in ("-nic none", "-monitor none", "-sandbox on,", "spawn=deny", "-m 256M", "-smp 2", "-accel tcg"):
+        assert wanted in line
+    for unwanted in ("hostfwd", "user,", "-qmp", "-vnc", "server=on", "path="):
+        assert unwanted not in line
+    assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
+
+
+def test_folders_need_memory_that_their_server_shares(root: Path) -> None:
+    line = " ".join(command_of(Shape(2**28, 1, TCG, ("folder0",)), Tools(root)))
+    assert "memory-backend-memfd,id=shared,size=256M,share=on" in line
+    assert "socket,id=folder0,fd={folder0}" in line and "tag=folder0" in line
+
+
+def test_a_program_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissing, match="no-such-program is not installed"):
+        Tools(tmp_path).need("no-such-program")
+
+
+def test_the_newest_kernel_that_has_modules_is_taken(root: Path, tmp_path: Path) -> None:
+    assert newest_kernel(root).name == "vmlinuz-6.1.10-1-amd64"
+    with pytest.raises(BackendError, match="linux-image-cloud-amd64"):
+        newest_kernel(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: lzma.compress(data) + b"\x00\x00\x10\x00"])
+def test_a_kernel_is_unpacked_from_its_image(pack: Any) -> None:
+    payload = pack(b"\x7fELF the kernel")
+    image = bytearray(0x400)
+    image[0x1F1] = 1  # one sector of setup after the first
+    struct.pack_into("<II", image, 0x248, 0, len(payload))
+    assert uncompressed(bytes(image) + payload) == b"\x7fELF the kernel"
+
+
+def test_a_kernel_in_an_unknown_packing_is_refused() -> None:
+    image = bytearray(0x400)
+    image[0x1F1] = 1
+    struct.pack_into("<II", image, 0x248, 0, 4)
+    with pytest.raises(OSError, match="6f646400"):
+        uncompressed(bytes(image) + b"odd\0")
+
+
+def test_the_guest_is_told_user_variables_and_command() -> None:
+    spec = make_spec(session_type="batch", command="echo $HOME", environ={"A": "1"}, hostname="main1", pids=9)
+    words = launch_words(spec, {"PATH": "/opt/bin", "A": "0"}, uid=1000)
+    assert {"uid=1000", "gid=1000", "pids=9", "host=main1", "folder=/home/work", "shm=16777216"} <= set(words)
+    assert [word for word in words if word.startswith("environ=A=")] == ["environ=A=1"]
+    assert "environ=PATH=/opt/bin" in words
+    assert [word for word in words if word.startswith("argument=")] == [
+        "argument=sh", "argument=-c", "argument=echo $HOME",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("end", "order", "beat", "said"),
+    [
+        ({"exited": 3, "oom": 0}, None, {}, (3, "exited", "")),
+        ({"exited": 137, "oom": 1}, None, {}, (137, "out-of-memory", "The kernel used up its 96 MiB of memory.")),
+        ({"exited": 137, "oom": 0}, None, {}, (137, "exited", "")),
+        ({}, None, {}, (None, "exited", "The virtual machine ended.")),
+        ({"hung": "It hung."}, None, {}, (None, "exited", "It hung.")),
+        ({"failed": "no disk"}, None, {}, (None, "exited", "The virtual machine does not start: no disk.")),
+        ({"exited": 143, "oom": 0}, {"reason": "", "message": ""}, {}, (143, "", "")),
+        (
+            {"exited": 1, "oom": 0},
+            None,
+            {"disk": 2**24, "free": 100},
+            (1, "exited", "The main process ended with exit code 1. Its disk is full."),
+        ),
+    ],
+)
+def test_an_end_is_told_with_its_reason(
+    end: Mapping[str, Any], order: Any, beat: Any, said: tuple[Any, ...], tmp_path: Path
+) -> None:
+    launch = {"log_bytes": 8192, "cgroups": [], "memory_words": "96 MiB", "disk_words": "Its disk is full."}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    runner = Runner(tmp_path, -1)
+    runner.end, runner.order, runner.beat = dict(end), order, beat
+    ending = runner._ending()
+    assert (ending["exit_code"], ending["reason"], ending["message"]) == said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("BACKENDAI_QEMU_ROOT", "relative"),
+        ("BACKENDAI_QEMU_CACHE", "relative"),
+        ("BACKENDAI_QEMU_ACCELERATION", "fast"),
+        ("BACKENDAI_QEMU_OVERHEAD", "much"),
+        ("BACKENDAI_QEMU_OVERHEAD", "1t"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(variable: str, value: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_machines({variable: value})
+    assert variable in str(refused.value.field)
+
+
+def test_settings_are_read() -> None:
+    told = {"BACKENDAI_QEMU_ROOT": "/opt/bed", "BACKENDAI_QEMU_ACCELERATION": "kvm", "BACKENDAI_QEMU_OVERHEAD": "256m"}
+    found = read_settings({**told, "BACKENDAI_AGENT_BACKEND": "qemu"}, {"name": "a"})
+    assert (found.backend, found.machines.root, found.machines.cache) == ("qemu", Path("/opt/bed"), None)
+    assert (found.machines.acceleration, found.machines.overhead) == ("kvm", 256 * 2**20)
+
+
+def test_the_doctor_speaks_of_qemu_only_where_an_agent_uses_it(root: Path) -> None:
+    assert qemu({}) == []
+    environ = {"BACKENDAI_AGENT_BACKEND": "qemu", "BACKENDAI_QEMU_ROOT": str(root)}
+    found = {check.name: check for check in qemu(environ)}
+    assert found["qemu kernel"].message == "vmlinuz-6.1.10-1-amd64"
