@@ -94,6 +94,7 @@ def _kubernetes(settings: NodeSettings, credentials: Credentials, accelerators: 
         deployment=credentials.deployment,
         agent=credentials.name,
         told=settings.slots,
+        hosts=_hosts(settings, credentials),
     )
     accelerators.add(PoolGpus(backend.pool.gpus))
     try:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from backendai.agent.kubernetes_storage import PoolStorage, read_storage
 from backendai.core.errors import UserError
 
 _LABEL = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -36,6 +37,7 @@ class PoolSettings:
     reach: str = REACHES[0]  # how the agent comes to the ports of pods
     sources: tuple[str, ...] = ()  # addresses from which an agent outside of the cluster reaches pods
     dns: str = DNS[0]
+    storage: Mapping[str, PoolStorage] = field(default_factory=dict)  # by name: the hosts of folders
     gpu: str = "nvidia.com/gpu"  # the resource that counts the GPUs of a node
     wait_seconds: float = 0.0  # for room on a node, while an autoscaler may make some; 0: the usual time
 
@@ -73,6 +75,7 @@ def read_pool(environ: Mapping[str, str]) -> PoolSettings:
         reach=choice("BACKENDAI_KUBERNETES_REACH", REACHES),
         sources=_networks(environ.get("BACKENDAI_KUBERNETES_SOURCES", "")),
         dns=choice("BACKENDAI_KUBERNETES_DNS", DNS),
+        storage=read_storage(environ),
         gpu=gpu,
         wait_seconds=_seconds(environ.get("BACKENDAI_KUBERNETES_WAIT", "")),
     )

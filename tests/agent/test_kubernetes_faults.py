@@ -11,15 +11,23 @@ from uuid import uuid4
 
 import pytest
 
-from backendai.agent.backends import kubernetes_cluster, kubernetes_feed, kubernetes_pods, kubernetes_start
+from backendai.agent.backends import (
+    kubernetes_cluster,
+    kubernetes_feed,
+    kubernetes_folders,
+    kubernetes_pods,
+    kubernetes_start,
+)
 from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StaleGeneration, StartFailed
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import Access, find_access
 from backendai.agent.backends.kubernetes_logs import _EXCUSE
 from backendai.agent.backends.kubernetes_quantities import thousandths
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
+from backendai.agent.kubernetes_storage import PoolStorage
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.wire.mounts import MountSpec
 from backendai.wire.pulls import RegistryAccess
 from tests.agent.contract_tools import until
 from tests.agent.kubernetes_fake import Cluster, serving
@@ -325,6 +333,13 @@ def test_an_idle_agent_asks_little(cluster: Cluster, tmp_path: Path) -> None:
         ("BACKENDAI_KUBERNETES_CONFIG", "relative/path"),
         ("BACKENDAI_KUBERNETES_GPU", "gpu"),
         ("BACKENDAI_KUBERNETES_WAIT", "5m"),
+        ("BACKENDAI_KUBERNETES_SOURCES", "gateway"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home=claim:Not_A_Claim"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home=nfs:/export"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home=path:data"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home=path:/data/../etc"),
+        ("BACKENDAI_KUBERNETES_STORAGE", "home=claim:a,home=claim:b"),
     ],
 )
 def test_a_wrong_setting_names_itself(name: str, text: str) -> None:
@@ -339,8 +354,15 @@ def test_settings_of_a_pool_are_read() -> None:
             "BACKENDAI_KUBERNETES_NODES": "pool=gpu, zone=a",
             "BACKENDAI_KUBERNETES_TOLERATIONS": "dedicated=lab:NoSchedule,spot",
             "BACKENDAI_KUBERNETES_WAIT": "300",
+            "BACKENDAI_KUBERNETES_STORAGE": "home=claim:shared/lab, data=nfs:[2001:db8::1]:/export,local=path:/srv",
         }
     )
+    assert {name: one.source for name, one in pool.storage.items()} == {
+        "home": {"persistentVolumeClaim": {"claimName": "shared"}},
+        "data": {"nfs": {"server": "[2001:db8::1]", "path": "/export"}},
+        "local": {"hostPath": {"path": "/srv", "type": "Directory"}},
+    }
+    assert pool.storage["home"].folder == "lab"
     assert (pool.nodes, pool.wait_seconds) == ({"pool": "gpu", "zone": "a"}, 300.0)
     assert pool.tolerations == (
         {"key": "dedicated", "operator": "Equal", "value": "lab", "effect": "NoSchedule"},
@@ -566,3 +588,34 @@ def test_a_pod_that_hangs_holds_up_the_names_of_its_own_session_only(
 
 
 _CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def test_folders_are_parts_of_the_volume_of_their_host_and_never_parts_of_folders(
+    cluster: Cluster, backend: KubernetesBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = "1 2 0:1 / /home/work/data rw - nfs a rw\n1 2 0:1 / /home/work/ref ro - nfs a rw\n"
+    monkeypatch.setattr(kubernetes_folders, "output_of", lambda *_: (table.encode(), 0))
+    pool = PoolSettings(storage={"home": PoolStorage(claim="shared", folder="lab")})
+    backend = KubernetesBackend(tmp_path, backend.api.access, pool, deployment="test", agent="n1")
+    folder, other = uuid4(), uuid4()
+    shared: dict[str, Any] = {"host": "home", "folder_name": "data"}
+    mine = MountSpec(folder_id=folder, target="/home/work/data", rights="edit", **shared)
+    theirs = MountSpec(folder_id=other, target="/home/work/ref", rights="view", **shared)
+    backend.start(make_spec(mounts=[theirs, mine]))
+    pod = cluster.pods()[0]["spec"]
+    mounts = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "storage-home"]
+    assert [(one["mountPath"], one["readOnly"]) for one in mounts] == [(mine.target, False), (theirs.target, True)]
+    assert mounts[0]["subPath"] == f"lab/{folder.hex[:2]}/{folder}/data"
+    assert [one for one in pod["volumes"] if "persistentVolumeClaim" in one] == [
+        {"name": "storage-home", "persistentVolumeClaim": {"claimName": "shared"}}
+    ]
+    for over, code in (({"sub_path": "a"}, "mount-refused"), ({"host": "other"}, "storage-missing")):
+        with pytest.raises(StartFailed) as error:
+            backend.start(make_spec(mounts=[mine.model_copy(update=over)]))
+        assert error.value.code == code
+    assert len(cluster.pods()) == 1
+    table = table.replace(" ro ", " rw ")
+    with pytest.raises(StartFailed) as error:
+        backend.start(make_spec(mounts=[mine, theirs]))
+    assert error.value.code == "mount-refused" and len(cluster.pods()) == 1, "a pod that could write is removed"
+    backend.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -90,9 +90,13 @@ def body_of(binds: Binds) -> list[dict[str, Any]]:
 def _seen_by(pid: int) -> dict[str, bool]:
     """Return by path whether the process can write there, as its kernel says; empty where that cannot be seen."""
     try:
-        lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if pid else []
+        return writable_places(Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if pid else [])
     except OSError:
         return {}
+
+
+def writable_places(lines: Iterable[str]) -> dict[str, bool]:
+    """Return by path of each mount of a table (mountinfo) whether it can be written."""
     fields = [line.split(" ") for line in lines]
     return {_unescaped(one[4]): "ro" not in one[5].split(",") for one in fields}
 

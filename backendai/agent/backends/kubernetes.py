@@ -27,6 +27,7 @@ from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_borders import Borders
 from backendai.agent.backends.kubernetes_cluster import Clusters
 from backendai.agent.backends.kubernetes_feed import Feed
+from backendai.agent.backends.kubernetes_folders import MountingPods, PodFolders
 from backendai.agent.backends.kubernetes_images import PoolImages
 from backendai.agent.backends.kubernetes_logs import Logs
 from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, labels_of
@@ -41,6 +42,7 @@ from backendai.agent.backends.kubernetes_state import how_it_ended, is_kernel, k
 from backendai.agent.backends.kubernetes_terminal import Terminals
 from backendai.agent.backends.kubernetes_usage import PodUsage
 from backendai.agent.kubernetes_settings import PoolSettings
+from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.readings import Reading
 from backendai.core.slots import Slots
 from backendai.wire.capabilities import Capability
@@ -50,7 +52,7 @@ from backendai.wire.pulls import RegistryAccess
 _DEFAULT_NAMESPACE = "default"
 
 
-class KubernetesBackend(Imaging, Streaming, Measuring):
+class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
     """The pods of one agent of one deployment. ``told``: what the pool has, where nobody lets us look."""
 
     name = "kubernetes"
@@ -67,6 +69,7 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         deployment: str,
         agent: str,
         told: Slots | None = None,
+        hosts: StorageHosts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.api = Api(access, settings.namespace or access.namespace or _DEFAULT_NAMESPACE)
@@ -75,7 +78,8 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)
         self._images = PoolImages(self.api, self._ours, settings, self.pool.images)
-        self._starter = Starter(self._pods, self.pool, settings, self._images)
+        self._folders = PodFolders(self.api, settings.storage, hosts or StorageHosts())
+        self._starter = Starter(self._pods, self.pool, settings, self._images, self._folders)
         self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
         self._feed.on_over = self._terminals.over
         self._forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
@@ -150,6 +154,7 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
             self._pods.remove(pod)
             self._starter.drop_secret(kernel_id)
         self._logs.drop(kernel_id)
+        self._folders.drop(kernel_id)
 
     def kernels(self) -> list[KernelSighting]:
         pods = self._pods.listed()
@@ -190,6 +195,7 @@ class KubernetesBackend(Imaging, Streaming, Measuring):
         return await self._terminals.open(kernel_id, name=name, rows=rows, cols=cols)
 
     def close(self) -> None:
+        self._folders.hosts.stop()
         self._feed.close()
         self.api.close()
 

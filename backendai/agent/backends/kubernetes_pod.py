@@ -48,9 +48,10 @@ _OWN_HOSTS = f"cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/h
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
-    """A folder of the storage as pods see it: ``source`` as in the API, ``path`` within it."""
+class Folder:
+    """A folder as pods see it: ``source`` is the volume of its storage host as in the API, ``path`` is within it."""
 
+    host: str
     source: Mapping[str, Any]
     path: str
     target: str
@@ -62,7 +63,7 @@ def pod_body(
     pool: PoolSettings,
     ours: Ours,
     *,
-    volumes: Sequence[Volume] = (),
+    folders: Sequence[Folder] = (),
     user: int = USER,
     pull_secret: str = "",
     node: str = "",
@@ -86,8 +87,8 @@ def pod_body(
         },
         "spec": {
             **_pod_options(spec, pool, user),
-            "containers": [_container(spec, pool, volumes, has_files)],
-            "volumes": _volumes(spec, name, volumes, has_files),
+            "containers": [_container(spec, pool, folders, has_files)],
+            "volumes": _volumes(spec, name, folders, has_files),
         },
     }
     if spec.cluster_size > 1:
@@ -163,7 +164,7 @@ def _pod_options(spec: KernelSpec, pool: PoolSettings, user: int) -> dict[str, A
     return options | ({"runtimeClassName": pool.runtime_class} if pool.runtime_class else {})
 
 
-def _container(spec: KernelSpec, pool: PoolSettings, volumes: Sequence[Volume], has_files: bool) -> dict[str, Any]:
+def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[Folder], has_files: bool) -> dict[str, Any]:
     trusted = authority_environ(spec, AUTHORITIES)
     environ = {**_ENVIRON, **trusted, **spec.environ}
     amounts = _amounts(spec, pool)
@@ -180,7 +181,7 @@ def _container(spec: KernelSpec, pool: PoolSettings, volumes: Sequence[Volume], 
         "env": [{"name": name, "value": value} for name, value in environ.items()],
         "resources": {"requests": amounts, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [*_own_mounts(spec, has_files), *_folder_mounts(volumes)],
+        "volumeMounts": [*_own_mounts(spec, has_files), *_folder_mounts(folders)],
     }
 
 
@@ -220,14 +221,18 @@ def _own_mounts(spec: KernelSpec, has_files: bool) -> list[dict[str, Any]]:
     return mounts
 
 
-def _folder_mounts(volumes: Sequence[Volume]) -> list[dict[str, Any]]:
+def _folder_mounts(folders: Sequence[Folder]) -> list[dict[str, Any]]:
     return [
-        {"name": f"folder-{number}", "mountPath": one.target, "subPath": one.path, "readOnly": one.read_only}
-        for number, one in enumerate(volumes)
+        {"name": _volume_of(one), "mountPath": one.target, "subPath": one.path, "readOnly": one.read_only}
+        for one in sorted(folders, key=lambda one: one.target)  # what lies below another comes after it
     ]
 
 
-def _volumes(spec: KernelSpec, name: str, volumes: Sequence[Volume], has_files: bool) -> list[dict[str, Any]]:
+def _volume_of(folder: Folder) -> str:
+    return f"storage-{folder.host}"[:63].rstrip("-")
+
+
+def _volumes(spec: KernelSpec, name: str, folders: Sequence[Folder], has_files: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "scratch", "emptyDir": {"sizeLimit": str(spec.scratch_bytes)} if spec.scratch_bytes else {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
@@ -239,7 +244,8 @@ def _volumes(spec: KernelSpec, name: str, volumes: Sequence[Volume], has_files: 
         found.append({"name": "authorities", "secret": {"secretName": name, "defaultMode": 0o444, "items": items}})
     if spec.cluster_size > 1:
         found.append({"name": "hosts", "emptyDir": {"sizeLimit": "1Mi"}})
-    return [*found, *({"name": f"folder-{number}", **one.source} for number, one in enumerate(volumes))]
+    hosts = {_volume_of(one): one.source for one in folders}
+    return [*found, *({"name": volume, **source} for volume, source in hosts.items())]
 
 
 def _hosts_container(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:

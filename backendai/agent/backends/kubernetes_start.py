@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from backendai.agent.backends.base import BackendError, ImageNotFound, StaleGeneration, Started, StartFailed
 from backendai.agent.backends.kubernetes_api import Api, ApiError
+from backendai.agent.backends.kubernetes_folders import PodFolders
 from backendai.agent.backends.kubernetes_images import PoolImages, image_refusal
 from backendai.agent.backends.kubernetes_names import DEPLOYMENT, KERNEL, labels_of, pod_name
 from backendai.agent.backends.kubernetes_pod import pod_body, secret_body, secret_data
@@ -51,8 +52,9 @@ Pod = dict[str, Any]
 class Starter:
     """Starts kernels."""
 
-    def __init__(self, pods: Pods, pool: Pool, settings: PoolSettings, images: PoolImages) -> None:
+    def __init__(self, pods: Pods, pool: Pool, settings: PoolSettings, images: PoolImages, folders: PodFolders) -> None:
         self._pods, self._pool, self._settings, self._images = pods, pool, settings, images
+        self._folders = folders
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
         self._locks_guard = threading.Lock()
 
@@ -68,6 +70,7 @@ class Starter:
         with self._one_at_a_time(spec.kernel_id):
             pod, is_new = self._claim(spec, deadline)
             self._wait(spec, pod, deadline)
+            self._check_folders(spec, pod)
         self._images.seen(spec.exact_image)
         return Started(uid_of(pod), adopted=not is_new)
 
@@ -110,12 +113,11 @@ class Starter:
     def _create(self, spec: KernelSpec) -> Pod | None:
         """Return the new pod, None where its name is taken."""
         self._check_width(spec)
-        if spec.mounts:
-            raise StartFailed("This pool mounts no folders.", code="mount-refused")
         body = pod_body(
             spec,
             self._settings,
             self._pods.ours,
+            folders=self._folders.prepare(spec),
             pull_secret=self._images.secret_for(spec.exact_image),
             node=self._images.node_of(spec.exact_image),
         )
@@ -181,6 +183,15 @@ class Starter:
         self._pods.remove(now, may_run=runs(now) or not isinstance(error, ImageNotFound))
         self.drop_secret(spec.kernel_id)
         raise error
+
+    def _check_folders(self, spec: KernelSpec, pod: Pod) -> None:
+        """Remove a pod that has not what it was ordered with, and raise why."""
+        try:
+            self._folders.check(spec, self._folders.prepare(spec) if spec.mounts else [])
+        except StartFailed:
+            self._pods.remove(pod)
+            self.drop_secret(spec.kernel_id)
+            raise
 
     def _verdict(self, spec: KernelSpec, pod: Pod, obstacle: Obstacle, waited: float) -> Exception | None:
         """Return the error that this obstacle is by now; None while it may still go away."""

@@ -22,6 +22,7 @@ _RIGHTS = (
     ("", "pods/portforward", ("get", "create")),
     ("", "secrets", ("get", "list", "create", "update", "delete")),
     ("", "events", ("list",)),
+    ("", "persistentvolumeclaims", ("get",)),
     ("networking.k8s.io", "networkpolicies", ("list", "create", "patch", "delete")),
 )
 
