@@ -89,3 +89,38 @@ def test_no_literal_has_a_word_that_the_glossary_retires() -> None:
         if (found := uses(text, words))
     ]
     assert not offenders, "\n".join(offenders)
+
+
+# Phrases of documents that may have a retired word all the same, and why.
+_PHRASES_ALLOWED = {
+    "/node/v1": "the address at which agents report",
+    "node API": "the name of that address",
+    "node job": "the name of the protocol in wire/node_jobs.py",
+    "NUMA node": "a node of memory",
+    "Node.js": "a program",
+    "1,000 nodes, 10,000 jobs": "nodes of Slurm",
+}
+# Sections about Kubernetes, whose words are nodes and pods.
+_KUBERNETES = re.compile(r"^## [^\n]*(?:Kubernetes|pod)[^\n]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_PLAIN_VERBS = ("wake", "notice")
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def test_no_document_has_a_word_that_the_glossary_retires() -> None:
+    words = [word for word in retired() if word not in _PLAIN_VERBS]
+    kubernetes = [word for word in words if word not in ("node", "pod")]
+    offenders = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if path.name == "glossary.md":
+            continue
+        text = _CODE.sub(lambda found: "\n" * found[0].count("\n"), path.read_text())
+        for phrase in _PHRASES_ALLOWED:
+            text = text.replace(phrase, "")
+        offenders += [f"{path.name}: {line}" for line in _offending(_KUBERNETES.sub("", text), words)]
+        for section in _KUBERNETES.findall(text):
+            offenders += [f"{path.name}: {line}" for line in _offending(section, kubernetes)]
+    assert not offenders, "\n".join(offenders)
+
+
+def _offending(text: str, words: list[str]) -> list[str]:
+    return [f"{found} in {line.strip()[:160]!r}" for line in text.splitlines() if (found := uses(line, words))]
