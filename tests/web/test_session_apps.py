@@ -72,6 +72,14 @@ def test_apps_stand_in_groups_with_the_platforms_own_ways_in_first(cast: Cast) -
     assert "Until a program listens there" in text
 
 
+def test_its_owner_finds_ssh_and_vs_code_beside_the_apps(cast: Cast, session: ComputeSession, browse: Browse) -> None:
+    address, dialog = f"/sessions/{session.pk}/apps/", f'href="/sessions/{session.pk}/ssh/" data-box="ssh"'
+    own = browse(cast.alice).get(address).content.decode()
+    assert 'id="way-ssh"' in own and 'id="way-vscode"' in own and own.count(dialog) >= 2
+    other = browse(cast.dana).get(address).content.decode()
+    assert 'id="way-console"' in other and dialog not in other
+
+
 def test_an_image_says_how_its_own_apps_are_called_and_where_they_stand(cast: Cast) -> None:
     labels = {LABEL: "odd:http:[7000],b:http:[7001]", "ai.backend.app.odd.title": "<b>Odd</b> One"}
     make_image(labels=labels | {"ai.backend.app.odd.category": "scientific", "ai.backend.app.b.category": "ports"})

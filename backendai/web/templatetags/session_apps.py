@@ -34,12 +34,14 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A page of the platform's own that leads into the session."""
+    """A page of the platform's own that leads into the session. ``box``: the kind of dialog in which it opens; empty: a
+    tab."""
 
     key: str
     title: str
     icon: str
     address: str
+    box: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def app_groups(context: Any, apps: list[App]) -> list[AppGroup]:
     """Return the parts of the launcher that are not empty: the platform's own ways in, and the apps by their kind."""
     session = context["session"]
     found = [AppGroup(one, str(_PARTS[one]), [app for app in apps if app.category == one]) for one in Category]
-    own = [] if session.is_terminal else _ways_in(session)
+    own = [] if session.is_terminal else [*_ways_in(session), *_ssh_ways(session, context["request"])]
     found[0] = AppGroup(found[0].key, found[0].title, found[0].apps, own)
     return [group for group in found if group.apps or group.ways]
 
@@ -79,8 +81,22 @@ def forward_line(context: Any, app: App) -> str:
     way, or it is another person's session."""
     session, request = context["session"], context["request"]
     site = site_for(request.get_host())
-    is_own = getattr(getattr(request, "user", None), "pk", None) == session.owner_id
-    return forward_to(site, session.name, app.port) if site and is_own and session.is_running else ""
+    is_usable = _is_own(session, request) and session.is_running
+    return forward_to(site, session.name, app.port) if site and is_usable else ""
+
+
+def _is_own(session: ComputeSession, request: Any) -> bool:
+    return getattr(getattr(request, "user", None), "pk", None) == session.owner_id
+
+
+def _ssh_ways(session: ComputeSession, request: Any) -> list[Way]:
+    """Return what its owner opens from a machine of theirs: both lead to the dialog with the lines for it."""
+    if not (session.is_running and session.kind.has_shell and _is_own(session, request)):
+        return []
+    if site_for(request.get_host()) is None:
+        return []
+    address = reverse("web:session_ssh", args=[session.pk])
+    return [Way("ssh", "SSH", "key", address, "ssh"), Way("vscode", _("VS Code (by SSH)"), "code", address, "ssh")]
 
 
 def _ways_in(session: ComputeSession) -> list[Way]:
