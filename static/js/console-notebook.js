@@ -1,6 +1,6 @@
-// The cells of a console as a notebook of Jupyter.
+// The cells of a console as a notebook of Jupyter. What was not kept is named where it is missing.
 window.portal = window.portal || {};
-portal.notebookOf = (cells, language) => {
+portal.notebookOf = (cells, language, words) => {
   const lines = (text) => text.split(/(?<=\n)/);
   const output = (item, count) => {
     if (item.type === "stdout" || item.type === "stderr") return { output_type: "stream", name: item.type, text: lines(item.text) };
@@ -8,7 +8,8 @@ portal.notebookOf = (cells, language) => {
     if (item.type === "html") return { output_type: "display_data", data: { "text/html": lines(item.html), "text/plain": lines(item.text || "") }, metadata: {} };
     if (item.type === "media" && item.mime === "text/plain") return { output_type: "execute_result", execution_count: count, data: { "text/plain": lines(item.data) }, metadata: {} };
     if (item.type === "media") return { output_type: "display_data", data: { [item.mime]: item.data }, metadata: {} };
-    return { output_type: "stream", name: "stderr", text: [`${item.text || ""}\n`] };
+    const said = item.type === "gap" ? portal.consoleGap(item, words) : item.text || "";
+    return { output_type: "stream", name: "stderr", text: [`${said}\n`] };
   };
   return {
     nbformat: 4,

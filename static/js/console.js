@@ -4,161 +4,143 @@
   const box = document.getElementById("console");
   if (!box) return;
   const part = (name) => document.getElementById(`console-${name}`);
-  const [cellsBox, empty, editor, codeBox, matchesBox, contextBox, stateBox, notice] = ["cells", "empty", "editor", "code", "matches", "context", "state", "notice"].map(part);
+  const [editor, codeBox, contextBox, stateBox, earlier] = ["editor", "code", "context", "state", "earlier"].map(part);
   const words = box.dataset;
-  const live = new Set(["QUEUED", "STARTING", "CLEANING", "BUILDING", "RUNNING", "WAITING_INPUT", "INTERRUPTING"]);
   const stubbornAfter = 10000;
-  const cells = new Map(); // run id → cell
-  const answers = new Map(); // number of an order → what is done with its answer
+  const [largestCode, largestCompleted] = [2 ** 20, 100000];
   const languages = new Map([["main", ""]]);
-  let socket = null;
-  let number = 0;
-  let retryIn = 500;
+  const notice = portal.noticeOf(box);
+  let before = null; // the number before which older runs are
   let interruptedAt = null;
 
   const say = (text) => (stateBox.textContent = text);
-  const warn = (text) => {
-    notice.textContent = text || "";
-    notice.hidden = !text;
-  };
   const identity = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const order = (type, more = {}, then = () => {}) => {
-    if (socket?.readyState !== WebSocket.OPEN) return false;
-    number += 1;
-    answers.set(number, then);
-    socket.send(JSON.stringify({ type, id: number, ...more }));
-    return true;
-  };
-
-  // Cells
-
-  const cellOf = (run) => {
-    if (cells.has(run.run_id)) return cells.get(run.run_id);
-    const element = part("cell").content.firstElementChild.cloneNode(true);
-    const find = (selector) => element.querySelector(selector);
-    const cell = { id: run.run_id, element, code: "", state: "", context: run.context, offset: 0, ask: find(".console-ask") };
-    cell.output = new portal.ConsoleOutput(find(".console-output"), words);
-    cell.stateBox = find(".console-cell-state");
-    cell.source = find(".console-source");
-    find("[data-again]").addEventListener("click", () => {
-      codeBox.value = cell.code;
-      codeBox.focus();
-      fit();
-    });
-    cell.ask.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const field = cell.ask.querySelector("input");
-      if (order("input", { run_id: cell.id, text: field.value })) field.value = "";
-    });
-    cells.set(run.run_id, cell);
-    cellsBox.append(element);
-    return cell;
-  };
-  const stateOf = (run) => {
-    if (run.state === "LOST" || run.state === "CANCELLED") return words[run.state.toLowerCase()].replace("{reason}", run.reason);
-    if (run.state !== "FINISHED") return words[run.state.toLowerCase()] || run.state;
-    if (run.reason === "interrupted") return words.interrupted;
-    if (run.reason === "exec-timeout") return words.timeout;
-    return run.exit_code ? words.failed.replace("{code}", run.exit_code) : words.finished;
-  };
-  const show = (run) => {
-    const atEnd = window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80;
-    const cell = cellOf(run);
-    const isNew = cell.element.hidden || !cell.state;
-    if (run.code) [cell.code, cell.source.textContent] = [run.code, run.code];
-    for (const item of run.items || []) cell.output.add(item);
-    if (run.offset !== undefined) cell.offset = Math.max(cell.offset, run.offset);
-    const asksAnew = run.state === "WAITING_INPUT" && cell.state !== "WAITING_INPUT";
-    cell.state = run.state;
-    cell.element.dataset.state = run.state;
-    cell.element.dataset.failed = run.state === "LOST" || (run.state === "FINISHED" && run.exit_code !== 0);
-    cell.stateBox.textContent = stateOf(run);
-    const field = cell.ask.querySelector("input");
-    cell.ask.hidden = run.state !== "WAITING_INPUT";
-    field.type = run.password ? "password" : "text";
-    field.id = `ask-${cell.id}`;
-    const label = cell.ask.querySelector("label");
-    [label.htmlFor, label.textContent] = [field.id, run.prompt || words.waiting_input];
-    if (asksAnew && cell.context === contextBox.value) field.focus();
-    sort();
-    if (isNew || atEnd) cell.element.scrollIntoView({ block: "nearest" });
-  };
-  const sort = () => {
-    let shown = 0;
-    let busy = null;
-    for (const cell of cells.values()) {
-      cell.element.hidden = cell.context !== contextBox.value;
-      if (cell.element.hidden) continue;
-      shown += 1;
-      if (live.has(cell.state) && cell.state !== "QUEUED") busy = cell;
-    }
-    empty.hidden = shown > 0;
-    box.querySelector('[data-tool="interrupt"]').disabled = !busy;
-    if (busy?.state !== "INTERRUPTING") interruptedAt = null;
-    return busy;
-  };
+  const reasonOf = (error) => error?.message || words.away;
+  const languageOf = (context) => languages.get(context) || "";
   const showContexts = (contexts) => {
-    for (const { name, language } of contexts) languages.set(name, language);
+    for (const { name, language } of contexts) languages.set(name, language || languageOf(name));
     const chosen = contextBox.value;
-    contextBox.replaceChildren(...Array.from(languages.keys(), (name) => new Option(languages.get(name) ? `${name} · ${languages.get(name)}` : name, name)));
+    contextBox.replaceChildren(...Array.from(languages.keys(), (name) => new Option(languageOf(name) ? `${name} · ${languageOf(name)}` : name, name)));
     contextBox.value = languages.has(chosen) ? chosen : "main";
   };
 
-  // The connection: whatever breaks, it comes back and reads on.
+  // The session
 
-  const open = () => {
-    say(words.connecting);
-    socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${words.address}`);
-    socket.onmessage = ({ data }) => hear(JSON.parse(data));
-    socket.onclose = ({ code, reason }) => {
-      answers.clear();
-      if (code === 4000 || code === 4004) return warn(reason || words.ended), say("");
-      if (code === 4003) return warn(words.refused), say("");
-      say(words.away);
-      setTimeout(open, retryIn);
-      retryIn = Math.min(retryIn * 2, 8000);
-    };
+  const view = portal.consoleCells(box, {
+    onEdit: async (cell) => {
+      if (!(await whole(cell))) return;
+      codeBox.value = cell.code;
+      codeBox.dispatchEvent(new Event("input"));
+      codeBox.focus();
+      if (cell.state !== "REFUSED") return;
+      orders.withdraw(cell.id);
+      view.remove(cell);
+    },
+    onAnswer: (cell, text) => orders.send("input", { run_id: cell.id, text }),
+    onWhole: (cell) => whole(cell),
+  });
+  const showRun = (run) => {
+    if ((run.items || []).length && run.offset <= (view.cells.get(run.run_id)?.offset ?? -1)) return;
+    if (!languages.has(run.context)) showContexts([{ name: run.context, language: run.language }]);
+    view.show(run);
+    if (view.cells.get(run.run_id).state !== "INTERRUPTING" && interruptedAt?.id === run.run_id) interruptedAt = null;
   };
-  const hear = (message) => {
-    if (message.type === "ready") {
-      order("runs", {}, ({ runs, contexts, error }) => {
-        if (error) return warn(error.message), setTimeout(() => socket.close(), 2000);
-        warn("");
-        showContexts(contexts);
-        for (const run of runs) if (!cells.has(run.run_id)) show({ ...run, items: [] });
-        const after = Object.fromEntries(Array.from(cells.values(), (cell) => [cell.id, cell.offset]));
-        socket.send(JSON.stringify({ type: "attach", after }));
-      });
-    } else if (message.type === "connection") {
-      if (message.is_up) retryIn = 500;
-      say(message.is_up ? words.connected : words.away);
-    } else if (message.type === "run") {
-      if ((message.items || []).length && message.offset <= (cells.get(message.run_id)?.offset ?? -1)) return;
-      if (!languages.has(message.context)) showContexts([{ name: message.context, language: "" }]);
-      show(message);
-    } else if (message.type === "answer") {
-      const then = answers.get(message.id);
-      answers.delete(message.id);
-      then?.(message);
+  const csrf = () => box.querySelector("[name=csrfmiddlewaretoken]").value;
+  // Code that is too long for a message of the socket.
+  const post = async (order, then) => {
+    const headers = { "Content-Type": "application/json", "X-CSRFToken": csrf() };
+    const answer = await fetch(words.runs, { method: "POST", headers, body: JSON.stringify(order) }).catch(() => null);
+    if (answer?.ok) return then({});
+    const said = (await answer?.json().catch(() => null)) || {};
+    then({ error: { message: said.detail || words.away, is_passing: !answer || answer.status >= 500 || answer.status === 429 } });
+  };
+  const orders = portal.consoleOrders(words.address, post, {
+    onReady: async () => {
+      try {
+        const { runs, contexts, before: more } = await orders.ask("runs");
+        notice("");
+        showContexts([...runs.map(({ context, language }) => ({ name: context, language })), ...contexts]);
+        if (before === null) showEarlier(more);
+        for (const run of runs) if (!view.cells.get(run.run_id)?.state || view.cells.get(run.run_id).state === "SENDING") view.show({ ...run, items: [] });
+        orders.attach(view.offsets());
+      } catch (error) {
+        notice(reasonOf(error), words.retry, () => orders.again());
+      }
+    },
+    onRun: showRun,
+    onConnection: (isUp) => say(isUp ? words.connected : words.away),
+    onRefused: (run, reason) => {
+      view.show({ ...run, state: "REFUSED", reason });
+      if (!codeBox.value) onlyCopy(run.code);
+    },
+    onAway: (now) => {
+      say(words.reconnecting);
+      notice(words.away, words.reconnect, now);
+    },
+    onEnd: (code, reason, isSignedOut) => {
+      say(words.closed);
+      if (isSignedOut) return notice(words.signedOut, words.signIn, () => portal.toSignIn(box));
+      if (code === 4003) return notice(words.refused, words.reconnect, () => (notice(""), orders.again()));
+      notice(reason || words.ended);
+    },
+  });
+  const onlyCopy = (code) => {
+    codeBox.value = code;
+    codeBox.dispatchEvent(new Event("input"));
+  };
+
+  // Runs whose code or output is not here yet
+
+  const whole = async (cell) => {
+    if (view.isWhole(cell)) return true;
+    try {
+      const { code } = await orders.ask("code", { run_id: cell.id });
+      view.setCode(cell, { code });
+      return true;
+    } catch (error) {
+      notice(reasonOf(error));
+      return false;
     }
   };
+  const showEarlier = (more) => {
+    before = more ?? 0;
+    earlier.hidden = !before;
+  };
+  const readOn = async (cell) => {
+    while (!view.isLive(cell)) {
+      const told = await orders.ask("read", { run_id: cell.id, after: cell.offset });
+      view.show(told, { follow: false });
+      if (told.offset >= told.end) return;
+    }
+  };
+  const loadEarlier = async () => {
+    const { runs, before: more } = await orders.ask("runs", { before });
+    showContexts(runs.map(({ context, language }) => ({ name: context, language })));
+    for (const run of runs) await readOn(view.show({ ...run, items: [] }, { follow: false }));
+    showEarlier(more);
+  };
+  earlier.querySelector("button").addEventListener("click", async ({ currentTarget: button }) => {
+    const height = document.documentElement.scrollHeight - window.scrollY;
+    button.disabled = true;
+    await loadEarlier().catch((error) => notice(reasonOf(error)));
+    button.disabled = false;
+    window.scrollTo({ top: document.documentElement.scrollHeight - height, behavior: "instant" });
+  });
 
-  // What people do
+  // The editor
 
   const fit = () => {
     codeBox.rows = Math.min(Math.max(codeBox.value.split("\n").length, 4), 20);
   };
+  const hideMatches = portal.consoleCompletion(codeBox, part("matches"), words, async (code, cursor) => code.length > largestCompleted ? { matches: [] } : orders.ask("complete", { code, cursor, context: contextBox.value, language: languageOf(contextBox.value) }), say);
   const run = () => {
-    const code = codeBox.value;
+    const [code, context] = [codeBox.value, contextBox.value];
     if (!code.trim()) return codeBox.focus();
-    const context = contextBox.value;
-    const sent = order("run", { run_id: identity(), code, context, language: languages.get(context) || "" }, ({ error }) => {
-      if (!error) return warn("");
-      warn(error.message);
-      if (!codeBox.value) codeBox.value = code;
-    });
-    if (!sent) return warn(words.away);
+    if (new TextEncoder().encode(code).length > largestCode) return notice(words.tooLarge);
+    const wanted = { run_id: identity(), code, context, language: languageOf(context) };
+    view.show({ ...wanted, state: "SENDING" });
     codeBox.value = "";
+    orders.submit(wanted);
     hideMatches();
     fit();
   };
@@ -169,99 +151,102 @@
   codeBox.addEventListener("input", () => {
     hideMatches();
     fit();
+    orders.save({ draft: codeBox.value });
   });
   codeBox.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      run();
-    } else if (event.key === " " && event.ctrlKey) {
-      event.preventDefault();
-      complete();
-    } else if (!matchesBox.hidden && ["ArrowDown", "ArrowUp", "Escape", "Enter", "Tab"].includes(event.key)) {
-      event.preventDefault();
-      choose(event.key);
-    }
+    if (event.key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    run();
   });
 
-  // Completion: a list below the code, moved through with the arrow keys.
+  // Tools
 
-  let completion = null;
-  const hideMatches = () => {
-    matchesBox.hidden = true;
-    completion = null;
+  const notebook = async () => {
+    say(words.preparing);
+    while (before) await loadEarlier();
+    const context = contextBox.value;
+    const chosen = view.ofContext(context);
+    for (const cell of chosen) if (!(await whole(cell))) throw { message: words.away };
+    say(words.connected);
+    const cells = chosen.map(({ id, code, output }) => ({ id, code, items: output.items }));
+    return JSON.stringify(portal.notebookOf(cells, languageOf(context) || "python3", words), null, 1);
   };
-  const complete = () => {
-    const [code, cursor] = [codeBox.value, codeBox.selectionStart];
-    const characters = Array.from(code.slice(0, cursor)).length; // the interpreter counts characters, not halves of them
-    order("complete", { code, cursor: characters, context: contextBox.value, language: languages.get(contextBox.value) || "" }, (found) => {
-      if (codeBox.value !== code) return;
-      if (found.error || !found.matches?.length) return say(found.status === "busy" ? words.busy : words.noMatches);
-      const start = Array.from(code).slice(0, found.cursor_start).join("").length;
-      completion = { start, end: cursor, at: 0 };
-      matchesBox.replaceChildren(
-        ...found.matches.slice(0, 50).map((text) => {
-          const option = document.createElement("li");
-          option.setAttribute("role", "option");
-          option.textContent = text;
-          option.addEventListener("mousedown", (event) => (event.preventDefault(), insert(text)));
-          return option;
-        }),
-      );
-      matchesBox.hidden = false;
-      found.matches.length === 1 ? insert(found.matches[0]) : mark(0);
-    });
-  };
-  const mark = (at) => {
-    const options = Array.from(matchesBox.children);
-    completion.at = (at + options.length) % options.length;
-    options.forEach((option, index) => option.setAttribute("aria-selected", index === completion.at));
-    options[completion.at].scrollIntoView({ block: "nearest" });
-  };
-  const insert = (text) => {
-    codeBox.setRangeText(text, completion.start, completion.end, "end");
-    hideMatches();
-  };
-  const choose = (key) => {
-    if (key === "Escape") hideMatches();
-    else if (key === "ArrowDown" || key === "ArrowUp") mark(completion.at + (key === "ArrowDown" ? 1 : -1));
-    else insert(matchesBox.children[completion.at].textContent);
-  };
-
   const tools = {
     interrupt: () => {
-      const busy = sort();
-      if (!busy || !order("interrupt", { run_id: busy.id })) return;
-      const at = (interruptedAt = Date.now());
-      setTimeout(() => interruptedAt === at && sort()?.state === "INTERRUPTING" && warn(words.stubborn), stubbornAfter);
+      const busy = view.sort();
+      if (!busy || !orders.send("interrupt", { run_id: busy.id }, ({ error }) => error && notice(error.message))) return;
+      const mine = (interruptedAt = { id: busy.id });
+      setTimeout(() => interruptedAt === mine && busy.state === "INTERRUPTING" && notice(words.stubborn), stubbornAfter);
     },
-    restart: () => order("restart", { context: contextBox.value }, ({ error }) => warn(error && error.code !== "no-such-context" ? error.message : "") || say(words.cleared)),
-    download: () => {
+    restart: () => orders.send("restart", { context: contextBox.value }, ({ error }) => {
+      notice(error && error.code !== "no-such-context" ? error.message : "");
+      say(words.cleared);
+    }),
+    languages: async () => {
+      const known = await orders.ask("languages");
+      const options = known.languages.map(({ name, title }) => new Option(title === name ? name : `${title} (${name})`, name));
+      part("new-language").replaceChildren(part("new-language").options[0], ...options);
+    },
+    delete: () => {
       const context = contextBox.value;
-      const chosen = Array.from(cells.values()).filter((cell) => cell.context === context && cell.code);
-      const notebook = portal.notebookOf(chosen.map(({ id, code, output }) => ({ id, code, items: output.items })), languages.get(context) || "python3");
+      orders.send("delete-context", { context, runs: true }, ({ error }) => {
+        if (error) return notice(error.message);
+        for (const cell of Array.from(view.cells.values())) if (cell.context === context) view.remove(cell);
+        languages.delete(context);
+        showContexts([]);
+        chooseContext("main");
+      });
+    },
+    save: async () => {
+      const content = await notebook();
+      for (let number = 1; ; number += 1) {
+        const name = `${contextBox.value}${number > 1 ? `-${number}` : ""}.ipynb`;
+        const answer = await fetch(`${words.files}${name}`, {
+          method: "PUT",
+          headers: { "Content-Type": "application/octet-stream", "If-None-Match": "*", "X-CSRFToken": csrf() },
+          body: content,
+        });
+        if (answer.status === 409 && (await answer.clone().json()).code === "exists") continue;
+        if (!answer.ok) throw { message: (await answer.json().catch(() => ({}))).detail || words.away };
+        return notice(words.saved.replace("{name}", name), words.lab && words.openLab, () => window.open(words.lab, "_blank", "noopener"));
+      }
+    },
+    download: async () => {
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([JSON.stringify(notebook, null, 1)], { type: "application/x-ipynb+json" }));
-      link.download = `${words.name}-${context}.ipynb`;
+      const name = `${words.name}-${contextBox.value}.ipynb`;
+      link.href = URL.createObjectURL(new Blob([await notebook()], { type: "application/x-ipynb+json" }));
+      link.download = name;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10000);
     },
   };
   document.addEventListener("click", (event) => {
     const tool = event.target.closest("[data-tool]")?.dataset.tool;
-    if (tools[tool]) tools[tool]();
+    if (tools[tool]) Promise.resolve(tools[tool]()).catch((error) => notice(reasonOf(error)));
   });
-  contextBox.addEventListener("change", sort);
-  part("new-form").addEventListener("submit", () => {
-    const [name, language] = [part("new-name").value.trim(), part("new-language").value.trim()];
-    if (!name) return;
-    showContexts([{ name, language }]);
+  const chooseContext = (name) => {
     contextBox.value = name;
-    sort();
+    part("delete-open").disabled = name === "main";
+    view.sort();
+  };
+  contextBox.addEventListener("change", () => chooseContext(contextBox.value));
+  part("new-form").addEventListener("submit", () => {
+    const [name, language] = [part("new-name").value.trim(), part("new-language").value];
+    if (!name) return;
+    if (!languages.has(name)) showContexts([{ name, language }]);
+    chooseContext(name);
+    part("new-name").value = "";
     codeBox.focus();
   });
 
   showContexts([]);
-  sort();
-  open();
+  for (const one of orders.state.unsent) {
+    showContexts([{ name: one.context, language: one.language }]);
+    view.show({ ...one, state: one.reason ? "REFUSED" : "SENDING" });
+  }
+  codeBox.value = orders.state.draft;
+  fit();
+  chooseContext(contextBox.value);
+  say(words.connecting);
   codeBox.focus();
 })();

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from docker import APIClient
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, WebSocketRoute, expect
 
 from tests.agent.images import ensure_python_image
 from tests.browser.conftest import Visit
@@ -202,3 +202,140 @@ def test_nothing_is_missing_after_the_page_was_left_and_the_notebook_has_it_all(
     told = {"".join(one["source"]): one["outputs"] for one in notebook["cells"]}
     assert "".join(told[counting][0]["text"]) == "".join(f"tick {n}\n" for n in range(8))
     assert told["print(6*7)"][-1]["text"] == ["42\n"]
+
+
+def test_code_that_was_not_taken_is_kept_and_runs_once(visit: Visit, session_id: str) -> None:
+    visitor = visit(ALICE)
+    page, lost, is_cut = visitor.page, list[str](), [False]
+
+    def pass_on(browser: WebSocketRoute) -> None:
+        portal = browser.connect_to_server()
+
+        def up(message: str | bytes) -> None:
+            if '"type":"run"' in str(message) and (is_cut[0] or not lost):
+                lost.append(str(message))
+                browser.close(code=1011)
+            else:
+                portal.send(message)
+
+        browser.on_message(up)
+
+    page.route_web_socket(re.compile("/runs/$"), pass_on)
+    visitor.go(f"/sessions/{session_id}/console/")
+    expect(page.locator("#console-state")).to_have_text("Connected")
+    cell = run(visitor, "once = globals().get('once', 0) + 1; print('ran', once)")
+    expect(cell.locator(".console-stdout")).to_have_text("ran 1\n")
+    assert len(lost) == 1, "the first frame never reached the portal"
+    is_cut[0] = True
+    waiting = run(visitor, "twice = globals().get('twice', 0) + 1; print('then', twice)")
+    expect(state_of(waiting)).to_have_text("Not sent yet")
+    page.get_by_label("Code", exact=True).fill("a draft")
+    page.reload()
+    cell = page.locator(".console-cell", has_text="print('then', twice)")
+    expect(state_of(cell)).to_have_text("Not sent yet")
+    expect(page.get_by_label("Code", exact=True)).to_have_value("a draft")
+    is_cut[0] = False
+    expect(cell.locator(".console-stdout")).to_have_text("then 1\n")
+    page.reload()
+    expect(page.locator("#console-state")).to_have_text("Connected")
+    expect(page.locator(".console-cell", has_text="print('then', twice)")).to_have_count(1)
+    expect(page.locator("#console-notice")).to_be_hidden()
+
+
+def test_long_code_runs_and_code_that_is_refused_comes_back(visitor: Visitor) -> None:
+    page = visitor.page
+    code, button = page.get_by_label("Code", exact=True), page.get_by_role("button", name="Run code")
+    page.evaluate("document.getElementById('console-code').value = 'print(len(\"' + 'x'.repeat(2 ** 20 - 20) + '\"))'")
+    button.click()
+    expect(page.locator(".console-cell").last.locator(".console-stdout")).to_have_text(f"{2**20 - 20}\n")
+    page.evaluate("document.getElementById('console-code').value = '#' + 'x'.repeat(2 ** 20)")
+    button.click()
+    expect(page.locator("#console-notice")).to_contain_text("The code is too large: 1 MiB at most.")
+    assert code.evaluate("(one) => one.value.length") == 2**20 + 1
+    code.fill("refused")
+    page.evaluate("""() => {
+        const context = document.getElementById("console-context");
+        context.add(new Option("a/b", "a/b"));
+        context.value = "a/b";
+    }""")
+    button.click()
+    cell = page.locator(".console-cell", has=page.locator(".console-source", has_text=re.compile("^refused$")))
+    expect(cell.locator(".console-cell-state")).to_contain_text("Not run: A name has 1 to 64 letters")
+    expect(code).to_have_value("refused")
+    page.reload()
+    expect(cell.locator(".console-cell-state")).to_contain_text("Not run: A name has 1 to 64 letters")
+    page.locator("#console-context").select_option("a/b")
+    cell.get_by_role("button", name="Edit and run again").click()
+    expect(cell).to_have_count(0)
+    code.fill("")
+
+
+def test_a_hundred_thousand_flushed_lines_leave_the_page_usable(visitor: Visitor) -> None:
+    page = visitor.page
+    cell = run(visitor, "for n in range(100_000): print('line', n, 'x' * 8, flush=True)")
+    code = page.get_by_label("Code", exact=True)
+    code.press_sequentially("print(6*7)")
+    expect(code).to_have_value("print(6*7)")
+    expect(state_of(cell)).to_have_text("Finished", timeout=120_000)
+    expect(cell.locator(".console-stdout")).to_contain_text("line 99999 xxxxxxxx\n")
+    expect(cell.locator(".console-gap")).to_contain_text("earlier output are not shown")
+    assert cell.evaluate("(one) => one.textContent.length") < 1_200_000
+    assert cell.evaluate("(one) => one.querySelectorAll('*').length") < 2000
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download notebook").click()
+    notebook = json.loads(download.value.path().read_text())
+    [outputs] = [one["outputs"] for one in notebook["cells"] if "range(100_000)" in "".join(one["source"])]
+    assert "".join(outputs[0]["text"]) == "".join(f"line {n} xxxxxxxx\n" for n in range(100_000))
+
+
+def test_progress_bars_colours_and_long_lines_are_drawn_as_they_end(visitor: Visitor) -> None:
+    code = "import sys, time\nfor n in range(5): sys.stdout.write(f'\\r{n} %'); sys.stdout.flush(); time.sleep(0.05)\n"
+    drawn = run(visitor, code + "print('\\r\\nnext \\x1b[31mred\\x1b[0m')").locator(".console-stdout")
+    expect(drawn).to_have_text("4 %\nnext red\n")
+    expect(drawn.locator(".ink-red")).to_have_text("red")
+    long = run(visitor, "for n in range(60): print('y' * 1000, end='', flush=True)\nprint()").locator(".console-stdout")
+    expect(long).to_have_text("y" * 60_000 + "\n")
+
+
+def test_long_code_and_what_was_left_out_are_named_on_the_page_and_in_the_notebook(
+    visit: Visit, visitor: Visitor, session_id: str
+) -> None:
+    page = visitor.page
+    long = "# " + "z" * 20_000 + "\nprint('whole')"
+    page.get_by_label("Code", exact=True).fill(long)
+    page.get_by_role("button", name="Run code").click()
+    expect(state_of(page.locator(".console-cell").last)).to_have_text("Finished")
+    cut = run(visitor, "'q' * 2_000_000")
+    expect(cut.locator(".console-gap")).to_contain_text("were not kept")
+    again = visit(ALICE)
+    again.go(f"/sessions/{session_id}/console/")
+    cell = again.page.locator(".console-cell", has_text="zzzz")
+    expect(cell.get_by_text("Only the beginning of the code is shown.")).to_be_visible()
+    with again.page.expect_download() as download:
+        again.page.get_by_role("button", name="Download notebook").click()
+    notebook = json.loads(download.value.path().read_text())
+    told = {"".join(one["source"]): one["outputs"] for one in notebook["cells"]}
+    assert long in told
+    assert "were not kept" in told["'q' * 2_000_000"][-1]["text"][0]
+    expect(cell.get_by_text("Only the beginning of the code is shown.")).to_be_hidden()
+    cell.get_by_role("button", name="Edit and run again").click()
+    expect(again.page.get_by_label("Code", exact=True)).to_have_value(long)
+    again.page.get_by_label("Code", exact=True).fill("")
+
+
+def test_a_login_that_ends_is_named_with_the_way_back(visit: Visit, session_id: str) -> None:
+    visitor = visit()
+    visitor.sign_in(ALICE, afresh=True)
+    page = visitor.page
+    visitor.go(f"/sessions/{session_id}/console/")
+    expect(page.locator("#console-state")).to_have_text("Connected")
+    page.get_by_label("Code", exact=True).fill("kept over the sign-in")
+    window = page.context.new_page()
+    window.goto(page.url)
+    window.locator("header summary").filter(has_text="Account of").click()
+    window.get_by_role("button", name="Sign out").click()
+    expect(window.get_by_label("Password")).to_be_visible()
+    notice = page.locator("#console-notice")
+    expect(notice).to_contain_text("You are signed out.")
+    expect(notice.get_by_role("button", name="Sign in", exact=True)).to_be_visible()
+    visitor.complaints.clear()  # the browser complains of what was refused

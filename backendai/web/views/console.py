@@ -10,12 +10,14 @@ from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backendai.cluster.app_domains import origin_of, output_host
 from backendai.cluster.capabilities import why_not
-from backendai.compute.services.apps import main_kernel
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.apps import apps_of, main_kernel
 from backendai.web.detail.actions import why_no_console
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import find_session
@@ -33,7 +35,7 @@ def console(request: PageRequest, session_id: UUID) -> HttpResponse:
     if kernel is not None and kernel.agent is not None:
         obstacle = why_not(kernel.agent, Capability.EXECUTION)
     origin = origin_of(output_host())
-    shown = {"session": session, "obstacle": obstacle, "output_origin": origin}
+    shown = {"session": session, "obstacle": obstacle, "output_origin": origin, "lab_url": _lab_url(session, kernel)}
 
     def page(request: HttpRequest) -> HttpResponse:
         return render(request, "web/console.html", shown)
@@ -42,3 +44,10 @@ def console(request: PageRequest, session_id: UUID) -> HttpResponse:
     # lead nowhere else.
     policy = {"frame-src": [origin], "style-src": [UNSAFE_INLINE]}
     return cast(HttpResponse, csp_update(policy)(page)(request))
+
+
+def _lab_url(session: ComputeSession, kernel: Kernel | None) -> str:
+    """Return where JupyterLab of the session opens; empty: its image has none, or it cannot be opened."""
+    if not any(app.name == "jupyterlab" and not app.code for app in apps_of(session, kernel)):
+        return ""
+    return reverse("web:app", args=[session.pk, "jupyterlab"])
