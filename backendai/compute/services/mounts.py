@@ -72,6 +72,20 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     return [*found, *_automatic(owner, offered, found, files)][:MOST_MOUNTS]
 
 
+def is_meant(folder: Folder, name: str, owner: User, project: Project) -> bool:
+    """Return whether a session of the owner would mount this folder by this name or id; no query where the name is
+    another one."""
+    if pk := _uuid(name):
+        return pk == folder.pk
+    if name != folder.name:
+        return False
+    offered = list(Folder.objects.offered_to(owner).filter(name=name))
+    try:
+        return bool(_named(owner, project, offered, name).pk == folder.pk)
+    except UserError:  # several have the name: this one may be meant
+        return folder in offered
+
+
 def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
     """Return the mount path of the folder in which programs start; empty: the home. Raises UserError if the session
     does not mount that folder."""

@@ -13,6 +13,7 @@ from django.db import models
 from backendai.accounts.models import Project, User
 from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.core.messages import Message
+from backendai.storage.claims import claims_on
 from backendai.storage.models import Folder, StorageHost, folder_name_rule
 from backendai.storage.status import FolderStatus
 
@@ -112,6 +113,19 @@ def refuse_while_mounted(folder: Folder) -> None:
         code="folder-mounted",
         sessions=[str(pk) for pk, *_ in mounts[:_MOST_NAMED]],
     )
+
+
+def refuse_while_needed(folder: Folder) -> None:
+    """Raise a Conflict that names the endpoints and runs that would mount the folder later."""
+    words = claims_on(folder)
+    if words:
+        raise Conflict(
+            "The folder {folder} is needed by {words}{more}. Delete or change what needs it first.",
+            folder=folder.name,
+            words=words[:_MOST_NAMED],
+            more=", …" if len(words) > _MOST_NAMED else "",
+            code="folder-needed",
+        )
 
 
 def refuse_while_cloned(folder: Folder) -> None:

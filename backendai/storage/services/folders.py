@@ -27,6 +27,7 @@ from backendai.storage.services.checks import (
     name_taken,
     refuse_while_cloned,
     refuse_while_mounted,
+    refuse_while_needed,
     wrong_status,
 )
 from backendai.storage.services.delivery import deliver
@@ -108,10 +109,12 @@ def set_cloneable(folder: Folder, actor: User, is_cloneable: bool, *, now: datet
 
 def trash_folder(folder: Folder, actor: User, *, now: datetime) -> Folder:
     """Move the folder to the trash, where it stays until it is restored or its time is up. Raises a Conflict that names
-    the sessions that mount it; a launch with it at the same time and this exclude each other."""
+    the sessions that mount it, or the endpoints and runs that will; a launch with it at the same time and this exclude
+    each other."""
     with transaction.atomic():
         folder = require_rights(actor, Folder.objects.select_for_update().get(pk=folder.pk), MANAGE)
         refuse_while_mounted(folder)
+        refuse_while_needed(folder)
         if not transition([folder.pk], FolderStatus.TRASHED, now=now, trashed_at=now):
             raise wrong_status(folder, "moved to the trash")
         audit(actor.pk, "folder.trash", "folder", [folder.pk], name=folder.name)
