@@ -24,6 +24,7 @@ from backendai.compute.status import Status
 from backendai.controller.home_archives import HomeGone, receive_home
 from backendai.controller.outages import log_failure
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.storage import orders
 from backendai.storage.file_server import FileServerError, StorageSilent
 from backendai.storage.file_streams import receive_folder, send_folder
@@ -100,7 +101,7 @@ def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
         fail_fill(fill, error.message, now=clock())
     except Exception as error:
         log_failure(logger, error, "folder %s cannot be filled", fill.folder_id)
-        put_off_fill(fill, "The copy broke off; the log of the control process says why.", now=clock())
+        put_off_fill(fill, Message("The copy broke off; the log of the control process says why."), now=clock())
 
 
 def _source(folder: Folder, keep: HomeKeep | None) -> Iterator[bytes]:
@@ -141,7 +142,7 @@ def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetim
     if keep is not None:
         keep.session.refresh_from_db(fields=["status"])
         if keep.session.status != Status.RUNNING:
-            _end_without_home(fill, "The session ended before its home was copied.", now)
+            _end_without_home(fill, Message("The session ended before its home was copied."), now)
             return
     put_off_fill(fill, message, now=now)
 
@@ -150,7 +151,8 @@ def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
     """Finish with the files copied so far, as the home is gone; without any, the folder becomes ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:
-        finish_fill(fill, message=f"Not all files of the home are here. {message}", now=now)
+        told = Message("Not all files of the home are here. {reason}", reason=message)
+        finish_fill(fill, message=told, now=now)
     else:
         fail_fill(fill, message, now=now)
 
@@ -160,6 +162,15 @@ def _left_out(told: dict[str, object]) -> str:
     refused = told.get("refused")
     if not isinstance(refused, list) or not refused:
         return ""
-    names = ", ".join(str(one.get("path", "")) for one in refused[:_MOST_NAMED])
-    more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
-    return f"Not copied, as devices, sockets, links that lead out, or files that the agent may not read: {names}{more}."
+    names, left = [str(one.get("path", "")) for one in refused[:_MOST_NAMED]], len(refused) - _MOST_NAMED
+    if left <= 0:
+        return Message(
+            "Not copied, as devices, sockets, links that lead out, or files that the agent may not read: {names}.",
+            names=names,
+        )
+    return Message(
+        "Not copied, as devices, sockets, links that lead out, or files that the agent may not read: "
+        "{names} and {left} more.",
+        names=names,
+        left=left,
+    )

@@ -70,11 +70,11 @@ def _clone(folder: Folder, now: datetime) -> bool:
             orders.order_limit(folder)
         return _became_ready(folder, now)
     if found.done_bytes:
-        of_total = f" of {format_size(found.total_bytes)}" if found.total_bytes else ""
-        _note(
-            folder,
-            Message("{done_bytes}{of_total} are copied.", done_bytes=format_size(found.done_bytes), of_total=of_total),
-        )
+        done = format_size(found.done_bytes)
+        told = Message("{done} are copied.", done=done)
+        if found.total_bytes:
+            told = Message("{done} of {total} are copied.", done=done, total=format_size(found.total_bytes))
+        _note(folder, told)
     return False
 
 

@@ -13,6 +13,7 @@ from django.db.models import F, Q
 
 from backendai.accounts.models import User
 from backendai.activity.jobs import finish_job, report_progress, start_job, stop_job
+from backendai.core.messages import Message, shortened
 from backendai.core.slots import format_size
 from backendai.storage.models import Folder, FolderFill
 from backendai.storage.status import FolderStatus
@@ -32,7 +33,7 @@ def open_fill(folder: Folder, owner: User, *, now: datetime) -> FolderFill:
     job = start_job(
         FILL_JOB,
         f"{folder.name} ({folder.pk.hex[:12]})",
-        "The files are about to be copied.",
+        Message("The files are about to be copied."),
         now=now,
         owner_id=owner.pk,
         silence_limit=_SILENCE,
@@ -65,8 +66,9 @@ def report_fill(fill: FolderFill, worker: str, done: int, total: int | None, *, 
     held = FolderFill.objects.filter(pk=fill.pk, taken_by=worker, folder__status=FolderStatus.CREATING)
     if not held.update(taken_until=now + LEASE, sent_bytes=done):
         return False
-    of_total = f" of about {format_size(total)}" if total else ""
-    message = f"{format_size(done)}{of_total} are copied."
+    message = Message("{done} are copied.", done=format_size(done))
+    if total:
+        message = Message("{done} of about {total} are copied.", done=format_size(done), total=format_size(total))
     Folder.objects.filter(pk=fill.folder_id, status=FolderStatus.CREATING).update(status_message=message)
     share = min(done / total, 0.99) if total else None
     return fill.job_id is not None and report_progress(fill.job_id, share, message, now=now)
@@ -76,11 +78,13 @@ def finish_fill(fill: FolderFill, *, message: str = "", now: datetime) -> bool:
     """Make the folder READY; returns whether it still waited for that."""
     with transaction.atomic():
         only = [FolderStatus.CREATING]
-        if not transition([fill.folder_id], FolderStatus.READY, now=now, only_from=only, status_message=message[:500]):
+        if not transition(
+            [fill.folder_id], FolderStatus.READY, now=now, only_from=only, status_message=shortened(message)
+        ):
             return False
         FolderFill.objects.filter(pk=fill.pk).delete()
         if fill.job_id is not None:
-            finish_job(fill.job_id, message=message or "All files are there.", failed=bool(message), now=now)
+            finish_job(fill.job_id, message=message or Message("All files are there."), failed=bool(message), now=now)
     return True
 
 
@@ -97,7 +101,7 @@ def fail_fill(fill: FolderFill, message: str, *, now: datetime) -> None:
     """Make the folder an ERROR that says why."""
     with transaction.atomic():
         only = [FolderStatus.CREATING]
-        transition([fill.folder_id], FolderStatus.ERROR, now=now, only_from=only, status_message=message[:500])
+        transition([fill.folder_id], FolderStatus.ERROR, now=now, only_from=only, status_message=shortened(message))
         FolderFill.objects.filter(pk=fill.pk).update(is_over=True, taken_by="", taken_until=None)
         if fill.job_id is not None:
             finish_job(fill.job_id, message=message, failed=True, now=now)
@@ -109,4 +113,4 @@ def cancel_fill(fill: FolderFill, *, now: datetime) -> None:
         transition([fill.folder_id], FolderStatus.DELETING, now=now, only_from=[FolderStatus.CREATING])
         FolderFill.objects.filter(pk=fill.pk).delete()
         if fill.job_id is not None:
-            stop_job(fill.job_id, message="Cancelled: what was copied is deleted.", now=now)
+            stop_job(fill.job_id, message=Message("Cancelled: what was copied is deleted."), now=now)
