@@ -168,6 +168,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "runs/<uuid:run_id>/cancel/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/pause/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/resume/": (P.VISIBLE, "POST"),
+    "runs/<uuid:run_id>/at-once/": (P.VISIBLE, "POST"),
     "runs/<uuid:run_id>/retry/": (P.VISIBLE, "POST"),
     "templates/": (P.SIGNED_IN, "GET"),
     "templates/new/": (P.SIGNED_IN, "GET POST"),

@@ -166,6 +166,12 @@ class LaunchRequest(StrictSerializer):
         child=serializers.JSONField(), default=dict, help_text="Of the template: values by name."
     )
 
+    retry = serializers.JSONField(
+        default=None,
+        allow_null=True,
+        help_text="Batch: how often a command that fails is launched again, as a number or the retry of a run's step.",
+    )
+
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the values; raises a ValidationError where no kernel would have an image."""
         main = attrs["roles"].get(MAIN)
@@ -178,7 +184,7 @@ class LaunchRequest(StrictSerializer):
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
-        del values["version"]
+        del values["version"], values["retry"]
         files = [BroughtFile(**each) for each in values.pop("files")]
         mounts = [MountWish(**each) for each in values.pop("mounts")]
         roles = {name: RoleSpec(**_with_mounts(each)) for name, each in values.pop("roles").items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rest_framework.request import Request
 
@@ -15,6 +16,11 @@ from backendai.templates.services.launching import caller_part, from_template, v
 
 def spec_asked_for(request: Request) -> SessionSpec:
     """Return the validated launch request; one that names a template is put over it. Two queries for a template."""
+    return launch_asked_for(request)[0]
+
+
+def launch_asked_for(request: Request) -> tuple[SessionSpec, Any]:
+    """Return the validated launch request, as ``spec_asked_for`` does, and when it is launched again (None: never)."""
     said = request.data
     if isinstance(said, Mapping) and said.get("template"):
         parameters = said.get("parameters") or {}
@@ -24,4 +30,4 @@ def spec_asked_for(request: Request) -> SessionSpec:
         said = from_template(version, parameters, caller_part(said)).document
     body = LaunchRequest(data=said)
     body.is_valid(raise_exception=True)
-    return body.spec()
+    return body.spec(), body.validated_data["retry"]

@@ -11,6 +11,9 @@ from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn
+from backendai.core.messages import Message
+from backendai.pipelines.models import Run, State, Status
+from backendai.pipelines.showing import counts_of
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
@@ -19,6 +22,21 @@ def mail_of(notice: SessionNotice) -> tuple[str, str]:
     """Return subject and text of a mail about a session. Both are in the owner's language, else in English."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
+
+
+def run_mail(run: Run) -> tuple[str, str]:
+    """Return subject and text of a mail about a run that ended, in its owner's language; one query."""
+    with override(run.owner.language or settings.LANGUAGE_CODE):
+        portal, is_good = settings.PORTAL_URL.rstrip("/"), run.status == Status.SUCCEEDED
+        subject = _("%(name)s has finished successfully") if is_good else _("%(name)s has failed")
+        text = _("Your run %(name)s has finished successfully.") if is_good else _("Your run %(name)s has failed.")
+        counts = counts_of([run])[run.pk]
+        lines = [f"{in_words(Message(State(state).label))}: {number}" for state, number in counts.items() if number]
+        address = f"{portal}/runs/{run.pk}/" + ("" if is_good else "failures/")
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        parts = [text % {"name": run.name}, "\n".join(lines), address]
+        parts.append(why % {"address": f"{portal}/account/notifications/"})
+        return subject % {"name": run.name}, "\n\n".join(parts) + "\n"
 
 
 def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:

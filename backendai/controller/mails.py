@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from backendai.compute.services.notice_mails import has_mails, send_mails
 from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails
-from backendai.controller.mail_texts import mail_of, unknown_mail
+from backendai.controller.mail_texts import mail_of, run_mail, unknown_mail
 from backendai.controller.outages import log_failure
+from backendai.pipelines.services.news import has_run_mails, send_run_mails
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ _one_at_a_time = threading.Lock()
 
 def mail_news(now: datetime) -> int:
     """Start sending due mails, unless this process is already sending; returns 0, as this rule repairs nothing."""
-    if (has_unknown_mails(now) or has_mails(now)) and _one_at_a_time.acquire(blocking=False):
+    if (has_unknown_mails(now) or has_mails(now) or has_run_mails(now)) and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0
 
@@ -31,6 +32,7 @@ def _run() -> None:
     try:
         send_unknown_mails(timezone.now, unknown_mail)
         send_mails(timezone.now, mail_of)
+        send_run_mails(timezone.now, run_mail)
     except (OSError, smtplib.SMTPException) as error:
         logger.warning("news could not be mailed: %s", error)
     except Exception as error:

@@ -78,11 +78,22 @@ def crossings(drawing: Drawing) -> int:
     return found
 
 
-def _layered(edges: Edges) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the names by layer, with a bend in each layer that an edge passes, and each edge as its names."""
+def bends(edges: Edges) -> int:
+    """Return how many bends the edges have: they decide how long a drawing takes."""
+    depth = _depths(edges)
+    return sum(depth[name] - depth[on] - 1 for name, sources in edges.items() for on in sources)
+
+
+def _depths(edges: Edges) -> dict[str, int]:
     depth: dict[str, int] = {}
     for name in TopologicalSorter(edges).static_order():
         depth[name] = 1 + max((depth[on] for on in edges.get(name, ())), default=-1)
+    return depth
+
+
+def _layered(edges: Edges) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the names by layer, with a bend in each layer that an edge passes, and each edge as its names."""
+    depth = _depths(edges)
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for name in edges:
         layers[depth[name]].append(name)

@@ -67,6 +67,7 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When nothing of it was open any more.")
     seen_at = models.DateTimeField(null=True, blank=True, help_text="When its owner saw under the bell that it ended.")
     cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put that away.")
+    mailed_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = RunQuerySet.as_manager()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from backendai.compute.models import ComputeSession
 from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run
 from tests.api.callers import Caller
@@ -72,3 +73,18 @@ def test_the_same_key_answers_with_the_same_run(alice: Caller) -> None:
     first = alice.post(RUNS, body, **{"Idempotency-Key": "one"})
     again = alice.post(RUNS, body, **{"Idempotency-Key": "one"})
     assert (first.status_code, again.status_code, first.json()["id"]) == (201, 200, again.json()["id"])
+
+
+def test_a_batch_session_with_retry_is_launched_at_once_and_again_when_it_fails(alice: Caller, cast: Cast) -> None:
+    body = {**ARRAY, "type": "batch", "name": "fragile", "retry": {"times": 1, "reasons": ["task-failed"]}}
+    answer = alice.post("/api/v1/sessions/", body, **{"Idempotency-Key": "once"})
+    assert answer.status_code == 201, answer.json()
+    assert (answer.json()["name"], answer.json()["status"]) == ("fragile", "PENDING")
+    again = alice.post("/api/v1/sessions/", body, **{"Idempotency-Key": "once"})
+    assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"])
+    run = play(Run.objects.get(), lambda one: "task-finished" if one.name.endswith("-r2") else "task-failed")
+    assert (run.status, run.size, ComputeSession.objects.count()) == ("SUCCEEDED", 1, 2)
+    wrong = alice.post("/api/v1/sessions/", body | {"retry": {"times": 99}})
+    assert wrong.status_code == 400 and "from 0 to 20" in str(wrong.json())
+    single = alice.post("/api/v1/sessions/", body | {"type": "interactive", "startup_command": "", "retry": 1})
+    assert single.status_code == 400 and ComputeSession.objects.count() == 2

@@ -12,7 +12,7 @@ from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run, Status
 from tests.cast import Cast
 from tests.factories import make_group, make_image
-from tests.pipelines.world import ARRAY, launch, launch_text, play
+from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
 
 pytestmark = pytest.mark.django_db
 
@@ -78,3 +78,69 @@ def test_cancelling_asks_first(alice: Client, cast: Cast) -> None:
     alice.post(f"/runs/{run.pk}/cancel/", {"confirm": "cancel"})
     run.refresh_from_db()
     assert run.status == Status.CANCELLED
+
+
+PARAMETERS = """\
+params:
+  lr: {type: number, max: 1, default: 0.1, title: Learning rate}
+  mode: {type: choice, choices: [fast, full], default: fast}
+  epochs: {type: integer, default: 3, advanced: true, show_if: {mode: full}}
+  token: {type: secret}
+steps:
+  one: {image: python, resources: {cpu: 1, mem: 512m}, startup_command: 'train "$PARAM_LR"'}
+"""
+
+
+def test_a_pipeline_asks_for_its_parameters_and_its_copy_for_the_secret_again(alice: Client) -> None:
+    asked = alice.post("/runs/new/", {"text": PARAMETERS, "name": "flow"})
+    page = asked.content.decode()
+    assert asked.status_code == 200 and not Run.objects.exists()
+    assert "fill them in" in page and "Learning rate" in page and 'type="password"' in page
+    assert "data-show-if" in page and "parameters-advanced" in page
+    form = {"text": PARAMETERS, "name": "flow", "p.lr": "0.5", "p.mode": "fast", "p.epochs": "3"}
+    missing = alice.post("/runs/new/", form)
+    assert missing.status_code == 422 and missing.context["asked"].errors.keys() == {"p.token"}
+    wrong = alice.post("/runs/new/", form | {"p.lr": "7", "p.token": "x"})
+    assert wrong.context["asked"].errors.keys() == {"p.lr"}
+    assert b"1 session" in alice.post("/runs/new/", form | {"p.token": "s3cret", "go": "check"}).content
+    assert alice.post("/runs/new/", form | {"p.token": "s3cret"}).status_code == 302
+    run = Run.objects.get()
+    assert run.parameters == {"lr": 0.5, "mode": "fast", "epochs": 3} and "s3cret" not in run.text
+    run_pipelines(timezone.now())
+    (session,) = pending(run)
+    assert session.environ["PARAM_LR"] == "0.5" and session.environ["PARAM_TOKEN"] == "s3cret"
+    copy = alice.get("/runs/new/", {"like": str(run.pk)}).context["asked"]
+    assert (copy["p.lr"].value(), copy["p.token"].value()) == ("0.5", None)
+
+
+def test_the_limit_at_once_is_changed_on_the_page(alice: Client, cast: Cast) -> None:
+    run = launch(cast.alice, **ARRAY, array=5)
+    assert 'name="at_once"' in text_of(alice, f"/runs/{run.pk}/")
+    assert alice.post(f"/runs/{run.pk}/at-once/", {"at_once": "2"}).status_code == 302
+    run_pipelines(timezone.now())
+    assert len(pending(run)) == 2
+    assert alice.post(f"/runs/{run.pk}/at-once/", {"at_once": "many"}).status_code == 409
+    assert alice.post(f"/runs/{run.pk}/at-once/", {"at_once": ""}).status_code == 302
+    run_pipelines(timezone.now())
+    assert len(pending(run)) == 5
+
+
+def test_the_states_of_a_step_are_its_own(alice: Client, cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "array": 2}
+    steps = {"one": {**step, "startup_command": "a"}, "two": {**step, "startup_command": "b", "after": ["one"]}}
+    run = launch(cast.alice, steps=steps)
+    run_pipelines(timezone.now())
+    assert "state=WAITING" not in text_of(alice, f"/runs/{run.pk}/", step="one")
+    assert "state=RELEASED" not in text_of(alice, f"/runs/{run.pk}/", step="two")
+
+
+def test_a_graph_of_500_steps_is_drawn_and_one_of_too_many_bends_is_not(alice: Client, cast: Cast) -> None:
+    step = {"image": "python", "startup_command": "a", "resources": {"cpu": 1, "mem": "512m"}}
+    chain = {f"s{number}": {**step, "after": [f"s{number - 1}"] if number else []} for number in range(500)}
+    run = launch(cast.alice, steps=chain)
+    assert text_of(alice, f"/runs/{run.pk}/").count('class="node ') == 500
+    bent = {
+        name: {**one, "after": [*one["after"], *(["s0"] if name not in ("s0", "s1") else [])]}
+        for name, one in chain.items()
+    }
+    assert "run-graph-title" not in text_of(alice, f"/runs/{launch(cast.alice, steps=bent).pk}/")

@@ -34,13 +34,14 @@ from backendai.api.session_bodies import (
     TerminateRequest,
 )
 from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_sessions
-from backendai.api.templated import spec_asked_for
+from backendai.api.templated import launch_asked_for
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ending_many import terminate_sessions
 from backendai.compute.services.priorities import set_priority
 from backendai.compute.services.renaming import rename_session
+from backendai.pipelines.services.single import launch_with_retries
 
 
 class SessionList(ListAPIView[ComputeSession]):
@@ -71,9 +72,14 @@ class SessionList(ListAPIView[ComputeSession]):
     def post(self, request: Request) -> Response:
         """Launch a session; 200 with the earlier one when the idempotency key was used before."""
         key = idempotency_key(request)
-        spec, pair = spec_asked_for(request), signing_pair(request)
+        (spec, retry), pair = launch_asked_for(request), signing_pair(request)
         if pair and not spec.owner:
             spec = replace(spec, access_key=pair.access_key)
+        if retry:
+            found, is_new = launch_with_retries(asker(request), spec, retry, idempotency_key=key, now=timezone.now())
+            made = get_object_or_404(shown_sessions(asker(request)), pk=found.pk)
+            code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
+            return Response(self.get_serializer(made).data, status=code)
         launched = launch_session(asker(request), spec, idempotency_key=key)
         if launched.kernels is None:
             earlier = get_object_or_404(shown_sessions(asker(request)), pk=launched.session.pk)

@@ -79,7 +79,7 @@ def retry_failed(run: Run, user: User, *, step: str = "", indexes: Collection[in
         behind = Task.objects.filter(step__in=_behind(run, touched), state=State.SKIPPED)
         move_tasks(behind, State.WAITING, now=now)
         if run.is_over:
-            move_run(run.pk, Status.RUNNING, ended_at=None, message="", seen_at=None, cleared_at=None)
+            move_run(run.pk, Status.RUNNING, ended_at=None, message="", seen_at=None, cleared_at=None, mailed_at=None)
         _told(run, user, "run.retry", elements=number, step=step)
     return number
 

@@ -64,15 +64,17 @@ class CheckedRun:
         return next(iter(self.checked.values())).project
 
 
-def array_of(spec: SessionSpec, size: int, *, retries: int = 0) -> RunWish:
-    """Return a run of so many sessions like this one, each retried so often after a failure. Raises a UserError for
-    what only single sessions have."""
+def array_of(spec: SessionSpec, size: int, *, retries: Any = 0) -> RunWish:
+    """Return a run of so many sessions like this one, each retried after a failure: so often, or by a rule as a step
+    has it. Raises a UserError for what only single sessions have."""
     for field_name in ("starts_at", "depends_on", "owner"):
         if getattr(spec, field_name):
             text = Message("An array or a session with retries has no {field}: leave it empty.", field=field_name)
             raise UserError(text, field=field_name, code="single-only")
     request = {key: value for key, value in document_of(spec).items() if key in ARRAY_KEYS and key not in _NOT_AGAIN}
-    again = {"retry": {"times": retries, "wait": _RETRY_WAIT}} if retries else {}
+    if isinstance(retries, int) and not isinstance(retries, bool):
+        retries = {"times": retries, "wait": _RETRY_WAIT} if retries else None
+    again = {"retry": retries} if retries else {}
     return RunWish(document=request | again | {"array": size}, name=spec.name, access_key=spec.access_key)
 
 

@@ -1,23 +1,69 @@
-"""What the owner of a run is told: once, when it has ended."""
+"""What the owner of a run is told, once, when it has ended: under the bell and by mail, as chosen for sessions."""
 
 from __future__ import annotations
 
+import smtplib
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.core.mail import EmailMessage, get_connection
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.activity.notices import NoticeKind, mail_wanted, sends_mail
+from backendai.compute.services.notice_mails import TRIED_FOR
 from backendai.pipelines.models import Run, Status
 
 KEPT_FOR = timedelta(days=30)
+KIND_OF = {Status.SUCCEEDED: NoticeKind.FINISHED, Status.FAILED: NoticeKind.FAILED}
+Writer = Callable[[Run], tuple[str, str]]  # the subject and the text of a mail
+_MOST_AT_ONCE = 50
 
 
 def ended_runs(user: User) -> QuerySet[Run, Any]:
     """Return one's own runs that ended lately and that one has not put away; what one cancelled is no news."""
     since = timezone.now() - KEPT_FOR
     return Run.objects.filter(owner=user, ended_at__gt=since, cleared_at=None).exclude(status=Status.CANCELLED)
+
+
+def told_by(kinds: Collection[str]) -> Q:
+    """Return the condition of runs that these kinds of news are about."""
+    return Q(status__in=[status for status, kind in KIND_OF.items() if kind in kinds])
+
+
+def has_run_mails(now: datetime) -> bool:
+    """Return whether mails about runs are due; two queries, none if the site sends no mail."""
+    return _due(now).exists() if sends_mail() else False
+
+
+def send_run_mails(clock: Callable[[], datetime], write: Writer) -> int:
+    """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
+    failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
+    open."""
+    sent = 0
+    due = list(_due(clock()).select_related("owner").defer("text").order_by("ended_at", "pk")[:_MOST_AT_ONCE])
+    with get_connection() as connection:
+        for run in due:
+            row = Run.objects.filter(pk=run.pk)
+            if not row.filter(mailed_at=None).update(mailed_at=clock()):
+                continue
+            try:
+                EmailMessage(*write(run), None, [run.owner.email], connection=connection).send()
+            except (OSError, smtplib.SMTPException):
+                row.update(mailed_at=None)
+                raise
+            sent += 1
+    return sent
+
+
+def _due(now: datetime) -> QuerySet[Run, Any]:
+    asked = Q(pk__in=[])
+    wanted = mail_wanted()
+    for status, kind in KIND_OF.items():
+        asked |= Q(status=status, owner__in=wanted.get(kind, ()))
+    return Run.objects.filter(asked, mailed_at=None, ended_at__gt=now - TRIED_FOR, owner__is_active=True)
 
 
 def see_runs(user: User, *, now: datetime) -> None:

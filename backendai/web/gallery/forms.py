@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,22 +88,46 @@ class TemplateForm(VersionForm):
 
 
 class ParametersForm(forms.Form):
-    """The parameters of a template but for its secrets, which are typed in the launcher; they stand in no address."""
+    """The parameters of a document. ``secrets`` False: without secrets, which must not stand in an address."""
 
-    def __init__(self, *args: Any, parameters: Mapping[str, Parameter], user: User, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, parameters: Mapping[str, Parameter], user: User, secrets: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.parameters = parameters
+        self.parameters, self._secrets = parameters, secrets
         self.values: dict[str, Any] | None = None
         for name, one in parameters.items():
-            if not one.is_secret:
+            if secrets or not one.is_secret:
                 self.fields[f"{PREFIX}{name}"] = _field_of(one, parameters, user)
+
+    @property
+    def usual(self) -> list[forms.BoundField]:
+        """The fields that everyone sees."""
+        return [bound for bound in self if not self._of(bound).advanced]
+
+    @property
+    def advanced(self) -> list[forms.BoundField]:
+        """The fields that stay folded."""
+        return [bound for bound in self if self._of(bound).advanced]
+
+    @property
+    def is_advanced_wrong(self) -> bool:
+        """Whether one of the folded fields was refused."""
+        return any(bound.errors for bound in self.advanced)
+
+    def _of(self, bound: forms.BoundField) -> Parameter:
+        return self.parameters[bound.name.removeprefix(PREFIX)]
+
+    def given(self) -> dict[str, Any]:
+        """Return the answers by parameter, without those left empty."""
+        said = self.cleaned_data.items()
+        return {name.removeprefix(PREFIX): value for name, value in said if value not in ("", None)}
 
     def clean(self) -> dict[str, Any]:
         """Check the answers as a launch does; a refusal stands at its parameter."""
         said = super().clean() or {}
-        given = {name.removeprefix(PREFIX): value for name, value in said.items() if value not in ("", None)}
         try:
-            self.values = values_of(self.parameters, given, secrets=False)
+            self.values = values_of(self.parameters, self.given(), secrets=self._secrets)
         except UserError as error:
             field = f"{PREFIX}{(error.field or '').removeprefix('parameters.')}"
             self.add_error(field if field in self.fields else NON_FIELD_ERRORS, in_words(error.message))
@@ -114,12 +139,24 @@ class ParametersForm(forms.Form):
 
 
 def _field_of(one: Parameter, parameters: Mapping[str, Parameter], user: User) -> forms.Field:
+    """Return the field of a parameter; the page's script hides it while nobody asks for it."""
+    found = _plain_field(one, parameters, user)
+    if one.show_if:
+        wanted = {f"{PREFIX}{name}": as_text(value) for name, value in one.show_if.items()}
+        found.widget.attrs["data-show-if"] = json.dumps(wanted)
+    return found
+
+
+def _plain_field(one: Parameter, parameters: Mapping[str, Parameter], user: User) -> forms.Field:
     usual: dict[str, Any] = {
         "label": one.label,
         "help_text": _help_of(one, parameters),
         "initial": None if one.default is None else as_text(one.default),
         "required": False,
     }
+    if one.is_secret:
+        secret = forms.PasswordInput(attrs={"autocomplete": "off"}, render_value=True)
+        return forms.CharField(max_length=8192, strip=False, widget=secret, **usual)
     if one.type == "boolean":
         return forms.ChoiceField(choices=[("true", _("Yes")), ("false", _("No"))], **usual)
     choices = {"choice": list(one.choices), "image": None, "folder": None}.get(one.type, [])

@@ -13,7 +13,7 @@ from backendai.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn, unknown_news
-from backendai.pipelines.services.news import ended_runs
+from backendai.pipelines.services.news import ended_runs, told_by
 from backendai.web.pipelines.rows import RunRow, rows_of
 
 _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
@@ -52,13 +52,14 @@ def lines_of(user: User) -> list[Line]:
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
     of_session: dict[object, Line] = {}
-    notices = SessionNotice.objects.in_bell_of(user).filter(kind__in=kinds_in(choices_of(user), "bell"))
+    kinds = kinds_in(choices_of(user), "bell")
+    notices = SessionNotice.objects.in_bell_of(user).filter(kind__in=kinds)
     for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_NOTICES]:
         line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
         line.notices.append(notice)
     if unknown := unknown_news(user):
         lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
-    ended = ended_runs(user).order_by("-ended_at").defer("text")[:_MOST_RUNS]
+    ended = ended_runs(user).filter(told_by(kinds)).order_by("-ended_at").defer("text")[:_MOST_RUNS]
     lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
@@ -70,7 +71,8 @@ def counts_of(user: User) -> dict[str, int]:
     counts = jobs.aggregate(
         running=Count("pk", filter=Q(status=BackgroundJob.Status.RUNNING)), unseen=Count("pk", filter=over)
     )
-    notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds_in(choices_of(user), "bell"))
+    kinds = kinds_in(choices_of(user), "bell")
+    notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds)
     waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
-    runs = ended_runs(user).filter(seen_at=None).order_by().count()
+    runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
     return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +21,12 @@ from backendai.core.written_documents import read_document, written
 from backendai.pipelines.documents import LARGEST, MOST_VALUES
 from backendai.pipelines.keeping import with_secret_parameters
 from backendai.pipelines.models import Run
-from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
+from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
 from backendai.pipelines.services.creating import RunWish, check_run, create_run
+from backendai.templates.parameters import as_text, parameters_of
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy
+from backendai.web.gallery.forms import PREFIX, ParametersForm
 from backendai.web.launcher.from_run import LIKE_RUN, is_of_the_form
 from backendai.web.pipelines.pages import SECTION, find_run, run_page
 from backendai.web.requests import PageRequest
@@ -64,16 +66,28 @@ class RunForm(forms.Form):
         help_text=gettext_lazy("YAML or JSON: steps, each with the keys of a launch request."),
     )
 
+    def wish(self, parameters: Mapping[str, Any]) -> RunWish:
+        """Return the run that is asked for."""
+        said = self.cleaned_data
+        return RunWish(said["text"].replace("\r\n", "\n"), parameters=parameters, name=said["name"].strip())
+
+    def refuse(self, error: UserError) -> None:
+        """Show a refusal at the field that it is about."""
+        own = error.field == "name" and "line" not in error.details
+        self.add_error("name" if own else "text", in_words(error.message))
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for the document of a run; on POST launch it, or only check it (``go=check``)."""
-    form, found = RunForm(request.POST or None, initial={"text": _text(request)}), None
-    if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        wish = RunWish(text=said["text"].replace("\r\n", "\n"), name=said["name"].strip())
+    """Ask for the document of a run, then for its parameters; on POST launch it, or only check it (``go=check``)."""
+    like = _like(request)
+    form, found = RunForm(request.POST or None, initial={"text": _copied(like) if like else _BEGINNING}), None
+    asked = _parameters(request, str(form["text"].value() or ""), like)
+    is_answered = not asked.fields or asked.is_bound
+    if request.method == "POST" and form.is_valid() and is_answered and (not asked.fields or asked.is_valid()):
+        wish = form.wish(asked.given() if asked.fields else {})
         try:
             if request.POST.get("go") == "check":
                 found = check_run(request.user, wish)
@@ -81,10 +95,10 @@ def create(request: PageRequest) -> HttpResponse:
                 check_launch_rate(request.user, 1, now=timezone.now())
                 return redirect("web:run", create_run(request.user, wish, now=timezone.now())[0].pk)
         except UserError as error:
-            own = error.field == "name" and "line" not in error.details
-            form.add_error("name" if own else "text", in_words(error.message))
-    context = {"form": form, "found": found} | SECTION
-    return render(request, "web/pipelines/new.html", context, status=422 if form.errors else 200)
+            form.refuse(error)
+    is_wrong = bool(form.errors or (asked.is_bound and asked.errors))
+    context = {"form": form, "asked": asked, "found": found, "is_answered": is_answered} | SECTION
+    return render(request, "web/pipelines/new.html", context, status=422 if is_wrong else 200)
 
 
 @require_safe
@@ -123,6 +137,15 @@ def resume(request: PageRequest, run_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
+def at_once(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """Change how many sessions the run has at once; an empty field means no limit."""
+    typed = request.POST.get("at_once", "").strip() or "0"
+    number = int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 8 else -1
+    return _done(request, run_id, lambda run: set_at_once(run, request.user, number))
+
+
+@require_POST
+@login_required
 def retry(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Let what failed wait again: all of it, or an element of a step."""
     step, index = request.POST.get("step", "")[:32], request.POST.get("index", "")
@@ -144,13 +167,28 @@ def _done(request: PageRequest, run_id: UUID, action: Callable[[Run], Any]) -> H
     return redirect("web:run", found.pk)
 
 
-def _text(request: PageRequest) -> str:
-    """Return the document of the run to begin with, if it is one's own; else an example."""
+def _like(request: PageRequest) -> Run | None:
+    """Return the run to begin with, if it is one's own."""
     try:
-        like = Run.objects.filter(owner=request.user, pk=UUID(request.GET.get("like", ""))).first()
+        found: Run | None = Run.objects.filter(owner=request.user, pk=UUID(request.GET.get("like", ""))).first()
     except ValueError:
-        like = None
-    return _copied(like) if like else _BEGINNING
+        return None
+    return found
+
+
+def _parameters(request: PageRequest, text: str, like: Run | None) -> ParametersForm:
+    """Return the form of the parameters that a document declares; without fields while it cannot be read. It is bound
+    when the page asked for them."""
+    try:
+        declared = parameters_of(read_document(text, largest=LARGEST, most=MOST_VALUES).value.get("params"))
+    except UserError:
+        declared = {}
+    usual = {name: one.default for name, one in declared.items() if one.default is not None}
+    known = {name: value for name, value in (like.parameters if like else {}).items() if name in declared}
+    initial = {f"{PREFIX}{name}": as_text(value) for name, value in (usual | known).items()}
+    is_sent = any(name.startswith(PREFIX) for name in request.POST)
+    data = request.POST if is_sent else None
+    return ParametersForm(data, parameters=declared, user=request.user, secrets=True, initial=initial)
 
 
 def _copied(run: Run) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from backendai.pipelines.graph import HEIGHT, WIDTH, Node, drawn
+from backendai.pipelines.documents import MOST_STEPS
+from backendai.pipelines.graph import HEIGHT, WIDTH, Drawing, Node, bends, drawn
 from backendai.pipelines.models import Run, State
 from backendai.texts.translation import gettext as _
 from backendai.web.pipelines.rows import StepRow
 
-MOST_DRAWN = 300
+MOST_DRAWN = MOST_STEPS
+MOST_BENDS = 20_000  # drawn in a second
 _LONGEST = 18
 _NODE = (
     '<a class="node tone-{}" href="{}"><rect x="{}" y="{}" width="{}" height="{}" rx="6"/>'
@@ -31,7 +34,10 @@ def graph_of(run: Run, rows: Sequence[StepRow]) -> SafeString:
     waited_for = {on for sources in edges.values() for on in sources}
     for name in last:
         edges[name] = [one for one in edges if one not in waited_for and one not in last]
-    drawing, by_name = drawn(edges), {row.step.name: row for row in rows}
+    if bends(edges) > MOST_BENDS:
+        return mark_safe("")
+    drawing = _layout(tuple((name, tuple(on)) for name, on in edges.items()))
+    by_name = {row.step.name: row for row in rows}
     lines = format_html_join("", '<path class="edge" d="{}"/>', ((line.path,) for line in drawing.lines))
     nodes = format_html_join("", _NODE, (_node(run, node, by_name[node.name]) for node in drawing.nodes))
     return format_html(
@@ -42,6 +48,12 @@ def graph_of(run: Run, rows: Sequence[StepRow]) -> SafeString:
         lines,
         nodes,
     )
+
+
+@lru_cache(maxsize=64)
+def _layout(edges: tuple[tuple[str, tuple[str, ...]], ...]) -> Drawing:
+    """Return the drawing of a graph, which does not change while its run goes on and its page asks anew."""
+    return drawn(dict(edges))
 
 
 def _node(run: Run, node: Node, row: StepRow) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backendai.pipelines.comparing import differences, last_good
+from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Step, Task
 from backendai.pipelines.showing import MOST_FAILURES, counts_of, failures_of
@@ -114,6 +115,7 @@ def _context(request: PageRequest, found: Run) -> dict[str, Any]:
         "failed": numbers.get(State.FAILED, 0),
         "may_retry": bool(numbers.get(State.FAILED) or (found.is_over and numbers.get(State.CANCELLED))),
         "is_live": found.ended_at is None,
+        "most": MOST_TASKS,
         "query": request.GET.urlencode(),
         **SECTION,
     }

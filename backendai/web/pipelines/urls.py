@@ -15,5 +15,6 @@ urlpatterns = [
     path("<uuid:run_id>/cancel/", changes.cancel, name="run_cancel"),
     path("<uuid:run_id>/pause/", changes.pause, name="run_pause"),
     path("<uuid:run_id>/resume/", changes.resume, name="run_resume"),
+    path("<uuid:run_id>/at-once/", changes.at_once, name="run_at_once"),
     path("<uuid:run_id>/retry/", changes.retry, name="run_retry"),
 ]
