@@ -218,7 +218,8 @@ class Gateway:
         return self._ticket(request, purpose).kernel_id
 
     def _ticket(self, request: web.Request, purpose: Purpose) -> Ticket:
-        """Return the ticket that came; raises TicketRefused, or KernelGone when the kernel is not here."""
+        """Return the ticket that came. Raises TicketRefused; KernelGone when the kernel is not here; BackendError while
+        that is not known."""
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind != "Ticket":
             raise TicketRefused("A ticket is needed.")
@@ -226,6 +227,8 @@ class Gateway:
         if str(ticket.kernel_id) != request.match_info["id"].lower():
             raise TicketRefused("The ticket is for another kernel.")
         here = self._view.roster.generation(ticket.kernel_id)
+        if here == UNKNOWN and not self._view.roster.is_complete:
+            raise BackendError("The agent has just started and does not know its kernels yet: try again.")
         if here == UNKNOWN:
             raise KernelGone("The kernel is not on this agent.")
         if here != ticket.generation:

@@ -13,9 +13,13 @@ UNKNOWN = -1
 
 
 class Roster:
-    """Kernel id → generation, filled by starts and by listings of the backend."""
+    """Kernel id → generation, filled by starts and by listings of the backend.
 
-    def __init__(self) -> None:
+    ``is_complete``: kernels that are not in it are not here; before the first listing nobody knows.
+    """
+
+    def __init__(self, *, is_complete: bool = True) -> None:
+        self.is_complete = is_complete
         self._known: dict[UUID, tuple[int, float]] = {}
         self._lock = threading.Lock()
 
@@ -44,3 +48,4 @@ class Roster:
         with self._lock:
             younger = {kernel_id: entry for kernel_id, entry in self._known.items() if entry[1] >= taken_at}
             self._known = {one.kernel_id: (one.generation, taken_at) for one in listing} | younger
+            self.is_complete = True

@@ -66,7 +66,7 @@ class AgentRuntime:
         self._synced_at, self._draining, self._accelerators = 0.0, False, accelerators or Accelerators()
         starts = backend.starts_at_once or _starts_at_once(os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
-        roster = Roster()
+        roster = Roster(is_complete=False)
         self._is_native = is_marked_native(settings.data) and backend.name == "process"
         self._sampler = _sampler(settings, backend, self._accelerators, portal)
         links = GuestLinks(backend.guests)

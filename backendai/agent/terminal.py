@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import WSMsgType, web
 
-from backendai.agent.backends.base import Terminal
+from backendai.agent.backends.base import BackendError, Terminal
 
 WINDOW_BYTES = 256 * 1024
 WIDEST_WINDOW_BYTES = 1024 * 1024
 _WORTH_SECONDS = 0.1
 SHELL_ENDED = 4000
 _LARGEST_SIDE = 1000
+_LONGEST_SOUGHT = 1000
+_FINDS = ("find", "previous", "next", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,14 @@ class Acknowledge:
     """The client has shown so many more bytes."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A person looks for a text."""
+
+    does: Literal["find", "previous", "next", "end"]
+    text: str
 
 
 class Window:
@@ -67,7 +78,7 @@ class Window:
         self._moved.set()
 
 
-def read_control(text: str) -> Resize | Acknowledge | None:
+def read_control(text: str) -> Resize | Acknowledge | Find | None:
     """Return what a text frame says; None for what is malformed or of an unknown type, which is ignored."""
     try:
         said: Any = json.loads(text)
@@ -75,6 +86,8 @@ def read_control(text: str) -> Resize | Acknowledge | None:
             return Resize(screen_side(said["rows"]), screen_side(said["cols"]))
         if said["type"] == "ack":
             return Acknowledge(max(0, int(said["bytes"])))
+        if said["type"] == "find" and said["does"] in _FINDS:
+            return Find(said["does"], "".join(filter(str.isprintable, str(said.get("text", ""))[:_LONGEST_SOUGHT])))
     except (ValueError, TypeError, KeyError):
         return None
     return None
@@ -125,3 +138,6 @@ async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, wind
                 await terminal.resize(said.rows, said.cols)
             elif isinstance(said, Acknowledge):
                 window.acknowledged(said.count, asyncio.get_running_loop().time())
+            elif isinstance(said, Find):
+                with contextlib.suppress(BackendError):  # the shell goes on
+                    await terminal.find(said.does, said.text)

@@ -293,20 +293,30 @@ window.portal = window.portal || {};
     find.hidden = !isShown;
     box.querySelector('[data-tool="find"]').setAttribute("aria-expanded", isShown);
     if (isShown) return sought.select(), sought.focus();
+    if (soughtByTmux) sendJson({ type: "find", does: "end" });
+    soughtByTmux = "";
     screen?.search.clearDecorations();
     screen?.terminal.focus();
   };
   find.addEventListener("submit", (event) => {
     event.preventDefault();
-    screen?.search.findPrevious(sought.value);
+    lookFor("previous");
   });
+  // tmux shows its screen in the alternate buffer, which keeps nothing of what has scrolled out: tmux itself has that.
+  let soughtByTmux = "";
+  const lookFor = (does) => {
+    if (!screen || !sought.value) return;
+    if (screen.terminal.buffer.active.type !== "alternate") return does === "next" ? screen.search.findNext(sought.value) : screen.search.findPrevious(sought.value);
+    sendJson({ type: "find", does: sought.value === soughtByTmux ? does : "find", text: sought.value });
+    soughtByTmux = sought.value;
+  };
   find.addEventListener("keydown", (event) => {
     if (event.key === "Escape") showFind(false);
   });
 
   const tools = {
     find: () => showFind(find.hidden),
-    findNext: () => screen?.search.findNext(sought.value),
+    findNext: () => lookFor("next"),
     record: () => screen && recorder.toggle(screen.terminal),
     smaller: () => resize(-1),
     larger: () => resize(1),

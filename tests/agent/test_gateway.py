@@ -192,6 +192,18 @@ async def test_it_closes_with_4001_when_the_kernel_is_not_here() -> None:
             assert await close_code(websocket) == 4001
 
 
+async def test_it_calls_no_kernel_gone_before_the_first_listing() -> None:
+    backend, roster, kernel_id = MemoryBackend(), Roster(is_complete=False), uuid4()
+    view = GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, lambda: {"status": "ok"})
+    async with TestClient(TestServer(Gateway(view).application(), handler_cancellation=True)) as client:
+        here = Setting(client, Gateway(view), backend, kernel_id)
+        async with here.terminal() as websocket:
+            assert await close_code(websocket) not in (4000, 4001, 4003)
+        roster.replace([], taken_at=time.monotonic())
+        async with here.terminal() as websocket:
+            assert await close_code(websocket) == 4001
+
+
 async def test_it_closes_terminals_with_1012_when_the_agent_goes() -> None:
     async with setting() as here, here.terminal() as websocket:
         await websocket.receive_json()

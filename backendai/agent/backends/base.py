@@ -140,6 +140,11 @@ class Terminal(abc.ABC):
     async def resize(self, rows: int, cols: int) -> None:
         """Set the size of the shell's terminal."""
 
+    async def find(self, does: str, text: str) -> None:
+        """Look through what tmux keeps of the shell: ``find``, ``previous``, ``next``, ``end``. Without tmux nothing
+        happens."""
+        del does, text
+
     @abc.abstractmethod
     async def close(self) -> None:
         """Disconnect: the attached client ends, a tmux session stays. May be called twice."""

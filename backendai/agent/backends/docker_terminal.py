@@ -18,6 +18,7 @@ from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
 from backendai.agent.backends.home import WAIT
 from backendai.agent.backends.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
+from backendai.agent.backends.tmux import FIND
 
 _RESIZE_TRIES = 20
 
@@ -37,7 +38,11 @@ class Terminals:
         path = f"/v{self._engine.api_version}/exec/{exec_id}/start"
         stream = await open_stream(self._engine.url, "POST", path, {"Tty": True, "Detach": False})
         self._open[mark] = kernel_id
-        terminal = ExecTerminal(stream, lambda size: self._resize(exec_id, size), lambda: self._hang_up(mark))
+
+        def find(does: str, text: str) -> None:
+            self._run(kernel_id, FIND, [tmux_name(name), does, text])
+
+        terminal = ExecTerminal(stream, lambda size: self._resize(exec_id, size), find, lambda: self._hang_up(mark))
         await terminal.resize(rows, cols)
         return terminal
 
@@ -113,9 +118,16 @@ class Terminals:
 class ExecTerminal(Terminal):
     """The stream of one exec."""
 
-    def __init__(self, stream: Stream, resize: Callable[[tuple[int, int]], bool], hang_up: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        resize: Callable[[tuple[int, int]], bool],
+        find: Callable[[str, str], None],
+        hang_up: Callable[[], None],
+    ) -> None:
         self._stream = stream
         self._resize = resize
+        self._find = find
         self._hang_up = hang_up
         self._closed = False
 
@@ -130,6 +142,9 @@ class ExecTerminal(Terminal):
             if self._closed or await asyncio.to_thread(self._resize, (rows, cols)):
                 return
             await asyncio.sleep(0.02)
+
+    async def find(self, does: str, text: str) -> None:
+        await asyncio.to_thread(self._find, does, text)
 
     async def close(self) -> None:
         if self._closed:

@@ -15,6 +15,7 @@ from backendai.agent.backends.kubernetes_api import Api
 from backendai.agent.backends.kubernetes_names import pod_name
 from backendai.agent.backends.kubernetes_streams import Command, output_of, run_command
 from backendai.agent.backends.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
+from backendai.agent.backends.tmux import FIND
 
 # A command in a pod gets no variables of its own.
 _WITH_MARK = f'export {MARK}="$0" TERM=xterm-256color; exec "$@"'
@@ -43,7 +44,10 @@ class Terminals:
         async def hang_up() -> None:
             await asyncio.to_thread(self._hang_up, mark)
 
-        terminal = PodTerminal(running, hang_up)
+        async def find(does: str, text: str) -> None:
+            await asyncio.to_thread(self._run, kernel_id, FIND, [tmux_name(name), does, text])
+
+        terminal = PodTerminal(running, find, hang_up)
         self._terminals[mark] = asyncio.get_running_loop(), terminal
         await terminal.resize(rows, cols)
         return terminal
@@ -88,8 +92,10 @@ class Terminals:
 class PodTerminal(Terminal):
     """The stream of one command."""
 
-    def __init__(self, running: Command, hang_up: Callable[[], Awaitable[None]]) -> None:
-        self._running, self._hang_up = running, hang_up
+    def __init__(
+        self, running: Command, find: Callable[[str, str], Awaitable[None]], hang_up: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._running, self._find, self._hang_up = running, find, hang_up
         self._early: tuple[int, int] | None = None  # a size that comes before the shell is lost
         self._has_started = self._closed = False
 
@@ -108,6 +114,9 @@ class PodTerminal(Terminal):
         if not self._has_started:
             self._early = (rows, cols)
         await self._running.resize(rows, cols)
+
+    async def find(self, does: str, text: str) -> None:
+        await self._find(does, text)
 
     async def end(self) -> None:
         """Let ``read`` say that the shell has ended."""

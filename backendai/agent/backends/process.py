@@ -35,7 +35,7 @@ from backendai.agent.backends.process_notes import describe
 from backendai.agent.backends.process_ports import with_address
 from backendai.agent.backends.process_services import ProcessServices
 from backendai.agent.backends.process_start import Starter
-from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
+from backendai.agent.backends.process_terminal import PtyTerminal, request_find, request_terminal
 from backendai.agent.backends.process_usage import readings_of
 from backendai.agent.backends.supervised import SupervisedBackend
 from backendai.agent.mounts.hosts import StorageHosts
@@ -149,7 +149,8 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._running, kernel_id)
-        return PtyTerminal(await asyncio.to_thread(request_terminal, folder.path, name=name, rows=rows, cols=cols))
+        file = await asyncio.to_thread(request_terminal, folder.path, name=name, rows=rows, cols=cols)
+        return PtyTerminal(file, partial(request_find, folder.path, name))
 
     def close(self) -> None:
         self._closed.set()

@@ -10,11 +10,12 @@ import re
 import socket
 import struct
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import BackendError, Terminal
+from backendai.agent.backends.tmux import FIND
 
 _TIMEOUT = 10.0
 _PIECE = 64 * 1024
@@ -24,8 +25,9 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")  # tmux reads "." and ":" in names
 class PtyTerminal(Terminal):
     """The controlling side of a pseudo-terminal; closing it hangs up the shell's (or tmux client's) line."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, find: Callable[[str, str], object]) -> None:
         self._file: int | None = file
+        self._find = find
         self._waits: set[asyncio.Future[None]] = set()
         os.set_blocking(file, False)
 
@@ -52,6 +54,9 @@ class PtyTerminal(Terminal):
     async def resize(self, rows: int, cols: int) -> None:
         if self._file is not None:
             fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    async def find(self, does: str, text: str) -> None:
+        await asyncio.to_thread(self._find, does, text)
 
     async def close(self) -> None:
         if self._file is None:
@@ -81,7 +86,7 @@ class PtyTerminal(Terminal):
 
 def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     """Ask the kernel's first process for a shell; returns the controlling side. Raises BackendError."""
-    request = {"name": _ODD.sub("-", name) or "main", "rows": rows, "cols": cols}
+    request = {"name": _session(name), "rows": rows, "cols": cols}
     try:
         answer, files = _ask(folder, json.dumps(request).encode())
         said = json.loads(answer or b"{}")
@@ -92,6 +97,15 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     for file in files:
         os.close(file)
     raise BackendError("The kernel does not open a terminal: {said}", said=said.get("error", "it sent none"))
+
+
+def request_find(folder: Path, name: str, does: str, text: str) -> None:
+    """Have tmux in the kernel look for a text. Raises BackendError."""
+    request_program(folder, ["sh", "-c", FIND, "find", _session(name), does, text])
+
+
+def _session(name: str) -> str:
+    return _ODD.sub("-", name) or "main"
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:

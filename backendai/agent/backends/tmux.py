@@ -12,3 +12,21 @@ STATUS_LINES = (
     f'set-hook -g window-linked "{_LINE}"',
     f'set-hook -g window-unlinked "{_LINE}"',
 )
+
+# Looks through all that tmux has kept of the session $1. $2: "find" goes upwards from the end to the text $3, then
+# "previous" and "next" go on from there; "end" leaves copy mode. An argument that ends with a semicolon would end the
+# command.
+FIND = r"""
+socket=${TMPDIR:-/tmp}/.tmux.sock session="=$1:" does=$2 text=$3
+ask() { if [ -S "$socket" ]; then tmux -S "$socket" "$@"; else tmux "$@"; fi; }
+act() { ask send-keys -t "$session" -X "$@"; }
+case $text in *\;) text="${text%?}\;";; esac
+case $does in
+find)
+  ask copy-mode -t "$session" && act history-bottom
+  act search-backward-text "$text" || act search-backward "$text";;
+previous) act search-again;;
+next) act search-reverse;;
+end) act cancel;;
+esac >/dev/null 2>&1
+""".strip()

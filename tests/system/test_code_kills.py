@@ -1,0 +1,108 @@
+"""``kill -9`` of the platform's processes and of the guest while code runs: output, variables and exit codes stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from docker import APIClient
+
+from tests.agent.images import ensure_python_image
+from tests.system.client import Body, Client
+from tests.system.platform import Platform
+from tests.system.polling import until
+
+pytestmark = [pytest.mark.system, pytest.mark.docker]
+TICKS = 30
+COUNTING = (
+    f"import time\nfor n in range({TICKS}):\n    print('tick', n, flush=True)\n    time.sleep(0.2)\nkept = 7\nexit(3)"
+)
+# The guest notes its process id beside its journal.
+KILL_GUEST = """
+import glob, os, signal, tempfile, time
+print("before", flush=True)
+time.sleep(0.5)
+[lock] = glob.glob(tempfile.gettempdir() + "/.backendai-runs/*/lock")
+os.kill(int(open(lock).read()), signal.SIGKILL)
+time.sleep(60)
+"""
+_PASSING = {502, 503, 504}
+
+
+@pytest.fixture(scope="module", params=["process", "docker"])
+def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    images = {}
+    if request.param == "docker":
+        engine = APIClient()
+        images["python"] = ensure_python_image(engine)
+        engine.close()
+    with Platform(tmp_path_factory.mktemp("code"), backend=request.param, images=images) as platform:
+        yield platform
+
+
+@pytest.fixture(scope="module")
+def session(platform: Platform) -> Iterator[Body]:
+    resources = {"cpu": "1", "mem": "256m"}
+    client = platform.client
+    yield (session := client.wait_until_running(client.launch("code", image="python", resources=resources)["id"]))
+    client.end(session["id"])
+
+
+def read(client: Client, path: str, after: int = 0) -> Body:
+    """Return the run as soon as the platform can tell it again."""
+    answers: list[Any] = []
+
+    def told() -> bool:
+        answers.append(client._send("GET", f"{path}?after={after}"))
+        return bool(answers[-1].status_code not in _PASSING)
+
+    until(told, 60.0, "the run can be read", last=lambda: answers[-1].text[:300])
+    assert answers[-1].status_code == 200, answers[-1].text
+    return dict(answers[-1].json())
+
+
+def start(client: Client, path: str, **wish: Any) -> Body:
+    answer = client._send("POST", path, json=wish)
+    assert answer.status_code in (200, 202), answer.text
+    return dict(answer.json())
+
+
+def text_of(run: Body) -> str:
+    return "".join(item.get("text", "") for item in run["items"] if item["type"] == "stdout")
+
+
+@pytest.mark.parametrize("role", ["agent", "appproxy", "web"])
+def test_a_run_goes_on_and_nothing_of_it_is_missing(platform: Platform, session: Body, role: str) -> None:
+    client, path = platform.client, f"sessions/{session['id']}/runs/"
+    run = start(client, path, code=COUNTING, run_id=f"through-{role}")
+    path += f"{run['run_id']}/"
+    until(lambda: "tick 3\n" in text_of(read(client, path)), 30.0, "the code prints")
+    part = read(client, path)
+    platform.wait_for_restart(role, platform.kill(role))
+    text, after = text_of(part), part["offset"]
+    deadline = time.monotonic() + 60
+    while part["state"] != "FINISHED" or after < part["end"]:
+        assert time.monotonic() < deadline, part
+        part = read(client, path, after)
+        text, after = text + text_of(part), part["offset"]
+        time.sleep(0.1)
+    assert (text, part["exit_code"]) == ("".join(f"tick {n}\n" for n in range(TICKS)), 3)
+    again = start(client, f"sessions/{session['id']}/runs/", code="kept * 6", wait=20)
+    assert [item["data"] for item in again["items"]] == ["42"], "the variables are there"
+
+
+def test_the_runs_of_a_killed_guest_are_lost_with_a_reason_and_their_output_stays(
+    platform: Platform, session: Body
+) -> None:
+    client, path = platform.client, f"sessions/{session['id']}/runs/"
+    before = start(client, path, code="print('earlier')", run_id="earlier", wait=20)
+    assert before["state"] == "FINISHED"
+    start(client, path, code=KILL_GUEST, run_id="killer")
+    until(lambda: read(client, f"{path}killer/")["state"] == "LOST", 60.0, "the run is lost")
+    lost = read(client, f"{path}killer/")
+    assert (lost["reason"], text_of(lost)) == ("guest-ended", "before\n")
+    assert text_of(read(client, f"{path}earlier/")) == "earlier\n"
+    after = start(client, path, code="print('kept' in globals())", wait=20)
+    assert text_of(after) == "False\n", "an interpreter of its own"
