@@ -66,7 +66,7 @@ def walk(backend: Backend, image: str, deployment: str = "test") -> None:
             await terminal.find("find", text)
             await read_until(terminal, b"(1 results)")
             await terminal.find("end", "")
-            await ask(terminal, f"clear; echo shell-$((100+{number}))\n".encode(), f"shell-{100 + number}".encode())
+            await ask(terminal, f"echo shell-$((100+{number}))\n".encode(), f"shell-{100 + number}".encode())
         await terminal.close()
 
     try:

@@ -28,7 +28,7 @@ _STYLES = (
     "css/session.css",
 )
 _SCRIPTS = ("fit", "webgl", "search", "web-links", "unicode11")
-_OWN = ("theme", "page", "screen", "recording", "terminal")
+_OWN = ("theme", "page", "steady-socket", "screen", "recording", "terminal")
 _FAULTS = """async () => (await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21aa"] })).violations
   .flatMap((one) => one.nodes.map((node) => `${one.id}: ${node.html}`))"""
 
@@ -65,6 +65,7 @@ class Shells:
 
     def __init__(self) -> None:
         self.said: dict[str, bytes] = {}
+        self.sought: list[dict[str, str]] = []
 
     def serve(self, socket: WebSocketRoute) -> None:
         """Answer one socket."""
@@ -76,6 +77,8 @@ class Shells:
                 heard = message.replace(b"\r", b"\r\n")
                 self.said[name] += heard
                 socket.send(heard)
+            elif (said := json.loads(message))["type"] == "find":
+                self.sought.append(said)
 
         socket.on_message(hear)
         socket.send(json.dumps({"type": "ready"}))
@@ -83,12 +86,17 @@ class Shells:
 
 
 @pytest.fixture
-def terminal(chromium: Chromium) -> Iterator[Page]:
+def shells() -> Shells:
+    return Shells()
+
+
+@pytest.fixture
+def terminal(chromium: Chromium, shells: Shells) -> Iterator[Page]:
     """The page of somebody whose terminal is connected; it leaves no error in the browser."""
     manner = Manner("light", scripts=True, on_phone=False)
     context = chromium.lend(manner)
     context.route("**/*", answer)
-    context.route_web_socket("**/ws/**", Shells().serve)
+    context.route_web_socket("**/ws/**", shells.serve)
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(f"{_ORIGIN}/sessions/1/")
@@ -129,6 +137,27 @@ def test_shells_are_apart_and_words_are_found(terminal: Page) -> None:
     words.press("Escape")
     expect(page.locator("#terminal-find")).to_be_hidden()
     expect(page.locator("#terminal-box textarea")).to_be_focused()
+
+
+def test_words_in_the_alternate_screen_are_looked_for_by_the_shell(terminal: Page, shells: Shells) -> None:
+    page = terminal
+    shells.said["2"] = b"\x1b[?1049hall that is visible"
+    page.get_by_label("Shell", exact=True).select_option("2")
+    screen(page).to_contain_text("all that is visible")
+    page.get_by_role("button", name="Find in the terminal").click()
+    words = page.locator("#terminal-words")
+    words.fill("far above")
+    words.press("Enter")
+    words.press("Enter")
+    page.get_by_role("button", name="Next").click()
+    words.fill("elsewhere")
+    words.press("Enter")
+    words.press("Escape")
+    expect(page.locator("#terminal-find")).to_be_hidden()
+    sought = [(one["does"], one.get("text", "")) for one in shells.sought]
+    assert sought == [
+        ("find", "far above"), ("previous", "far above"), ("next", "far above"), ("find", "elsewhere"), ("end", ""),
+    ]  # fmt: skip
 
 
 def test_the_bar_fits_a_phone_and_a_window_of_its_own_holds_the_terminal_alone(terminal: Page) -> None:
