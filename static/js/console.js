@@ -9,7 +9,11 @@
   const stubbornAfter = 10000;
   const [largestCode, largestCompleted] = [2 ** 20, 100000];
   const languages = new Map([["main", ""]]);
-  const notice = portal.noticeOf(box);
+  const tell = portal.noticeOf(box);
+  const notice = (text, label, action, isGood = false) => {
+    part("notice").classList.toggle("is-good", isGood);
+    tell(text, label, action);
+  };
   let before = null; // the number before which older runs are
   let interruptedAt = null;
 
@@ -208,7 +212,7 @@
         });
         if (answer.status === 409 && (await answer.clone().json()).code === "exists") continue;
         if (!answer.ok) throw { message: (await answer.json().catch(() => ({}))).detail || words.away };
-        return notice(words.saved.replace("{name}", name), words.lab && words.openLab, () => window.open(words.lab, "_blank", "noopener"));
+        return notice(words.saved.replace("{name}", name), words.lab && words.openLab, () => window.open(words.lab, "_blank", "noopener"), true);
       }
     },
     download: async () => {
