@@ -111,6 +111,7 @@ def _qemu(settings: NodeSettings, credentials: Credentials) -> QemuBackend:
         deployment=credentials.deployment,
         agent=credentials.name,
         docker_url=settings.docker_url,
+        hosts=_hosts(settings, credentials),
     )
     backend.setup()
     return backend

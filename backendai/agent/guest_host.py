@@ -18,7 +18,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes from the same source
 
 
 class GuestPlace(abc.ABC):
-    """Kernels with guests that are processes in them. Methods block."""
+    """Kernels with guests that are processes in them. Methods block. ``start_seconds``: how long a start may take."""
+
+    start_seconds = 20.0
 
     @abc.abstractmethod
     def folder(self, kernel_id: UUID) -> Path:

@@ -23,7 +23,6 @@ from backendai.agent.guest_host import PROGRAM, GuestHost, InProcessGuests, prog
 logger = logging.getLogger(__name__)
 
 SOCKET = "agent.sock"
-_START_SECONDS = 20.0
 _REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
 _DIAL_SECONDS = 5.0
 _MOST_UNCLAIMED = 32
@@ -102,8 +101,9 @@ class GuestLinks:
         except OSError as error:
             raise GuestMissing(f"The socket for the session cannot be made: {error}") from error
         await asyncio.to_thread(self._host.launch, kernel_id)
-        if not await link.wait(_START_SECONDS):
-            text = f"The guest agent did not start within {_START_SECONDS:.0f} seconds: it needs Python 3.8 or newer"
+        if not await link.wait(self._host.start_seconds):
+            seconds = f"{self._host.start_seconds:.0f}"
+            text = f"The guest agent did not start within {seconds} seconds: it needs Python 3.8 or newer"
             raise GuestMissing(f"{text} in the image (python3).", code="guest-does-not-start")
 
 

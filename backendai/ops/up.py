@@ -289,7 +289,8 @@ def _about_backend(choice: Choice) -> list[str]:
 def _farewell(choice: Choice) -> str:
     if choice.agents and choice.backend == "process":
         return "Stopping. Sessions are native processes of this machine and end with the platform."
-    return "Stopping. Containers go on running; the next start finds them again."
+    kernels = "Virtual machines" if choice.backend == "qemu" else "Containers"
+    return f"Stopping. {kernels} go on running; the next start finds them again."
 
 
 if __name__ == "__main__":

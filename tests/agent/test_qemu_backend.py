@@ -1,30 +1,55 @@
-"""The QEMU backend with emulated machines: the contract.
+"""The QEMU backend with emulated machines: the contract, and what only a machine of its own does.
 
 A start takes seconds. Questions that change nothing share a machine that stands for all of them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
+import psutil
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.base import Backend
+from backendai.agent.app_starts import AppStarts
+from backendai.agent.backends.base import Backend, BackendError, StartFailed
 from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_ask import output_of
+from backendai.agent.backends.qemu_ask import open_stream, output_of
 from backendai.agent.backends.qemu_channel import program_words
+from backendai.agent.mounts.hosts import StorageHosts
+from backendai.agent.ports import NotListening, Ports
 from backendai.agent.qemu_settings import MachineSettings
+from backendai.wire.messages import HomeFile
+from backendai.wire.mounts import MountSpec
+from backendai.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
-from tests.agent.contract_tools import NewSpec
-from tests.agent.images import TMUX_IMAGE, ensure_service_image, ensure_tiny_image, ensure_tmux_image
+from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
+from tests.agent.images import (
+    PYTHON_IMAGE,
+    SERVICE_IMAGE,
+    SERVICE_LABEL,
+    TMUX_IMAGE,
+    ensure_python_image,
+    ensure_service_image,
+    ensure_tiny_image,
+    ensure_tmux_image,
+)
+from tests.agent.prerequisites import need_root
 from tests.agent.qemu_bed import machine_settings
 from tests.agent.specs import make_spec
 from tests.agent.stream_contract import StreamContract
+from tests.mount_tools import folder_on_disk, root_on_disk
 
 pytestmark = [pytest.mark.qemu, pytest.mark.docker, pytest.mark.timeout(300)]
 Open = Callable[..., QemuBackend]
@@ -49,7 +74,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> MachineSettings:
 def images() -> None:
     """The test images in the Docker Engine, from where machines get them."""
     client = APIClient()
-    for ensure in (ensure_tiny_image, ensure_tmux_image, ensure_service_image):
+    for ensure in (ensure_tiny_image, ensure_tmux_image, ensure_service_image, ensure_python_image):
         ensure(client)
     client.close()
 
@@ -91,7 +116,8 @@ def standing(made: Open) -> Callable[[str], tuple[QemuBackend, NewSpec]]:
 
     def stand(image: str) -> tuple[QemuBackend, NewSpec]:
         if image not in known:
-            backend, spec = made(f"standing{len(known)}"), make_spec(slots=SMALL, image=image)
+            slots = SMALL if image != PYTHON_IMAGE else {"cpu": "1", "mem": str(512 * 2**20)}
+            backend, spec = made(f"standing{len(known)}"), make_spec(slots=slots, image=image)
             backend.start(spec)
             known[image] = backend, lambda **over: spec
         return known[image]
@@ -162,3 +188,234 @@ class TestQemuTerminalsWithTmux(Questions, StreamContract):
         self, backend: Backend, reopened: Callable[[], Backend], new_spec: NewSpec
     ) -> None:
         pytest.skip("a terminal ends with the connection of its agent")
+
+
+@pytest.fixture
+def backend(opened: Open) -> QemuBackend:
+    return opened()
+
+
+@pytest.fixture
+def new_spec(images: None) -> NewSpec:
+    return partial(make_spec, slots=SMALL)
+
+
+def run(backend: QemuBackend, kernel_id: UUID, code: str) -> str:
+    """Return what a command in the guest writes."""
+    return output_of(backend._running(kernel_id).path, program_words(["sh", "-c", code], {}))[0].decode()
+
+
+def test_a_home_has_its_files_and_limits_hold(backend: QemuBackend, new_spec: NewSpec) -> None:
+    files = [
+        HomeFile(path=".ssh/config", mode=0o600, content="Host x\n"),
+        HomeFile(path="it's $(me)", mode=0o755, content="$HOME 'quoted' $(id)\n"),
+    ]
+    command = (
+        "cat made it*me?; pwd; id -u; stat -c '%a %U' .ssh/config; nproc; df -m /dev/shm | tail -1 | awk '{print $2}';"
+        "cat /proc/self/status | grep NoNewPrivs | tr '\\t' ' '; touch /etc/x 2>&1 | grep -c denied;"
+        "dd if=/dev/zero of=big bs=1M count=100 2>&1 | grep -c 'No space'; exit 7"
+    )
+    spec = new_spec(
+        files=files,
+        bootstrap="#!/bin/sh\necho made >made\n",
+        session_type="batch",
+        command=command,
+        scratch_bytes=2**25,
+    )
+    backend.start(spec)
+    ended = ended_of(backend, spec.kernel_id)
+    assert backend.read_log(spec.kernel_id, limit=5000)[0].decode().split("\n") == [
+        "made", "$HOME 'quoted' $(id)", "/home/work", "1000", "600 work", "1", "16", "NoNewPrivs: 1", "1", "1", "",
+    ]  # fmt: skip
+    assert ended.exit_code == 7
+    assert "disk of 32 MiB is full" in ended.message
+
+
+def test_memory_that_runs_out_is_a_reason_with_its_amount(backend: QemuBackend, new_spec: NewSpec) -> None:
+    spec = new_spec(session_type="batch", command="exec tail -c 200000000 /dev/zero")
+    backend.start(spec)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason, "96 MiB" in ended.message) == (137, "out-of-memory", True)
+
+
+def test_a_machine_that_is_killed_ends_without_an_exit_code_and_leaves_nothing(
+    backend: QemuBackend, new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    folder = backend._running(spec.kernel_id)
+    supervisor = psutil.Process(folder.runner())
+    (machine,) = supervisor.children()
+    assert machine.uids().real != os.geteuid()
+    cgroups = folder.read("launch")["cgroups"]
+    machine.kill()
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason, ended.message) == (None, "exited", "The virtual machine ended.")
+    until(lambda: backend._starter.reap() or not supervisor.is_running())
+    assert [cgroup for cgroup in cgroups if Path(cgroup).exists()] == []
+
+
+def test_a_machine_does_not_outlive_its_supervisor(backend: QemuBackend, new_spec: NewSpec) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    supervisor = psutil.Process(backend._running(spec.kernel_id).runner())
+    (machine,) = supervisor.children()
+    supervisor.kill()
+    until(lambda: not machine.is_running())
+    ended = ended_of(backend, spec.kernel_id)
+    assert ended.exit_code is None and "supervisor" in ended.message
+
+
+OPEN_AND_DIE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from uuid import UUID, uuid4
+from backendai.agent.backends.qemu import QemuBackend
+from tests.agent.contract_tools import ask
+async def main():
+    backend = QemuBackend(Path(sys.argv[1]), deployment="test", agent="n1")
+    terminal = await backend.open_terminal(UUID(sys.argv[2]), name="one", rows=24, cols=80)
+    await ask(terminal, b"echo mark-$((40 + 2))\\n", b"mark-42")
+    print("here", flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+def test_the_terminals_of_a_killed_agent_are_hung_up(
+    standing: Callable[[str], tuple[QemuBackend, NewSpec]],
+) -> None:
+    backend, new = standing(make_spec().image)
+    kernel_id = new().kernel_id
+    count = "ls -l /proc/[0-9]*/fd/0 2>/dev/null | grep -c /dev/pts/"
+    before = int(run(backend, kernel_id, count))
+    words = [sys.executable, "-c", OPEN_AND_DIE, str(backend._data), str(kernel_id)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as agent:
+        assert agent.stdout is not None and agent.stdout.readline() == b"here\n"
+        assert int(run(backend, kernel_id, count)) > before
+        agent.kill()
+    until(lambda: int(run(backend, kernel_id, count)) == before)
+
+
+@pytest.mark.asyncio
+async def test_an_app_is_started_and_reached(backend: QemuBackend, new_spec: NewSpec) -> None:
+    spec = new_spec(image=SERVICE_IMAGE, environ={"BACKENDAI_SERVICE_PORTS": SERVICE_LABEL})
+    await asyncio.to_thread(backend.start, spec)
+    assert backend.services is not None
+    ports = Ports(backend.services)
+    starts = AppStarts(backend.services, ports)
+    async with asyncio.timeout(90):
+        while (state := await starts.look(spec.kernel_id, "notes", 8000)).state == "starting":
+            await asyncio.sleep(0.2)
+        assert state.state == "ready", state
+        assert (await starts.look(spec.kernel_id, "byhand", 8002)).state == "absent"
+        while (state := await starts.look(spec.kernel_id, "broken", 8001)).state == "starting":
+            await asyncio.sleep(0.2)
+        assert state.state == "failed" and "exit code 3" in state.message and "nothing works" in state.log
+        assert b"200 OK" in await asyncio.to_thread(answer_of, ports, spec.kernel_id)
+    with pytest.raises(NotListening):
+        await ports.dial(spec.kernel_id, "nothing", 9999)
+
+
+def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
+    """Return what a page of the kernel answers."""
+
+    async def ask() -> bytes:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        local = (await asyncio.get_running_loop().create_connection(Side, sock=far))[1]
+        joined = asyncio.create_task(splice(local, await ports.dial(kernel_id, "notes", 8000)))
+        loop, seen = asyncio.get_running_loop(), b""
+        await loop.sock_sendall(near, b"GET / HTTP/1.0\r\n\r\n")
+        while piece := await loop.sock_recv(near, 4096):
+            seen += piece
+        near.close()
+        joined.cancel()
+        return seen
+
+    return asyncio.run(asyncio.wait_for(ask(), 20))
+
+
+@pytest.mark.parametrize(
+    ("over", "code", "words"),
+    [
+        ({"slots": {"cpu": "1", "mem": str(150 * 2**20)}}, "failed-to-start", "192 MiB"),
+        ({"cluster_size": 2}, "no-network", "one kernel"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(
+    backend: QemuBackend, new_spec: NewSpec, over: dict[str, Any], code: str, words: str
+) -> None:
+    with pytest.raises(StartFailed, match=words) as refused:
+        backend.start(new_spec(**over))
+    assert refused.value.code == code
+    assert list(backend._kernel_places.folders()) == []
+
+
+def test_folders_are_shared_kept_from_writing_and_taken_away(
+    data: Path, settings: MachineSettings, images: None, new_spec: NewSpec
+) -> None:
+    need_root("folders need an agent of root")
+    root = root_on_disk(data / "storage", deployment="test", uid=1000)
+    folders = [uuid4(), uuid4()]
+    edited, viewed = (folder_on_disk(root, folder, uid=1000) for folder in folders)
+    (viewed / "given").write_text("from outside")
+    backend = QemuBackend(
+        data / "folders", settings, deployment="test", agent="n1", hosts=StorageHosts({"local": root}, (), "test")
+    )
+    mounts = [
+        MountSpec(folder_id=folders[0], target="/home/work/data", host="local", folder_name="data", rights="edit"),
+        MountSpec(folder_id=folders[1], target="/mnt/given", host="local", folder_name="given", rights="view"),
+    ]
+    spec = new_spec(mounts=mounts)
+    backend.start(spec)
+    try:
+        assert run(backend, spec.kernel_id, "cat /mnt/given/given; echo made >data/file; stat -c %U data/file") == (
+            "from outsidework\n"
+        )
+        assert ((edited / "file").read_text(), (edited / "file").stat().st_uid) == ("made\n", 1000)
+        assert "Read-only" in run(backend, spec.kernel_id, "touch /mnt/given/x 2>&1")
+        assert list(viewed.iterdir()) == [viewed / "given"]
+        words = program_words(["sh", "-c", "exec sleep 600 <data/file"], {})
+        open_stream(backend._running(spec.kernel_id).path, "d", words)[0].close()
+        until(lambda: "600" in run(backend, spec.kernel_id, "ps | grep [s]leep"))
+        assert backend.cut_folder(spec.kernel_id, folders[0]) == 1
+        assert run(backend, spec.kernel_id, "ls data; ps | grep -c '[s]leep 600'") == "0\n"
+        assert run(backend, spec.kernel_id, "cat /mnt/given/given") == "from outside"
+        with pytest.raises(BackendError, match="sees the folder"):
+            backend.cut_folder(spec.kernel_id, uuid4())
+    finally:
+        clear([backend])
+    assert (edited / "file").read_text() == "made\n"
+    assert [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(data) in line] == []
+
+
+@pytest.mark.long
+def test_code_runs_with_the_python_of_the_image_and_its_servers_are_reached(
+    standing: Callable[[str], tuple[QemuBackend, NewSpec]],
+) -> None:
+    backend, new = standing(PYTHON_IMAGE)
+    asker = Asker(backend, new().kernel_id)
+
+    async def walk() -> None:
+        assert text_of(await asker.run("print(6*7)")) == "42\n"
+        port = int(text_of(await asker.run(ECHO.format("127.0.0.1"))))
+        assert await asker.echo(b"x" * 2**20, port=port) == b"hello " + b"x" * 2**20
+
+    asyncio.run(walk())
+
+
+@pytest.mark.long
+class TestCodeInMachines(ProgramContract):
+    """All about running code with the image's Python, on one machine: two minutes."""
+
+    def test_a_deleted_context_takes_its_runs_along_if_asked_to(self, asker: Asker) -> None:
+        pytest.skip("the list of languages takes an emulated Python longer than a guest waits for it")
+
+    @pytest.fixture
+    def kernel(self, standing: Callable[[str], tuple[QemuBackend, NewSpec]]) -> UUID:
+        return standing(PYTHON_IMAGE)[1]().kernel_id
+
+    @pytest.fixture
+    def backend(self, standing: Callable[[str], tuple[QemuBackend, NewSpec]]) -> Backend:
+        return standing(PYTHON_IMAGE)[0]

@@ -199,6 +199,7 @@ def test_an_end_is_told_with_its_reason(
     end: Mapping[str, Any], order: Any, beat: Any, said: tuple[Any, ...], tmp_path: Path
 ) -> None:
     launch = {"log_bytes": 8192, "cgroups": [], "memory_words": "96 MiB", "disk_words": "Its disk is full."}
+    launch |= {"virtiofsd": "", "environ_outside": {}}
     (tmp_path / "launch.json").write_text(json.dumps(launch))
     runner = Runner(tmp_path, -1)
     runner.end, runner.order, runner.beat = dict(end), order, beat

@@ -36,12 +36,14 @@ from backendai.agent.backends.qemu_guest import MachineGuests
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_notes import describe
 from backendai.agent.backends.qemu_services import MachineServices
-from backendai.agent.backends.qemu_start import Starter
+from backendai.agent.backends.qemu_start import Starter, slowness
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.backends.supervised import SupervisedBackend
 from backendai.agent.backends.terminal_scripts import MARK, OPEN, SETTINGS, tmux_name
+from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.qemu_settings import MachineSettings
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
@@ -75,7 +77,7 @@ class OneFolder:
             yield from list(self.path.iterdir())
 
 
-class QemuBackend(SupervisedBackend):
+class QemuBackend(SupervisedBackend, MountingBackend):
     """Images come from the Docker Engine of this machine, where there is one, else from registries."""
 
     name = "qemu"
@@ -91,10 +93,11 @@ class QemuBackend(SupervisedBackend):
         deployment: str,
         agent: str,
         docker_url: str | None = None,
+        hosts: StorageHosts | None = None,
     ) -> None:
         self.settings = settings or MachineSettings()
         cache = self.settings.cache or data.absolute() / "machines"
-        places, mounts = OneFolder(data), KernelMounts(data)
+        places, mounts = OneFolder(data), KernelMounts(data, hosts)
         self._data, self._cache = data, cache
         self._engine = Engine(docker_url, deployment, agent)
         tools = Tools(self.settings.root)
@@ -104,8 +107,9 @@ class QemuBackend(SupervisedBackend):
         )
         self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
         super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)
+        self._rules = self._starter.mount_rules
         self.services = MachineServices(self._running)
-        self.guests = MachineGuests(self._running, self._find)
+        self.guests = MachineGuests(self._running, self._find, lambda: slowness(self.acceleration.find().acceleration))
 
     def setup(self) -> None:
         """Make what machines boot, and try how they run, in the background: the first start need not wait for it."""
@@ -131,6 +135,18 @@ class QemuBackend(SupervisedBackend):
     def storage(self) -> list[Path]:
         return [self._data, self._cache]
 
+    def home_folder(self, kernel_id: UUID) -> Path | None:
+        return None  # it lies on a disk that only the guest reads
+
+    def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
+        folder = self._running(kernel_id)
+        spec, targets = folder.spec(), folder.read("launch").get("targets", {})
+        places = {mount.target for mount in spec.mounts if mount.folder_id == folder_id} if spec else set()
+        tags = [tag for tag, target in targets.items() if target in places]
+        if not tags:
+            raise BackendError("No program of this session sees the folder.", code="folder-not-mounted")
+        return sum(int(ask(folder.path, {"cut": tag}).get("killed") or 0) for tag in tags)
+
     def notes(self) -> list[Note]:
         fault, fix = self._fault()
         return list(
@@ -141,6 +157,7 @@ class QemuBackend(SupervisedBackend):
                 overhead=self.settings.overhead,
                 has_limits=bool(self._starter.cgroups),
                 is_root=self._starter.is_root,
+                storage=self._rules().fault,
             )
         )
 
@@ -184,6 +201,7 @@ class QemuBackend(SupervisedBackend):
 
     def close(self) -> None:
         self._closed.set()
+        self._mounts.hosts.stop()
         self._starter.reap()
         self._engine.close()
 

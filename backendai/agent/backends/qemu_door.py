@@ -1,7 +1,7 @@
 """The door of a virtual machine's supervisor: what an agent asks of it, over a socket in the kernel's folder.
 
 A question is one line of JSON. ``open`` (a letter of ``qemu_init/streams.c``) with ``words`` makes the connection a
-stream after one line with its number; ``resize``, ``ended`` and ``use`` are answered by one line.
+stream after one line with its number; ``resize``, ``ended``, ``cut`` and ``use`` are answered by one line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from backendai.agent.backends.qemu_channel import BadFrame
@@ -21,10 +21,10 @@ _MOST_ENDED = 256
 
 
 class Door:
-    """Answers agents. ``use`` returns what the machine has used."""
+    """Answers agents. ``use`` returns what the machine has used, ``cut`` takes one of its folders away."""
 
-    def __init__(self, mux: Mux, use: Callable[[], dict[str, Any]]) -> None:
-        self._mux, self._use = mux, use
+    def __init__(self, mux: Mux, use: Callable[[], dict[str, Any]], cut: Callable[[str], Awaitable[int]]) -> None:
+        self._mux, self._use, self._cut = mux, use, cut
         self._codes: dict[int, int | None] = {}  # of programs that have ended
         self._waits: set[asyncio.Task[None]] = set()
 
@@ -35,7 +35,7 @@ class Door:
             if asked.get("open"):
                 await self._open(asked, reader, writer)
                 return
-            writer.write(json.dumps(self._told(asked)).encode() + b"\n")
+            writer.write(json.dumps(await self._told(asked)).encode() + b"\n")
             await writer.drain()
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
@@ -43,13 +43,15 @@ class Door:
             with contextlib.suppress(OSError):
                 writer.close()
 
-    def _told(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _told(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "resize" in asked:
             self._mux.resize(int(asked["resize"]), int(asked["rows"]), int(asked["columns"]))
             return {}
         if "ended" in asked:
             number = int(asked["ended"])
             return {"running": self._mux.stream(number) is not None, "exit_code": self._codes.get(number)}
+        if "cut" in asked:
+            return {"killed": await self._cut(str(asked["cut"]))}
         return self._use()
 
     async def _open(self, asked: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

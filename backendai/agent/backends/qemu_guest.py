@@ -16,10 +16,21 @@ from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace, program
 
 
 class MachineGuests(GuestPlace):
-    """``running`` returns the folder of a kernel that runs, or raises KernelGone; ``find`` that of any of ours."""
+    """``running`` returns the folder of a kernel that runs, or raises KernelGone; ``find`` that of any of ours.
+    ``slower``: how many times longer than usual everything takes in these machines."""
 
-    def __init__(self, running: Callable[[UUID], KernelFolder], find: Callable[[UUID], KernelFolder | None]) -> None:
-        self._running, self._find = running, find
+    def __init__(
+        self,
+        running: Callable[[UUID], KernelFolder],
+        find: Callable[[UUID], KernelFolder | None],
+        slower: Callable[[], int],
+    ) -> None:
+        self._running, self._find, self._slower = running, find, slower
+
+    @property
+    def start_seconds(self) -> float:  # type: ignore[override]
+        """An emulated Python compiles the program for half a minute."""
+        return GuestPlace.start_seconds * self._slower()
 
     def folder(self, kernel_id: UUID) -> Path:
         """Return where this machine's end of the calls listens."""

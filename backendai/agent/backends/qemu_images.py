@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -25,7 +26,7 @@ from docker.errors import NotFound
 
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import Images
+from backendai.agent.backends.docker_images import Images, pull_refusal
 from backendai.agent.backends.qemu_layers import Layers
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.wire.messages import ImageSighting
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 _UNUSED_SECONDS = 7 * 24 * 3600.0
 _MAKE_SECONDS = 1800.0
 _NOT_MADE = "The file system of the image cannot be made: {error}"
-_UNKNOWN = ("manifest unknown", "not found", "name unknown", "denied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class MachineImages:
             if reference not in found and (about := self._about(known)):
                 found[reference] = ImageSighting(
                     reference=reference,
-                    digest=about.get("digest") or "",
+                    digest=reference.partition("@")[2],
                     architecture=about.get("architecture") or "",
                     size_bytes=int(about.get("size") or 0),
                     labels={key: value for key, value in about["labels"].items() if key.startswith("ai.backend.")},
@@ -172,6 +172,8 @@ class MachineImages:
         command = [self._tools.need("skopeo"), "--insecure-policy", "copy", "--quiet"]
         if access.username:
             command += ["--authfile", str(_account(archive.with_name("auth.json"), reference, access))]
+        if _is_here(reference):  # as the Docker Engine does
+            command.append("--src-tls-verify=false")
         command += [f"docker://{reference}", f"docker-archive:{archive}"]
         try:
             done = subprocess.run(
@@ -181,11 +183,7 @@ class MachineImages:
             text = "Pulling the image {reference} took longer than {timeout} seconds."
             raise BackendError(text, reference=reference, timeout=f"{timeout:.0f}", code="pull-timeout") from error
         if done.returncode:
-            said = done.stderr.strip()[-300:]
-            if any(word in said.lower() for word in _UNKNOWN):
-                raise ImageNotFound("The registry has no image {image}: {error}", image=reference, error=said)
-            text = "The image {image} cannot be pulled: {error}"
-            raise BackendError(text, image=reference, error=said, code="pull-broken-off")
+            raise pull_refusal(reference, _words_of(done.stderr))
 
     def _of_engine(self) -> list[ImageSighting]:
         return self._docker.sightings() if self._has_engine() else []
@@ -236,6 +234,17 @@ def _described(layers: Layers) -> dict[str, Any]:
         "architecture": layers.config.get("architecture") or "",
         "definitions": definitions,
     }
+
+
+def _words_of(said: str) -> str:
+    """Return the sentence in the last line of skopeo's log; of an unknown image it only tells the status."""
+    found = re.search(r'msg="(.*)"\s*\Z', said.strip())
+    return (found[1] if found else said.strip())[-300:].replace("StatusCode: 404", "not found")
+
+
+def _is_here(reference: str) -> bool:
+    """Return whether the registry is on this machine itself."""
+    return reference.partition("/")[0].partition(":")[0] in ("localhost", "127.0.0.1")
 
 
 def _account(path: Path, reference: str, access: RegistryAccess) -> Path:

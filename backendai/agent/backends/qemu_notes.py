@@ -13,9 +13,9 @@ _NO_USERS = "All virtual machines run as the agent's own user."
 
 
 def describe(
-    trial: Trial | None, fault: str, fix: str, *, overhead: int, has_limits: bool, is_root: bool
+    trial: Trial | None, fault: str, fix: str, *, overhead: int, has_limits: bool, is_root: bool, storage: str
 ) -> Sequence[Note]:
-    """Return the notes. ``fault``: why no machine can start."""
+    """Return the notes. ``fault``: why no machine can start; ``storage``: why none mounts folders."""
     notes = [
         Note(
             code="qemu-overhead",
@@ -40,6 +40,8 @@ def describe(
                 " agent open /dev/kvm.",
             )
         )
+    if storage:
+        notes.append(Note(code="qemu-no-folders", message=storage, fix="Run the agent as root, with virtiofsd."))
     if lacking := [*([] if has_limits else [_NO_LIMITS]), *([] if is_root else [_NO_USERS])]:
         fix = "Run the agent as root, where it may make control groups."
         notes.append(Note(code="qemu-weaker-limits", message=" ".join(lacking), fix=fix))

@@ -31,6 +31,7 @@ from backendai.agent.backends.process_runner import (
 )
 from backendai.agent.backends.qemu_door import Door
 from backendai.agent.backends.qemu_mux import Mux
+from backendai.agent.backends.qemu_shares import Shares
 
 _PR_SET_PDEATHSIG = 1
 _ROOM_FOR_END = 4096  # bytes
@@ -38,6 +39,7 @@ _AFTER_GRACE = 5.0
 _POWER_OFF = 5.0
 _CONSOLE_BYTES = 32 * 1024
 _LONGEST_SILENCE = 600.0
+_CUT_SECONDS = 8.0
 _LOOK = 5.0
 
 
@@ -46,7 +48,6 @@ class Runner:
 
     def __init__(self, folder: Path, ready: int) -> None:
         self.folder, self.ready = folder, ready
-        os.umask(0o077)
         self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
         self.log = RotatingLog(folder, self.launch["log_bytes"])
         self.end: dict[str, Any] = {}  # what the guest said: exited or failed
@@ -54,7 +55,9 @@ class Runner:
         self.beat: dict[str, int] = {}
         self.heard_at = time.monotonic()
         self.console = b""
+        self.cuts: asyncio.Queue[int] = asyncio.Queue()
         self.over = asyncio.Event()
+        self.shares = Shares(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self._join)
 
     async def run(self) -> None:
         """Start the machine, serve it until it ends, write how it ended."""
@@ -76,7 +79,7 @@ class Runner:
             self.qemu = await self._spawn(theirs)
             theirs.close()
             self.mux = Mux(self.log.append, self._hear, self.folder / "guest" / "agent.sock")
-            door = await asyncio.start_unix_server(Door(self.mux, self.use).answer, sock=listener)
+            door = await asyncio.start_unix_server(Door(self.mux, self.use, self.cut).answer, sock=listener)
             tasks = [asyncio.create_task(work) for work in (self._read_console(), self.mux.run(ours), self._watch())]
             gone = asyncio.create_task(self.qemu.wait())
             await asyncio.wait([gone, asyncio.create_task(self.over.wait())], return_when=asyncio.FIRST_COMPLETED)
@@ -89,12 +92,15 @@ class Runner:
             door.close()
             for task in tasks:
                 task.cancel()
+            await self.shares.stop()
 
     async def _spawn(self, channel: socket.socket) -> asyncio.subprocess.Process:
         files = {
             name: os.open(path, os.O_RDWR if name == "disk" else os.O_RDONLY)
             for name, path in self.launch["files"].items()
         }
+        for tag, source in self.launch["shares"].items():
+            files[tag] = await self.shares.start(tag, source)
         files["channel"] = channel.fileno()
         argv = [word.format(**files) if "{" in word else word for word in self.launch["argv"]]
         try:
@@ -115,13 +121,16 @@ class Runner:
 
     def _become(self) -> None:
         """In the new process: join the control groups, give up root's rights, die with the supervisor."""
-        for cgroup in self.launch["cgroups"]:
-            Path(cgroup, "cgroup.procs").write_text("0")
+        self._join()
         if (uid := self.launch["uid"]) is not None:
             os.setgroups(self.launch["groups"])
             os.setgid(uid)
             os.setuid(uid)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def _join(self) -> None:
+        for cgroup in self.launch["cgroups"]:
+            Path(cgroup, "cgroup.procs").write_text("0")
 
     def _hear(self, text: str) -> None:
         """Take one word of the guest."""
@@ -138,6 +147,8 @@ class Runner:
         elif word == "beat":
             numbers = [int(number) for number in rest.split() if number.isdigit()]
             self.beat = dict(zip(("used", "oom", "disk", "free"), numbers, strict=False))
+        elif word == "cut":
+            self.cuts.put_nowait(int(rest))
         elif word == "exited":
             code, _, kills = rest.partition(" ")
             self.end = self.end or {"exited": int(code), "oom": int(kills or 0)}
@@ -145,6 +156,16 @@ class Runner:
         elif word == "failed":
             self.end = self.end or {"failed": rest[:500]}
             self.over.set()
+
+    async def cut(self, tag: str) -> int:
+        """Take a folder out of the machine; returns how many programs were killed, as they used it."""
+        self.mux.say(f"cut {self.launch['targets'][tag]}")
+        try:
+            return await asyncio.wait_for(self.cuts.get(), _CUT_SECONDS)
+        except TimeoutError:
+            return 0
+        finally:  # whatever the guest did
+            self.shares.cut(tag)
 
     def use(self) -> dict[str, Any]:
         """Return what the machine has used so far, and how long its guest has been silent."""
@@ -208,6 +229,7 @@ class Runner:
 
 def main(arguments: list[str], run: Callable[..., Any] = asyncio.run) -> None:
     """Supervise the machine in the folder; the second argument is where its first word is waited for."""
+    os.umask(0o077)
     run(Runner(Path(arguments[0]), int(arguments[1])).run())
 
 

@@ -22,7 +22,7 @@ from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.kernel_runtime import LEAST_MEMORY
-from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.qemu_settings import MachineSettings
 from backendai.core.slots import MILLI, Slots, format_size
@@ -33,7 +33,7 @@ _RUN = (
     "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.backends.qemu_runner import main; "
     "main(sys.argv[2:])"
 )
-EMULATION_FACTOR = 4  # of every deadline inside of a machine without KVM
+_EMULATION = 4  # of every deadline inside of a machine without KVM
 _NOT_STARTED = "The virtual machine does not start: {error}"
 _COMPLAINT = 500  # bytes of the console that explain a failed start
 _THREADS = 256  # of QEMU: one for each core, and those of its disks
@@ -61,15 +61,18 @@ class Starter:
         self._runners: list[subprocess.Popen[bytes]] = []
 
     def mount_rules(self) -> MountRules:
-        """Return what virtual machines can mount."""
-        return MountRules(fault="Virtual machines on this agent mount no folders.")
+        """Return what virtual machines can mount: the servers of folders need root, and give files to their owner."""
+        if not self.is_root:
+            return MountRules(fault="Virtual machines mount no folders here: the agent does not run as root.")
+        if self.tools.find("virtiofsd") is None:
+            return MountRules(fault="Virtual machines mount no folders here: install qemu-system-common.")
+        return MountRules(uids=frozenset({KERNEL_USER}), attaches=True)
 
     def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
         """Make the folder and the machine in it. Raises StartFailed, after removing what was made, BackendError."""
         try:
             self._prepare(spec, folder)
-            emulated = self._acceleration() == TCG
-            if not self._run(folder, spec.create_timeout * (EMULATION_FACTOR if emulated else 1)):
+            if not self._run(folder, spec.create_timeout * slowness(self._acceleration())):
                 raise StartFailed(_NOT_STARTED, error=self._complaint(folder, spec))
         except (OSError, subprocess.SubprocessError) as error:
             self._undo(folder)
@@ -87,6 +90,7 @@ class Starter:
         image = self._images.make(spec.exact_image)
         boot = self.boot.files()
         binds = self._mounts.prepare(spec, self.mount_rules())
+        self._check(spec, binds)
         shares = [Share(f"folder{number}", bind) for number, bind in enumerate(binds.all)]
         shape = self._shape(spec, [share.tag for share in shares])
         folder.path.mkdir(mode=0o700, parents=True)
@@ -109,8 +113,17 @@ class Starter:
             folder.write("launch", self._launch(spec, shape, uid) | about | {
                 "files": {name: str(path) for name, path in files.items()},
                 "cgroups": [str(cgroup) for cgroup in cgroups],
-                "kernel_user": binds.uid or KERNEL_USER,
+                "shares": {share.tag: share.bind.source for share in shares},
+                "targets": {share.tag: share.bind.target for share in shares},
+                "virtiofsd": str(self.tools.find("virtiofsd") or ""),
             })  # fmt: skip
+
+    def _check(self, spec: KernelSpec, binds: Binds) -> None:
+        """Raises StartFailed for a folder to be read only that this machine cannot mount so."""
+        for bind in binds.all:
+            if bind.read_only and not Path(bind.source).is_relative_to(self._mounts.root / str(spec.kernel_id)):
+                text = "The folder at {target} cannot be mounted read-only on this agent: it needs Linux 5.12 or newer."
+                raise StartFailed(text, target=bind.target, code="mount-refused")
 
     def _launch(self, spec: KernelSpec, shape: Shape, uid: int | None) -> dict[str, Any]:
         environ = self.tools.environ() | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}  # by which strays are found
@@ -183,3 +196,8 @@ class Starter:
             folder.kill()
             folder.remove()
         self.reap()
+
+
+def slowness(acceleration: str) -> int:
+    """Return how many times longer than usual a machine may take for everything."""
+    return _EMULATION if acceleration == TCG else 1

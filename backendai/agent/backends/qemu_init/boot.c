@@ -219,6 +219,16 @@ static void mount_system(const char *shm)
     mount_or_fail("shm", ROOT "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, size);
 }
 
+/* As on a large machine: memory is refused when it is used, and the end of a program then says why. */
+static void promise_memory(void)
+{
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "w");
+    if (file) {
+        fputs("1", file);
+        fclose(file);
+    }
+}
+
 static void raise_loopback(void)
 {
     struct ifreq request = {.ifr_name = "lo"};
@@ -259,4 +269,5 @@ void boot(struct launch *launch)
     if (sethostname(launch->host, strlen(launch->host)))
         fail("cannot set the name", launch->host);
     raise_loopback();
+    promise_memory();
 }

@@ -34,6 +34,9 @@ pid_t start_program(const struct launch *launch, char **words, int count, int in
 pid_t start_terminal(const struct launch *launch, char **words, int count, int *terminal);
 void set_size(int terminal, int rows, int columns);
 
+/* cutting.c */
+int cut_folder(const char *target);
+
 /* channel.c: frames to the agent and from it */
 extern int channel;
 void frame(int type, uint32_t stream, const void *body, size_t length);

@@ -59,6 +59,11 @@ static void tell_use(void)
 
 void take_order(const char *order)
 {
+    if (!strncmp(order, "cut ", 4)) {
+        char words[32];
+        snprintf(words, sizeof words, "cut %d", cut_folder(order + 4));
+        say(words);
+    }
     if (!strncmp(order, "stop ", 5)) {
         long long at = now_ms() + atoi(order + 5);
         if (!kill_at || at < kill_at)

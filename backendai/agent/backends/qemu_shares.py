@@ -1,0 +1,67 @@
+"""Folders of a virtual machine: one ``virtiofsd`` for each, shut into its folder, held by the machine's supervisor.
+
+A folder that is only to be read is mounted read-only on this machine, so the guest cannot change it whatever it does.
+Standard library only: the supervisor runs alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from backendai.agent.backends.process_runner import listen
+
+_OPTIONS = ("sandbox=namespace", "cache=auto", "no_xattr", "no_posix_lock", "no_flock", "modcaps=-mknod:-setfcap")
+
+
+class Shares:
+    """The servers of one machine's folders. ``join`` puts a new process into the machine's control groups."""
+
+    def __init__(self, folder: Path, program: str, environ: Mapping[str, str], join: Callable[[], None]) -> None:
+        self._folder, self._program, self._environ, self._join = folder, program, environ, join
+        self._servers: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self, tag: str, source: str) -> int:
+        """Start the server of a folder; returns a connection to it, for QEMU. Raises OSError."""
+        with listen(self._folder / f"{tag}.sock") as listener:
+            self._servers[tag] = await asyncio.create_subprocess_exec(
+                *self._command(source, listener.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                env=dict(self._environ),
+                cwd="/",
+                pass_fds=(listener.fileno(),),
+                preexec_fn=self._join,
+            )
+        return _connected(self._folder / f"{tag}.sock")
+
+    def cut(self, tag: str) -> None:
+        """End the server of a folder: nothing in the guest reaches it any more."""
+        if tag in self._servers:
+            with contextlib.suppress(ProcessLookupError):
+                self._servers[tag].kill()
+
+    async def stop(self) -> None:
+        """End all servers, which end by themselves with their machine."""
+        for tag, server in self._servers.items():
+            self.cut(tag)
+            await server.wait()
+
+    def _command(self, source: str, listener: int) -> Sequence[str]:
+        options = [word for option in (f"source={source}", *_OPTIONS) for word in ("-o", option)]
+        return [self._program, "-f", f"--fd={listener}", "--thread-pool-size=4", *options]
+
+
+def _connected(path: Path) -> int:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_PATH)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        return connection.detach()
+    finally:
+        os.close(folder)
+        connection.close()

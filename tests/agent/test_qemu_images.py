@@ -1,0 +1,89 @@
+"""Images of virtual machines on a machine without a Docker Engine: fetched from a registry, and made file systems."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backendai.agent.backends.base import BackendError, ImageNotFound
+from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.backends.qemu_images import MachineImages
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.wire.pulls import RegistryAccess
+from tests.agent.qemu_bed import machine_settings
+from tests.agent.registry_images import add_image
+from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
+
+pytestmark = pytest.mark.qemu
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    tools = Tools(machine_settings(tmp_path).root)
+    if tools.find("skopeo") is None:
+        pytest.skip("skopeo is not installed: bin/qemu-bed build fetches it")
+    return tools
+
+
+@pytest.fixture
+def images(tools: Tools, tmp_path: Path) -> MachineImages:
+    return MachineImages(Engine(f"unix://{tmp_path}/nowhere.sock", "test", "n1"), tools, tmp_path)
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with serving(FakeRegistry()) as registry:
+        registry.wants_token = True
+        yield registry
+
+
+def test_an_image_is_fetched_with_the_account_that_is_given_and_with_no_other(
+    images: MachineImages, registry: FakeRegistry, tools: Tools
+) -> None:
+    digest = add_image(registry, "1", "first")
+    reference = f"{registry.address}/pin@{digest}"
+    for access in (RegistryAccess(), RegistryAccess(username=ACCOUNT[0], password="wrong")):
+        with pytest.raises(BackendError) as refused:
+            images.pull(reference, timeout=60, progress=lambda _: None, access=access)
+        assert refused.value.code == "registry-denied"
+    assert not images.has(reference)
+    shares: list[float | None] = []
+    account = RegistryAccess(username=ACCOUNT[0], password=ACCOUNT[1])
+    images.pull(reference, timeout=60, progress=lambda one: shares.append(one.share), access=account)
+    assert shares[-1] == 1.0
+    assert images.has(reference)
+    (seen,) = images.sightings()
+    assert (seen.reference, seen.digest, seen.architecture) == (reference, digest, "amd64")
+    made = images.make(reference)
+    assert made.environ == {"PATH": "/bin", "VERSION": "first"}
+    listed = subprocess.run(
+        [tools.need("unsquashfs"), "-lln", made.file], capture_output=True, text=True, env=tools.environ(), check=True
+    ).stdout
+    assert any("1000/1000" in line and line.endswith("/home/work") for line in listed.splitlines()), "owners are kept"
+    assert [path.name for path in made.file.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_image_that_the_registry_lacks_is_not_found(images: MachineImages, registry: FakeRegistry) -> None:
+    account = RegistryAccess(username=ACCOUNT[0], password=ACCOUNT[1])
+    with pytest.raises(ImageNotFound):
+        images.pull(f"{registry.address}/pin:none", timeout=60, progress=lambda _: None, access=account)
+    with pytest.raises(ImageNotFound):
+        images.make(f"{registry.address}/pin:none")
+
+
+def test_a_file_system_goes_when_nothing_was_started_with_it_for_a_week(images: MachineImages, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name, days in (("old", 8), ("new", 6)):
+        (folder / f"{name}.squashfs").touch()
+        os.utime(folder / f"{name}.squashfs", times=(0, time.time() - days * 86400))
+    (folder / "references.json").write_text(json.dumps({"a": "old", "b": "new"}))
+    images.sweep()
+    assert [path.name for path in folder.glob("*.squashfs")] == ["new.squashfs"]
+    assert (images.has("a"), images.has("b")) == (False, True)
