@@ -1,0 +1,132 @@
+"""What the agent adds to the start of a virtual machine: the same QEMU with and without it, taking turns in one run.
+
+bin/bench machines [--json] [--rounds N] [--root FOLDER] [--acceleration auto|kvm|tcg]
+
+``ratio_p50``: from the order until the guest has started the main process, through the agent and by QEMU alone with the
+same image, memory, disk and kernel. ``echo_ms_p50``: a line typed into a terminal and its answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu import QemuBackend
+from backendai.agent.backends.qemu_channel import Decoder, Kind
+from backendai.agent.backends.qemu_disk import make_disk
+from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.qemu_settings import ACCELERATIONS, MachineSettings
+from backendai.wire.messages import KernelSpec
+
+_IMAGE = "local/backendai-tiny:latest"
+_BED = Path("/var/tmp/backendai/qemu-bed")
+_ECHOES = 50
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="bin/bench machines", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="starts on each side (10)")
+    parser.add_argument("--image", default=_IMAGE, help="an image of the Docker Engine")
+    parser.add_argument("--root", type=Path, default=_BED if _BED.exists() else Path("/"), help="where QEMU is")
+    parser.add_argument("--acceleration", choices=ACCELERATIONS, default="auto")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = MachineSettings(options.root, Path(folder, "cache"), options.acceleration)
+        backend = QemuBackend(Path(folder), settings, deployment="bench", agent="n1")
+        try:
+            figures = run(backend, options.image, options.rounds)
+        finally:
+            for kernel in backend.kernels():
+                backend.remove(kernel.kernel_id)
+            backend.close()
+    print(json.dumps(figures) if options.json else "\n".join(f"{name:24} {value}" for name, value in figures.items()))
+
+
+def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
+    """Return the figures of so many starts on each side."""
+    agent, bare, echoes = list[float](), list[float](), list[float]()
+    for number in range(rounds + 1):
+        spec = _spec(image)
+        begun = time.perf_counter()
+        backend.start(spec)
+        if number:  # the first one makes the file system of the image
+            agent.append(time.perf_counter() - begun)
+        folder = KernelFolder(backend._kernel_places.find(spec.kernel_id))
+        launch = folder.read("launch")
+        if number == 1:
+            echoes = asyncio.run(_echoes(backend, spec))
+        disk = folder.path.parent / "bare-disk"
+        backend.remove(spec.kernel_id)
+        make_disk(disk, spec, {}, Tools(backend.settings.root), uid=None, shares=[])
+        if number:
+            bare.append(_bare(launch, disk))
+        disk.unlink()
+    return {
+        "acceleration": backend.acceleration.find().acceleration,
+        "ratio_p50": round(statistics.median(agent) / statistics.median(bare), 2),
+        "agent_s_p50": round(statistics.median(agent), 2),
+        "bare_s_p50": round(statistics.median(bare), 2),
+        "echo_ms_p50": round(1e3 * statistics.median(echoes), 2),
+        "rounds": rounds,
+    }
+
+
+def _spec(image: str) -> KernelSpec:
+    slots = {"cpu": "1", "mem": str(256 * 2**20)}
+    names = {"deployment": "bench", "agent": "n1", "session_name": "bench", "image": image}
+    return KernelSpec(**names, kernel_id=uuid4(), session_id=uuid4(), generation=1, slots=slots)
+
+
+def _bare(launch: dict[str, Any], disk: Path) -> float:
+    """Return the seconds from the start of QEMU to the first word of its guest."""
+    files = {**launch["files"], "disk": str(disk), "disk_looked_at": str(disk)}
+    opened = {name: os.open(path, os.O_RDWR if name == "disk" else os.O_RDONLY) for name, path in files.items()}
+    ours, theirs = socket.socketpair()
+    opened["channel"] = theirs.fileno()
+    argv = [word.format(**opened) for word in launch["argv"]]
+    begun = time.perf_counter()
+    machine = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=launch["environ_outside"],
+        pass_fds=list(opened.values()),
+    )  # fmt: skip
+    decoder = Decoder()
+    while not any(frame.kind == Kind.SAY and frame.text == "started" for frame in decoder.feed(ours.recv(65536))):
+        pass
+    seconds = time.perf_counter() - begun
+    machine.kill()
+    machine.wait()
+    for name, file in opened.items():
+        if name != "channel":
+            os.close(file)
+    ours.close()
+    theirs.close()
+    return seconds
+
+
+async def _echoes(backend: QemuBackend, spec: KernelSpec) -> list[float]:
+    terminal, found = await backend.open_terminal(spec.kernel_id, name="bench", rows=24, cols=80), list[float]()
+    for number in range(_ECHOES):
+        begun, seen = time.perf_counter(), b""
+        await terminal.write(b"echo m$((%d+1000))\n" % number)
+        while b"m%d" % (number + 1000) not in seen:
+            seen += await terminal.read()
+        found.append(time.perf_counter() - begun)
+    await terminal.close()
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The whole platform with sessions as emulated virtual machines, as people use it, and ``kill -9`` of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.agent.qemu_bed import machine_settings
+from tests.system.platform import Platform
+from tests.system.polling import until
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.qemu,
+    pytest.mark.timeout(400),
+    pytest.mark.usefixtures("tiny_image"),
+]
+SMALL = {"cpu": "0.5", "mem": "224m"}
+STARTED_WITHIN = 120
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iterator[Platform]:
+    data = tmp_path_factory.mktemp("machines")
+    settings = machine_settings(data / "cache")
+    extra = {
+        "BACKENDAI_QEMU_ROOT": str(settings.root),
+        "BACKENDAI_QEMU_CACHE": str(settings.cache),
+        "BACKENDAI_QEMU_ACCELERATION": "tcg",
+    }
+    with Platform(data, backend="qemu", extra=extra) as platform:
+        yield platform
+
+
+def machines(platform: Platform) -> list[psutil.Process]:
+    """Return the processes of QEMU whose supervisors work on the platform's data."""
+    children = [child for process in platform.processes() for child in process.children()]
+    return [child for child in children if "qemu-system" in child.name()]
+
+
+def test_a_session_outlives_its_agent_with_terminal_and_log_and_leaves_nothing(platform: Platform) -> None:
+    client = platform.client
+    session = client.wait_until_running(client.launch(resources=SMALL)["id"], STARTED_WITHIN)
+    with client.terminal(session["id"]) as terminal:
+        terminal.run("echo $((6*7)) >kept; cat kept", r"\b42\b")
+    (before,) = machines(platform)
+    platform.wait_for_restart("agent", platform.kill("agent"))
+    platform.wait_for_agents(1)
+    assert machines(platform) == [before]
+    assert client.session(session["id"])["status"] == "RUNNING"
+    with client.terminal(session["id"]) as terminal:
+        terminal.run("echo again $(cat kept)", r"again 42\b")
+    assert session["name"] in client.log(session["id"])
+    (ended,) = client.end(session["id"])
+    assert (ended["status"], ended["status_reason"]) == ("TERMINATED", "user-requested")
+    assert session["name"] in client.log(session["id"])
+    until(lambda: machines(platform) == [], 30, "no machine is left")
+    until(lambda: list(platform.data.glob("agents/*/kernels/*")) == [], 30, "no folder is left")
+    platform.audit()
+
+
+def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
+    client = platform.client
+    good = client.launch(type="batch", startup_command="echo done", resources=SMALL)
+    bad = client.launch(type="batch", startup_command="exit 3", resources=SMALL)
+    assert client.wait_for(good["id"], "TERMINATED", seconds=STARTED_WITHIN)["status_reason"] == "task-finished"
+    assert client.wait_for(bad["id"], "TERMINATED", seconds=STARTED_WITHIN)["status_reason"] == "task-failed"
+    until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
+    platform.audit()
