@@ -20,7 +20,7 @@ from backendai.agent.storage import Disk, note_of, tightest
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
 from backendai.core.version import VERSION
-from backendai.wire.fields import MOST_IMAGES, MOST_KERNELS, MOST_NOTES
+from backendai.wire.fields import MOST_IMAGES, MOST_KERNELS, MOST_NOTES, MOST_WIDEST
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 from backendai.wire.mounts import MOST_HOSTS, HostReport
@@ -52,6 +52,7 @@ class Machine:
         self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
         self._capacity, self._notes, self._fault = Slots(), list[Note](), ""
         self._images, self._digest = list[ImageSighting](), ""
+        self._architecture, self._widest = platform.machine(), list[Slots]()
         self._read_at = -_REFRESH_SECONDS
         self._told_digest: str | None = None
         self._working = working
@@ -77,7 +78,7 @@ class Machine:
             boot_id=self._boot_id,
             version=VERSION,
             backend=self._backend.name,
-            architecture=platform.machine(),
+            architecture=self._architecture,
             gateway_url=self._gateway_url,
             capacity=self._whole_capacity(offer).to_json(),
             devices=dict(offer.devices),
@@ -90,7 +91,8 @@ class Machine:
             usage=self._sampler.report(),
             working=sorted(self._working())[:MOST_KERNELS],
             engine=self._engine,
-            os_kernel=platform.release(),
+            os_kernel=platform.release() if self._backend.is_here else "",
+            widest=[one.to_json() for one in self._widest],
             low_disk=is_low,
             fault=self._fault,
             draining=draining or bool(engine_fault),
@@ -114,7 +116,8 @@ class Machine:
         more: dict[str, object] = {"devices": dict(offer.samples)}
         if disk is not None:
             more |= {"disk_free": disk.free, "disk_total": disk.total}
-        return self._load.sample().model_copy(update=more)
+        sample = self._load.sample() if self._backend.is_here else LiveSample()
+        return sample.model_copy(update=more)
 
     def _whole_capacity(self, offer: Offer) -> Slots:
         """Accelerators are what devices make of them; nothing is offered while the engine has not told of the rest."""
@@ -128,6 +131,7 @@ class Machine:
             return ""
         try:
             capacity, notes = self._backend.capacity(), self._backend.notes()
+            self._architecture, self._widest = self._backend.architecture(), self._backend.widest()[:MOST_WIDEST]
             images = self._backend.images() if isinstance(self._backend, Imaging) else []
             self._engine, self._folders, fault = self._backend.engine(), self._backend.storage(), self._backend.fault()
         except BackendError as error:

@@ -188,6 +188,11 @@ class Agent(models.Model):
     gateway_url = models.CharField(max_length=255, blank=True)
     capacity = models.JSONField(default=dict, help_text="Slots that kernels may take, as decimal strings.")
     devices = models.JSONField(default=dict)
+    widest = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="What the largest single machines behind it have for one kernel; empty: it is one machine.",
+    )
     notes = models.JSONField(default=list, help_text="What an administrator should know, with the fix.")
     live = models.JSONField(
         default=dict,

@@ -223,6 +223,7 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "gateway_url": message.gateway_url,
         "capacity": Slots.parse(message.capacity).to_json(),
         "devices": message.devices,
+        "widest": [Slots.parse(one).to_json() for one in message.widest],
         "notes": [note.model_dump() for note in [*message.notes, *_note_of_protocol(message)]],
         "engine": message.engine,
         "os_kernel": message.os_kernel,
@@ -233,7 +234,7 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
     if message.live is not None:
         said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}
     if any(note.code == _ENGINE_SILENT for note in message.notes):
-        del said["capacity"], said["devices"]
+        del said["capacity"], said["devices"], said["widest"]
     return said
 
 

@@ -63,6 +63,7 @@ Sentence = Annotated[str, AfterValidator(_cut(500))]
 Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
 Percent = Annotated[float | None, AfterValidator(_percent)]  # from 0 to 100
 # The most entries that one agent may send in one message; an agent leaves out the rest.
+MOST_WIDEST = 8
 MOST_SLOTS, MOST_NOTES, MOST_IMAGES, MOST_LABELS, MOST_KERNELS = 32, 64, 5000, 64, 10_000
 _SlotName = Annotated[str, Field(max_length=64)]
 _Amount = Annotated[str, Field(max_length=32)]  # as a decimal

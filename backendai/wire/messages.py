@@ -21,6 +21,7 @@ from backendai.wire.fields import (
     MOST_IMAGES,
     MOST_KERNELS,
     MOST_NOTES,
+    MOST_WIDEST,
     Capabilities,
     Capacity,
     Digest,
@@ -221,6 +222,7 @@ class SyncUp(Message):
     remove. ``storage_hosts``: whose folders kernels can mount; without any, the agent gets no kernel with folders.
     ``capabilities``: see ``wire.capabilities``; None: the agent's version does not report them. ``working``: kernels
     that are executing submitted code.
+    ``widest``: what the largest single machines behind this agent have for one kernel; empty: it is one machine.
     """
 
     protocol: int = PROTOCOL
@@ -246,6 +248,7 @@ class SyncUp(Message):
     unknown: list[UnknownKernel] = Field(default_factory=list, max_length=MOST_UNKNOWN)
     storage_hosts: list[HostReport] = Field(default_factory=list, max_length=MOST_HOSTS)
     capabilities: Capabilities | None = None
+    widest: list[Capacity] = Field(default_factory=list, max_length=MOST_WIDEST)
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 

@@ -25,6 +25,7 @@ from backendai.agent.backends.kubernetes_logs import _EXCUSE
 from backendai.agent.backends.kubernetes_quantities import thousandths
 from backendai.agent.kubernetes_settings import PoolSettings, read_pool
 from backendai.agent.kubernetes_storage import PoolStorage
+from backendai.agent.machine import Machine
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.wire.mounts import MountSpec
@@ -619,3 +620,42 @@ def test_folders_are_parts_of_the_volume_of_their_host_and_never_parts_of_folder
         backend.start(make_spec(mounts=[mine, theirs]))
     assert error.value.code == "mount-refused" and len(cluster.pods()) == 1, "a pod that could write is removed"
     backend.close()
+
+
+def node_of(name: str, cpu: str, memory: str, gpus: str = "0", architecture: str = "amd64") -> dict[str, Any]:
+    room = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpus}
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": room, "conditions": ready, "nodeInfo": {"architecture": architecture}}
+    return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": status}
+
+
+def test_a_kernel_has_to_fit_into_one_node_in_everything(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.nodes = [node_of("wide", "64", "512Gi"), node_of("gpu", "8", "64Gi", "4"), node_of("small", "2", "4Gi")]
+    wide, gpu = Slots.parse({"cpu": 64, "mem": "512g"}), Slots.parse({"cpu": 8, "mem": "64g", "cuda.device": 4})
+    assert backend.widest() == [wide, gpu]
+    for slots, words in (({"cpu": "32", "mem": "1g", "cuda.device": "1"}, "all of"), ({"cuda.device": "5"}, "5")):
+        with pytest.raises(StartFailed) as error:
+            backend.start(make_spec(slots=slots))
+        assert error.value.code == "wider-than-any-node" and words in error.value.message
+    backend.start(make_spec(slots={"cpu": "8", "mem": "1g", "cuda.device": "4"}))
+    assert cluster.pods()[0]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "4"
+
+
+def test_a_pool_has_one_architecture_and_its_pods_go_nowhere_else(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.nodes = [node_of("a", "8", "8Gi", architecture="arm64"), node_of("b", "4", "8Gi")]
+    assert backend.architecture() == "aarch64"
+    assert backend.capacity() == Slots.parse({"cpu": 8, "mem": "8g"})
+    assert "amd64" in next(note.message for note in backend.notes() if note.code == "node-away")
+    backend.start(make_spec())
+    assert cluster.pods()[0]["spec"]["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+
+
+def test_the_load_of_the_agents_own_machine_is_not_that_of_the_pool(
+    cluster: Cluster, backend: KubernetesBackend
+) -> None:
+    cluster.nodes = [node_of("a", "8", "8Gi", architecture="arm64")]
+    machine = Machine(backend, offered=lambda slots: slots, gateway_url="")
+    told = machine.describe([], engine_fault="", draining=False, wait=0.0)
+    assert (told.architecture, told.os_kernel, told.widest) == ("aarch64", "", [{"cpu": "8", "mem": str(8 * 2**30)}])
+    assert told.live is not None
+    assert {told.live.cpu_pct, told.live.load, told.live.mem_used, told.live.disk_free} == {None}

@@ -187,6 +187,28 @@ def test_what_the_designated_agents_could_never_give_is_refused(cast: Cast) -> N
     assert error.message == "8 CPU cores requested, but no designated agent of default has more than 2."
 
 
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"cpu": 16}, "16 CPU cores requested, but no machine of an agent of default has more than 12."),
+        (
+            {"cpu": 12, "mem": "8g"},
+            "No single machine of an agent of default has all of 12 CPU cores, 8 GiB of memory.",
+        ),
+    ],
+)
+def test_a_kernel_wider_than_any_machine_behind_an_agent_is_refused_and_several_are_not(
+    cast: Cast, wanted: dict[str, Any], message: str
+) -> None:
+    """A pool of Kubernetes has more in all than one kernel can have."""
+    pool = make_agent("pool", cpu=64, mem="256g")
+    pool.widest = [{"cpu": "12", "mem": str(4 * 2**30)}, {"cpu": "8", "mem": str(64 * 2**30)}]
+    pool.save()
+    error = refusal(cast, resources={"mem": "1g"} | wanted)
+    assert (error.code, error.message) == ("bigger-than-any-agent", message)
+    assert make_session(cast.alice, resources={"cpu": 8, "mem": "8g"}, cluster_size=2)
+
+
 def test_sessions_of_one_launch_share_its_id_and_every_session_has_one(cast: Cast) -> None:
     launch = uuid.uuid4()
     both = [make_session(cast.alice, launch_id=launch, placement="spread") for _ in range(2)]

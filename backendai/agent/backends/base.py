@@ -8,6 +8,7 @@ several threads call them at once, but never two for the same kernel. A backend 
 from __future__ import annotations
 
 import abc
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,12 +157,14 @@ class Backend(abc.ABC):
     ``deployment`` separates portals that share an engine; containers of others are never touched. ``services`` reaches
     ports of kernels; None if ports are not isolated from other users. ``guests`` executes code in kernels.
     ``capabilities`` are reported to the portal, in addition to the abilities; ``lacks`` are the abilities of the class
-    that this instance does not have. ``starts_at_once``: how many starts it
-    takes at once; None: as many as the machine's cores allow. Nine methods are required; the others have a default.
+    that this instance does not have. ``starts_at_once``: how many starts it takes at once; None: as many as the
+    machine's cores allow. ``is_here``: kernels run on this very machine, so that its load is theirs. Nine methods are
+    required; the others have a default.
     """
 
     name: str
     starts_at_once: int | None = None
+    is_here: bool = True
     capabilities: frozenset[Capability] = frozenset()
     lacks: frozenset[Capability] = frozenset()
     services: ServiceHost | None = None
@@ -170,6 +173,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def capacity(self) -> Slots:
         """Return the machine's total ``cpu`` and ``mem``, before any reserve."""
+
+    def architecture(self) -> str:
+        """Return the architecture of what runs kernels, as Linux names it."""
+        return platform.machine()
+
+    def widest(self) -> list[Slots]:
+        """Return what the largest machines behind this agent have for one kernel; empty: one may have the capacity."""
+        return []
 
     def engine(self) -> str:
         """Return the container engine's name and version for display; empty if there is none."""

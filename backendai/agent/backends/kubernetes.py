@@ -56,8 +56,15 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
     """The pods of one agent of one deployment. ``told``: what the pool has, where nobody lets us look."""
 
     name = "kubernetes"
+    is_here = False
     capabilities = frozenset(
-        {Capability.IMAGES, Capability.APPS, Capability.SERVING, Capability.OWN_NETWORK, Capability.SIZE_LIMITS}
+        {
+            Capability.IMAGES,
+            Capability.APPS,
+            Capability.SERVING,
+            Capability.OWN_NETWORK,
+            Capability.SIZE_LIMITS,
+        }
     )
 
     def __init__(
@@ -77,7 +84,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self.pool = Pool(self.api, settings, told, clock)
         self._feed, self._logs = Feed(self.api, self._ours), Logs(self.api, data.absolute() / "logs")
         self._pods = Pods(self.api, self._ours, self._feed, self._logs)
-        self._images = PoolImages(self.api, self._ours, settings, self.pool.images)
+        self._images = PoolImages(self.api, self._ours, settings, listed=self.pool.images, nodes=self.pool.selector)
         self._folders = PodFolders(self.api, settings.storage, hosts or StorageHosts())
         self._starter = Starter(self._pods, self.pool, settings, self._images, self._folders)
         self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
@@ -95,6 +102,12 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
 
     def capacity(self) -> Slots:
         return self.pool.capacity()
+
+    def architecture(self) -> str:
+        return self.pool.architecture() or super().architecture()
+
+    def widest(self) -> list[Slots]:
+        return self.pool.widest()
 
     def engine(self) -> str:
         return f"Kubernetes {self.pool.look().version.removeprefix('v')}"

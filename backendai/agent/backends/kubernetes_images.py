@@ -32,12 +32,19 @@ _DIGEST_ONLY = "@"
 
 
 class PoolImages:
-    """``listed`` returns the images that the nodes tell of, by name with their size and node."""
+    """``listed`` returns the images that the nodes tell of, by name with their size and node; ``nodes`` the labels of
+    those that run pods."""
 
     def __init__(
-        self, api: Api, ours: Ours, settings: PoolSettings, listed: Callable[[], dict[str, tuple[int, str]]]
+        self,
+        api: Api,
+        ours: Ours,
+        settings: PoolSettings,
+        *,
+        listed: Callable[[], dict[str, tuple[int, str]]],
+        nodes: Callable[[], dict[str, str]],
     ) -> None:
-        self._api, self._ours, self._settings, self._listed = api, ours, settings, listed
+        self._api, self._ours, self._settings, self._listed, self._nodes_of_pool = api, ours, settings, listed, nodes
         self._known: dict[str, None] = {}  # images that were started or fetched, the oldest first
         self._nodes: dict[str, str] = {}
         self._lacking: set[str] = set()  # images that a start did not find on its node
@@ -140,7 +147,7 @@ class PoolImages:
                 "automountServiceAccountToken": False,
                 "enableServiceLinks": False,
                 "terminationGracePeriodSeconds": 0,
-                "nodeSelector": {**self._settings.nodes, **({"kubernetes.io/hostname": node} if node else {})},
+                "nodeSelector": {**self._nodes_of_pool(), **({"kubernetes.io/hostname": node} if node else {})},
                 "tolerations": [dict(one) for one in self._settings.tolerations],
                 "securityContext": {"runAsUser": 1000, "runAsNonRoot": True},
                 **({"imagePullSecrets": [{"name": secret}]} if secret else {}),

@@ -67,9 +67,10 @@ def pod_body(
     user: int = USER,
     pull_secret: str = "",
     node: str = "",
+    nodes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the pod of a kernel. ``pull_secret``: the secret with the account at its registry; ``node``: where its
-    image is known to be, which is preferred."""
+    image is known to be, which is preferred; ``nodes``: the labels of the nodes that may run it."""
     name = pod_name(spec.kernel_id)
     has_files = bool(secret_data(spec))
     body: dict[str, Any] = {
@@ -78,15 +79,12 @@ def pod_body(
         "metadata": {
             "name": name,
             "labels": {**pool.labels, **ours.labels(), **kernel_labels(spec), PART: "kernel"},
-            "annotations": {
-                IMAGE: spec.exact_image,
-                LIMIT: str(Slots.parse(spec.slots)["mem"] // MILLI),
-                CLUSTER: str(spec.cluster_size),
-            },
+            "annotations": _notes(spec),
             "finalizers": [FINALIZER],
         },
         "spec": {
             **_pod_options(spec, pool, user),
+            "nodeSelector": dict(pool.nodes if nodes is None else nodes),
             "containers": [_container(spec, pool, folders, has_files)],
             "volumes": _volumes(spec, name, folders, has_files),
         },
@@ -98,6 +96,11 @@ def pod_body(
     if node:
         body["spec"]["affinity"] = {"nodeAffinity": _prefer(node)}
     return body
+
+
+def _notes(spec: KernelSpec) -> dict[str, str]:
+    memory = Slots.parse(spec.slots)["mem"] // MILLI
+    return {IMAGE: spec.exact_image, LIMIT: str(memory), CLUSTER: str(spec.cluster_size)}
 
 
 def secret_body(spec: KernelSpec, ours: Ours) -> dict[str, Any]:
@@ -150,7 +153,6 @@ def _pod_options(spec: KernelSpec, pool: PoolSettings, user: int) -> dict[str, A
         "shareProcessNamespace": True,  # somebody reaps orphans, and a polite signal ends what does not listen to it
         "terminationGracePeriodSeconds": 5,
         "dnsPolicy": pool.dns,
-        "nodeSelector": dict(pool.nodes),
         "tolerations": [dict(one) for one in pool.tolerations],
         "securityContext": {
             "runAsUser": user,

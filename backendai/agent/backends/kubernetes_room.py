@@ -18,6 +18,8 @@ from backendai.wire.messages import Note
 _KEPT_SECONDS = 25.0
 _VERSION_SECONDS = 900.0
 _FORBIDDEN = (401, 403)
+_ARCHITECTURE = "kubernetes.io/arch"
+_LINUX_NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
 _RESOURCES = {"cpu": "cpu", "mem": "memory"}
 
 
@@ -30,6 +32,8 @@ class Picture:
     quota: Slots | None = None
     version: str = ""
     images: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    architecture: str = ""  # of its nodes, as Kubernetes names it
+    is_mixed: bool = False  # there are nodes of others
 
 
 class Pool:
@@ -61,11 +65,23 @@ class Pool:
             return whole
         return Slots({slot: min(amount, picture.quota.get(slot, amount)) for slot, amount in whole.items()})
 
-    def largest(self) -> Slots:
-        """Return the most that one node has of each; empty: not known."""
-        nodes = self.look().nodes or []
-        rooms = [_room_of(node) for node in nodes]
-        return Slots({slot: max(room.get(slot, 0) for room in rooms) for slot in _RESOURCES}) if rooms else Slots()
+    def widest(self) -> list[Slots]:
+        """Return what single nodes have for a kernel, without those that have no more of anything than another; empty:
+        not known."""
+        rooms = {self._whole_room_of(node) for node in self.look().nodes or []}
+        most = [room for room in rooms if not any(room != other and room.fits(other) for other in rooms)]
+        return sorted(most, key=lambda room: (room["mem"], room["cpu"]), reverse=True)
+
+    def architecture(self) -> str:
+        """Return that of the pool's nodes, of several the one with the most processors; empty: not known."""
+        told = self._settings.nodes.get(_ARCHITECTURE, "")
+        return _LINUX_NAMES.get(told or self.look().architecture, told or self.look().architecture)
+
+    def selector(self) -> dict[str, str]:
+        """Return the labels of the nodes for its pods."""
+        look = self.look()
+        mixed = {_ARCHITECTURE: look.architecture} if look.is_mixed else {}
+        return {**self._settings.nodes, **mixed}
 
     def gpus(self) -> int:
         """Return how many GPUs the nodes of the pool have."""
@@ -98,7 +114,7 @@ class Pool:
                 )
             )
         else:
-            largest = self.largest()
+            largest = self.widest()[0]
             room = f"{largest['cpu'] / MILLI:g} CPUs and {format_size(largest['mem'] // MILLI)}"
             text = f"{len(picture.nodes)} nodes; the largest has room for a kernel of {room}."
             notes.append(Note(code="pool-nodes", message=text))
@@ -112,9 +128,15 @@ class Pool:
         version, quota, found = self._version, self._quota(), self._nodes()
         if found is None:
             return Picture(quota=quota, version=version)
-        away = {node["metadata"]["name"]: why for node in found if (why := self._why_not(node))}
+        usual = _usual_architecture(found)
+        away = {node["metadata"]["name"]: why for node in found if (why := self._why_not(node, usual))}
         nodes = [node for node in found if node["metadata"]["name"] not in away]
-        return Picture(nodes, away, quota, version, named_images(nodes))
+        is_mixed = len({_architecture_of(node) for node in found}) > 1
+        return Picture(nodes, away, quota, version, named_images(nodes), usual, is_mixed)
+
+    def _whole_room_of(self, node: dict[str, Any]) -> Slots:
+        gpus = thousandths(_allocatable(node).get(self._settings.gpu, 0)) // MILLI * MILLI
+        return Slots({**_room_of(node), "cuda.device": gpus})
 
     def _nodes(self) -> list[dict[str, Any]] | None:
         selector = ",".join(f"{name}={value}" for name, value in self._settings.nodes.items())
@@ -145,7 +167,7 @@ class Pool:
                         limits[slot] = min(limits.get(slot, amount), amount)
         return Slots(limits) if limits else None
 
-    def _why_not(self, node: dict[str, Any]) -> str:
+    def _why_not(self, node: dict[str, Any], usual: str) -> str:
         """Return why nothing new goes to a node; empty: it does."""
         ready: dict[str, Any] = next(
             (one for one in node["status"].get("conditions") or [] if one["type"] == "Ready"), {}
@@ -154,6 +176,8 @@ class Pool:
             return f"it is not ready ({str(ready.get('message') or 'it says nothing').rstrip('.')})"
         if node["spec"].get("unschedulable"):
             return "it is cordoned"
+        if (own := _architecture_of(node)) != usual:
+            return f"its architecture is {own}; a pool has one ({usual}), and this one needs another agent"
         for taint in node["spec"].get("taints") or []:
             is_borne = any(_bears(toleration, taint) for toleration in self._settings.tolerations)
             if taint["effect"] != "PreferNoSchedule" and not is_borne:
@@ -168,6 +192,19 @@ def _bears(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 def _allocatable(node: dict[str, Any]) -> dict[str, Any]:
     return node["status"].get("allocatable") or {}
+
+
+def _architecture_of(node: dict[str, Any]) -> str:
+    return str((node["status"].get("nodeInfo") or {}).get("architecture") or "")
+
+
+def _usual_architecture(nodes: Iterable[dict[str, Any]]) -> str:
+    """Return the architecture that has the most processors."""
+    cpus: dict[str, int] = {}
+    for node in nodes:
+        own = _architecture_of(node)
+        cpus[own] = cpus.get(own, 0) + _room_of(node)["cpu"]
+    return max(cpus, key=lambda one: (cpus[one], one), default="")
 
 
 def _room_of(node: dict[str, Any]) -> Slots:

@@ -120,6 +120,7 @@ class Starter:
             folders=self._folders.prepare(spec),
             pull_secret=self._images.secret_for(spec.exact_image),
             node=self._images.node_of(spec.exact_image),
+            nodes=self._pool.selector(),
         )
         try:
             if secret_data(spec):
@@ -140,19 +141,17 @@ class Starter:
 
     def _check_width(self, spec: KernelSpec) -> None:
         """Refuse what no node of the pool could ever hold: the cluster would let it wait for ever."""
-        largest = self._pool.largest()
-        wanted = Slots.parse(spec.slots)
-        for slot in ("cpu", "mem"):
-            if largest and wanted.get(slot, 0) > largest.get(slot, 0):
-                raise StartFailed(
-                    Message(
-                        "The largest machine of the cluster has {has} of {slot}; {wanted} was requested.",
-                        has=_amount(slot, largest.get(slot, 0)),
-                        slot=slot,
-                        wanted=_amount(slot, wanted[slot]),
-                    ),
-                    code="wider-than-any-node",
-                )
+        widest, wanted = self._pool.widest(), Slots.parse(spec.slots)
+        if not widest or any(wanted.fits(room) for room in widest):
+            return
+        for slot, amount in wanted.items():
+            most = max(room[slot] for room in widest)
+            if amount > most:
+                gaps = {"has": _amount(slot, most), "slot": slot, "wanted": _amount(slot, amount)}
+                text = "The largest machine of the cluster has {has} of {slot}; {wanted} was requested."
+                raise StartFailed(Message(text, **gaps), code="wider-than-any-node")
+        text = "No single machine of the cluster has all of {wanted}."
+        raise StartFailed(Message(text, wanted=wanted.describe()), code="wider-than-any-node")
 
     def _wait(self, spec: KernelSpec, pod: Pod, deadline: float) -> None:
         """Return when the pod runs or has ended. Else it is removed, and what is in its way is raised."""

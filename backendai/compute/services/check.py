@@ -190,8 +190,9 @@ def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: Resourc
     """Reject amounts that no agent of the group could ever hold. The kernels of a single-node session count together,
     those of a multi-node session one by one."""
     together = spec.cluster_mode != ClusterMode.MULTI_NODE
-    for slots in [total_of(roles)] if together else dict.fromkeys(role.slots for role in roles):
-        check_reach(slots, group, agents)
+    each = list(dict.fromkeys(role.slots for role in roles))
+    for slots in [total_of(roles)] if together else each:
+        check_reach(slots, group, agents, each if together else [slots])
 
 
 def _check_environ(environ: Mapping[str, str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -144,47 +146,78 @@ def automatic_shm(memory: int, usual: str = "") -> int:
     return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
-def check_reach(total: Slots, group: ResourceGroup, designated: Collection[str] = ()) -> None:
+def check_reach(
+    total: Slots, group: ResourceGroup, designated: Collection[str] = (), kernels: Sequence[Slots] = ()
+) -> None:
     """Reject amounts that no registered agent could ever hold; lost agents count too. Agents that never reported a
     capacity are ignored; without any other agent nothing is rejected. ``designated``: ids of the only agents that
-    count."""
+    count; ``kernels``: the amounts of single kernels, each of which needs one machine behind the agent."""
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are alike.
-    capacities = [stored_slots(text) for text in _CAPACITIES.rows(group.pk, chosen)]
-    if not capacities or any(total.fits(capacity) for capacity in capacities):
+    reaches = [_Reach.read(*row) for row in _REACHES.rows(group.pk, chosen)]
+    if not reaches or any(reach.holds(total, kernels) for reach in reaches):
         return
     where = (
         Message("designated agent of {group}", group=group.name)
         if designated
         else Message("agent of {group}", group=group.name)
     )
-    for name, wanted in total.items():
-        most = max(capacity[name] for capacity in capacities)
-        if wanted > most:
-            raise UserError(
-                "{wanted_2} requested, but no {where} has more than {most}.",
-                wanted_2=amount_in_words(name, wanted),
-                where=where,
-                most=format_amount(name, most),
-                field=f"resources.{name}",
-                code="bigger-than-any-agent",
-                wanted=format_amount(name, wanted),
-                limit=format_amount(name, most),
-            )
+    _refuse_beyond(total, [reach.capacity for reach in reaches], where)
+    wide = [reach for reach in reaches if total.fits(reach.capacity)]
+    if wide:
+        machine = Message("machine of an {where}", where=where)
+        for kernel in kernels:
+            _refuse_beyond(kernel, [place for reach in wide for place in reach.places], machine)
+        where = machine
     raise UserError(
         "No single {where} has all of {total}.",
         where=where,
-        total=total.describe(),
+        total=max(kernels, key=lambda kernel: sum(kernel.values())).describe() if wide else total.describe(),
         field="resources",
         code="bigger-than-any-agent",
     )
 
 
-def _capacities(group_id: int, chosen: str | None) -> QuerySet[Any, Any]:
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What an agent has in all, and what each of its largest machines has."""
+
+    capacity: Slots
+    places: Sequence[Slots]
+
+    @classmethod
+    def read(cls, capacity: str, widest: str) -> _Reach:
+        whole = stored_slots(capacity)
+        return cls(whole, [Slots.parse(one) for one in json.loads(widest)] or [whole])
+
+    def holds(self, total: Slots, kernels: Sequence[Slots]) -> bool:
+        fits = all(any(kernel.fits(place) for place in self.places) for kernel in kernels)
+        return fits and total.fits(self.capacity)
+
+
+def _refuse_beyond(wanted: Slots, rooms: Sequence[Slots], where: str) -> None:
+    """Name the first amount that is more than any of these has."""
+    for name, amount in wanted.items():
+        most = max(room[name] for room in rooms)
+        if amount > most:
+            raise UserError(
+                "{wanted_2} requested, but no {where} has more than {most}.",
+                wanted_2=amount_in_words(name, amount),
+                where=where,
+                most=format_amount(name, most),
+                field=f"resources.{name}",
+                code="bigger-than-any-agent",
+                wanted=format_amount(name, amount),
+                limit=format_amount(name, most),
+            )
+
+
+def _reaches(group_id: int, chosen: str | None) -> QuerySet[Any, Any]:
     agents = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={})
     if chosen is not None:
         agents = agents.filter(pk__in=listed(chosen))
-    return agents.order_by().values_list(Cast("capacity", TextField()), flat=True).distinct()
+    texts = Cast("capacity", TextField()), Cast("widest", TextField())
+    return agents.order_by().values_list(*texts).distinct()
 
 
-_CAPACITIES = Prepared(_capacities)
+_REACHES = Prepared(_reaches)
