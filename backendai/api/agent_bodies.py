@@ -12,22 +12,22 @@ from backendai.cluster.models import JoinToken
 
 
 class AgentChange(StrictSerializer):
-    """What to change about an agent; what is left out stays."""
+    """Changes of an agent; omitted fields stay unchanged."""
 
     schedulable = serializers.BooleanField(required=False)
-    max_kernels = serializers.IntegerField(required=False, allow_null=True, help_text="Null: as the group says.")
+    max_kernels = serializers.IntegerField(required=False, allow_null=True, help_text="Null: the group's setting.")
     resource_group = serializers.CharField(required=False, max_length=63)
     force = serializers.BooleanField(
         required=False,
-        help_text="Move it though it runs kernels, which stay and count in the old group.",
+        help_text="Also move an agent with kernels, which continue and count in the old group.",
     )
 
 
 class DrainRequest(StrictSerializer):
-    """How to empty an agent."""
+    """How to drain an agent."""
 
     ends_at = serializers.DateTimeField(
-        default=None, allow_null=True, help_text="When what still runs there is ended; null: never."
+        default=None, allow_null=True, help_text="When the remaining sessions end; null: never."
     )
 
 
@@ -57,7 +57,7 @@ class JoinTokenBody(Answer[JoinToken]):
 
 
 class NewJoinTokenBody(serializers.Serializer[Any]):
-    """The text of a join token, which is said this once, and the command that uses it."""
+    """A join token with its text, which is only shown once, and the command for the new machine."""
 
     token = serializers.CharField()
     command = serializers.CharField()

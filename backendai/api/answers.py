@@ -26,10 +26,10 @@ _AS_STORED = (
 
 
 class Answer(serializers.ModelSerializer[M]):
-    """What a row looks like outside. A body inside of another one knows nothing of the request."""
+    """A read-only serializer. Nested ones have no access to the request."""
 
     def to_representation(self, instance: M) -> dict[str, Any]:
-        """Return the row's values by field, as JSON takes them."""
+        """Return the row's values by field, as JSON values."""
         return {name: read(self, instance) for name, read in _readers(type(self))}
 
 

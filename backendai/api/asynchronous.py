@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``read`` returns, called in a thread, and give its database connection back at once."""
+    """Return what ``read`` returns; run it in a thread and release its database connection at once."""
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 
 class AsyncAPIView(APIView):
-    """Handlers are coroutines; they ask the database by ``look``."""
+    """A view with coroutines as handlers, which query the database by ``look``."""
 
     async def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Let the request in, call its handler, and answer."""
+        """Authenticate the request, call its handler, and respond."""
         self.args, self.kwargs = args, kwargs
         asked: Request = self.initialize_request(request, *args, **kwargs)
         self.request, self.headers = asked, self.default_response_headers

@@ -21,7 +21,7 @@ from backendai.core.errors import NotFound
 
 
 class ScopeMissing(APIException):
-    """The token is good, but not for this."""
+    """The token is valid, but lacks the scope for this request."""
 
     status_code = HTTPStatus.FORBIDDEN
     default_code = "token-scope"
@@ -40,17 +40,17 @@ def steerer(request: Request) -> User:
 
 
 def signing_pair(request: Request) -> KeyPair | None:
-    """Return the key pair that signed the request; None when it came in another way."""
+    """Return the key pair that signed the request, or None."""
     return request.auth if isinstance(request.auth, KeyPair) else None
 
 
 def asking_token(request: Request) -> AccessToken | None:
-    """Return the bearer token of the request; None when it came in another way."""
+    """Return the bearer token of the request, or None."""
     return request.auth if isinstance(request.auth, AccessToken) else None
 
 
 def credential_of(request: Request) -> Credential | None:
-    """Return by what the one who asks was let in, to be asked again later; None when nothing is known of it."""
+    """Return the credential of the request, to be checked again later, or None if unknown."""
     if token := asking_token(request):
         return Credential(token=token.digest)
     if pair := signing_pair(request):
@@ -59,11 +59,14 @@ def credential_of(request: Request) -> Credential | None:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer <token>``; a token that is not valid is refused, also beside a valid login. What does not
-    only look needs the scopes in the view's ``token_scopes``; a view that names none wants all of them."""
+    """``Authorization: Bearer <token>``.
+
+    An invalid token is rejected, also beside a valid sign-in. Changing requests need the scopes in the view's
+    ``token_scopes``; a view without them needs all scopes.
+    """
 
     def authenticate(self, request: Request) -> tuple[User, AccessToken] | None:
-        """Return the token and its user, or None when the header brings no bearer token."""
+        """Return the user and the token, or None without a bearer token in the header."""
         kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if kind.lower() != "bearer":
             return None
@@ -77,7 +80,7 @@ class BearerAuthentication(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the challenge, by which a refusal becomes 401 instead of 403."""
+        """Return the challenge, which turns a refusal into 401 instead of 403."""
         return 'Bearer realm="api"'
 
 
@@ -85,7 +88,7 @@ class SignatureAuthentication(BaseAuthentication):
     """``Authorization: BackendAI signMethod=HMAC-SHA256, credential=<access key>:<signature>``."""
 
     def authenticate(self, request: Request) -> tuple[User, KeyPair] | None:
-        """Return the key pair and its user, or None when the header brings no signature."""
+        """Return the user and the key pair, or None without a signature in the header."""
         kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if kind.lower() != SCHEME.lower():
             return None

@@ -33,10 +33,12 @@ _NAME_RULE = "1 to 40 small letters, digits and dashes."
 
 
 class RevisionRequest(StrictSerializer):
-    """What each replica runs."""
+    """Image, command and resources of each replica."""
 
     image = serializers.CharField(max_length=255)
-    command = serializers.CharField(max_length=2**16, help_text="Starts the model server; it finds its port in PORT.")
+    command = serializers.CharField(
+        max_length=2**16, help_text="Starts the model server; the variable PORT has its port."
+    )
     port = serializers.IntegerField(min_value=1, max_value=65535, default=8000)
     environ = serializers.DictField(child=serializers.CharField(allow_blank=True), default=dict)
     resources = AmountsField(default=dict)
@@ -44,17 +46,20 @@ class RevisionRequest(StrictSerializer):
     cluster_size = serializers.IntegerField(min_value=1, max_value=16, default=1)
     cluster_mode = serializers.ChoiceField(choices=ClusterMode.choices, default="single-node")
     probe_path = serializers.CharField(
-        max_length=255, default="/health", allow_blank=True, help_text="Empty: a connection is enough."
+        max_length=255, default="/health", allow_blank=True, help_text="Empty: only connect."
     )
     startup_timeout = serializers.FloatField(default=1200.0, help_text="Seconds.")
     drain_timeout = serializers.FloatField(default=600.0, help_text="Seconds.")
     model_name = serializers.CharField(
-        max_length=128, default="", allow_blank=True, help_text="Its name at the common address; empty: the endpoint's."
+        max_length=128,
+        default="",
+        allow_blank=True,
+        help_text="The model name at the common address; empty: the endpoint's name.",
     )
-    mounts = MountBody(many=True, default=list, help_text="Folders with model files; replicas only read them.")
+    mounts = MountBody(many=True, default=list, help_text="Folders with model files; mounted read-only.")
 
     def spec(self) -> RevisionSpec:
-        """Return what was asked for."""
+        """Return the requested revision."""
         return _revision_spec(self.validated_data)
 
 
@@ -62,11 +67,11 @@ class RevisionUpdate(RevisionRequest):
     """A new revision of an endpoint."""
 
     allow_gap = serializers.BooleanField(
-        default=False, help_text="An old replica may end before its successor serves: for groups without room."
+        default=False, help_text="End an old replica before its successor serves, for groups without room."
     )
 
     def spec(self) -> RevisionSpec:
-        """Return what was asked for."""
+        """Return the requested revision."""
         return _revision_spec({name: value for name, value in self.validated_data.items() if name != "allow_gap"})
 
 
@@ -78,11 +83,11 @@ class EndpointRequest(RevisionRequest):
     resource_group = serializers.CharField(max_length=64, default="", allow_blank=True)
     minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
     maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
-    target = serializers.FloatField(default=4.0, help_text="Requests at once that a replica should have.")
+    target = serializers.FloatField(default=4.0, help_text="Simultaneous requests per replica.")
     concurrency = serializers.IntegerField(min_value=0, max_value=100_000, default=0, help_text="0: unlimited.")
     is_public = serializers.BooleanField(default=False)
     is_repeatable = serializers.BooleanField(default=False)
-    asleep_after = serializers.FloatField(default=900.0, help_text="Seconds; counts where the minimum is 0.")
+    asleep_after = serializers.FloatField(default=900.0, help_text="Seconds; applies if the minimum is 0.")
     max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
     max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=0)
     origins = serializers.ListField(child=serializers.CharField(max_length=255), default=list, help_text=_ORIGINS)
@@ -91,7 +96,7 @@ class EndpointRequest(RevisionRequest):
     canary = serializers.IntegerField(min_value=0, max_value=100, default=0, help_text=_CANARY)
 
     def endpoint_spec(self) -> EndpointSpec:
-        """Return what was asked for."""
+        """Return the requested endpoint."""
         of_revision = RevisionRequest().fields.keys()
         values = dict(self.validated_data)
         revision = _revision_spec({name: values.pop(name) for name in of_revision})
@@ -99,7 +104,7 @@ class EndpointRequest(RevisionRequest):
 
 
 class EndpointChange(StrictSerializer):
-    """What shall change; what is left out stays."""
+    """Changes of an endpoint; omitted fields stay unchanged."""
 
     minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
     maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, required=False)
@@ -117,11 +122,11 @@ class EndpointChange(StrictSerializer):
     warm_up = serializers.FloatField(required=False, help_text=_WARM_UP)
     affinity = serializers.CharField(max_length=64, required=False, allow_blank=True, help_text=_AFFINITY)
     canary = serializers.IntegerField(min_value=0, max_value=100, required=False, help_text=_CANARY)
-    asleep_after = serializers.FloatField(required=False, help_text="Seconds; counts where the minimum is 0.")
+    asleep_after = serializers.FloatField(required=False, help_text="Seconds; applies if the minimum is 0.")
 
 
 class RollBackRequest(StrictSerializer):
-    """Which revision comes back."""
+    """The revision to return to."""
 
     revision = serializers.IntegerField(min_value=1)
 
@@ -132,11 +137,11 @@ class EndpointTokenRequest(StrictSerializer):
     name = serializers.CharField(max_length=64)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
     per_minute = serializers.IntegerField(min_value=0, max_value=10**6, default=0, help_text="0: unlimited.")
-    opens_all = serializers.BooleanField(default=False, help_text="It opens every endpoint of the owner.")
+    opens_all = serializers.BooleanField(default=False, help_text="Valid for every endpoint of the owner.")
 
 
 class EndpointTokenBody(Answer[EndpointToken]):
-    """A token; its text is in the answer to its creation alone."""
+    """A token; its text is only in the response to its creation."""
 
     class Meta:
         model = EndpointToken
@@ -145,7 +150,7 @@ class EndpointTokenBody(Answer[EndpointToken]):
 
 
 class CreatedTokenBody(EndpointTokenBody):
-    """A token with its text, which nobody sees again."""
+    """A token with its text, which is only shown once."""
 
     token = serializers.CharField(read_only=True)
 
@@ -155,7 +160,7 @@ class CreatedTokenBody(EndpointTokenBody):
 
 
 class RevisionBody(Answer[Revision]):
-    """A revision. Variables are left out: they may be secret."""
+    """A revision. Variables are left out because they can be secret."""
 
     image = serializers.CharField(source="image.name")
     number = serializers.IntegerField()
@@ -177,7 +182,7 @@ class RevisionBody(Answer[Revision]):
 
 
 class ScalingRecordBody(Answer[ScalingRecord]):
-    """One decision."""
+    """A scaling decision."""
 
     numbers = serializers.SerializerMethodField()
 
@@ -193,7 +198,7 @@ class ScalingRecordBody(Answer[ScalingRecord]):
 
 
 class EndpointBody(serializers.Serializer[Any]):
-    """An endpoint as it is now."""
+    """An endpoint with its current state."""
 
     id = serializers.UUIDField(source="endpoint.pk")
     name = serializers.CharField(source="endpoint.name")
@@ -224,7 +229,7 @@ class EndpointBody(serializers.Serializer[Any]):
     affinity = serializers.CharField(source="endpoint.affinity")
     canary = serializers.IntegerField(source="endpoint.canary")
     asleep_after = serializers.SerializerMethodField()
-    common_url = serializers.CharField(help_text="An address in OpenAI's form that all endpoints share.")
+    common_url = serializers.CharField(help_text="The common address of all endpoints, with OpenAI's protocol.")
     created_at = serializers.DateTimeField(source="endpoint.created_at")
 
     def get_asleep_after(self, shown: Shown) -> float:
@@ -233,7 +238,7 @@ class EndpointBody(serializers.Serializer[Any]):
 
     @extend_schema_field(_Reason)
     def get_reason(self, shown: Shown) -> Any:
-        """Return why it is as it is."""
+        """Return the reason of its state."""
         return reason_body(shown.reason)
 
 
@@ -248,7 +253,7 @@ class ReplicaBody(serializers.Serializer[Any]):
     agents = serializers.SerializerMethodField()
     open = serializers.IntegerField()
     is_answering = serializers.SerializerMethodField()
-    last_probe = serializers.CharField(source="message", help_text="What is wrong with it; empty: nothing.")
+    last_probe = serializers.CharField(source="message", help_text="The problem; empty: none.")
     reason = serializers.CharField(source="replica.reason")
     message = serializers.CharField(source="replica.message")
     created_at = serializers.DateTimeField(source="replica.created_at")
@@ -260,7 +265,7 @@ class ReplicaBody(serializers.Serializer[Any]):
         return [name for name, *_ in seen.agents]
 
     def get_is_answering(self, seen: Seen) -> bool:
-        """Return whether an app proxy gets answers of it."""
+        """Return whether it answers an app proxy."""
         return seen.has_answered
 
 

@@ -14,7 +14,11 @@ class RuleRequest(StrictSerializer):
 
     metric = serializers.ChoiceField(choices=Metric.choices)
     query = serializers.CharField(
-        max_length=1000, required=False, allow_blank=True, default="", help_text="Of Prometheus, for its metric only."
+        max_length=1000,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="A Prometheus query, for the metric prometheus only.",
     )
     up_over = serializers.FloatField(required=False, allow_null=True, default=None)
     down_under = serializers.FloatField(required=False, allow_null=True, default=None)

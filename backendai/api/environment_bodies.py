@@ -24,9 +24,9 @@ class SshKeyRequest(StrictSerializer):
     """A new public key, on one line."""
 
     public_key = serializers.CharField(max_length=8192)
-    name = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Usually the key's comment.")
+    name = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Default: the key's comment.")
     proof = serializers.CharField(
-        max_length=8192, default="", allow_blank=True, help_text="A signature, for a key that another account has."
+        max_length=8192, default="", allow_blank=True, help_text="A signature, for a key of another account."
     )
 
 
@@ -40,7 +40,7 @@ class DotfileBody(Answer[Dotfile]):
 
 
 class DotfileRequest(StrictSerializer):
-    """A file to make or to write anew."""
+    """A file to create or replace."""
 
     path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
     permission = serializers.CharField(max_length=3, default="644", help_text="Three octal digits.")
@@ -48,13 +48,13 @@ class DotfileRequest(StrictSerializer):
 
 
 class BootstrapBody(serializers.Serializer[Any]):
-    """The bootstrap script; empty: there is none."""
+    """The bootstrap script; empty: none."""
 
     content = serializers.CharField(allow_blank=True)
     updated_at = serializers.DateTimeField(allow_null=True)
 
 
 class BootstrapRequest(StrictSerializer):
-    """The script to keep from now on."""
+    """The new bootstrap script."""
 
     content = serializers.CharField(allow_blank=True, trim_whitespace=False)

@@ -33,14 +33,14 @@ _OF_FILE_SERVERS = frozenset({403, 404, 409, 412, 413, 503, 507})  # answered as
 
 
 class BodyTooLarge(APIException):
-    """The request's body is larger than any request needs."""
+    """The request's body exceeds the limit of its address."""
 
     status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     default_code = "body-too-large"
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse | None:
-    """Return the problem document for whatever a view raised; None for what a middleware answers."""
+    """Return the problem document for an exception of a view, or None if a middleware handles it."""
     if is_away(error) or is_busy(error) or is_full(error):
         return None
     if isinstance(error, UserError):
@@ -59,7 +59,7 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse 
 
 
 def problem(status: int, code: str, detail: str, **members: Any) -> JsonResponse:
-    """Return one problem document; members that are None or empty are left out."""
+    """Return a problem document without members that are None or empty."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "detail": detail}
     body |= {"code": code.replace("_", "-")} | {name: value for name, value in members.items() if value}
     answer = JsonResponse(body, status=int(status), content_type="application/problem+json")

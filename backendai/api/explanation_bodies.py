@@ -21,12 +21,12 @@ class ReasonBody(serializers.Serializer[Reason]):
     code = serializers.CharField()
     message = serializers.CharField()
     details = serializers.DictField()
-    never = serializers.BooleanField(help_text="Waiting cannot help as things stand.")
+    never = serializers.BooleanField(help_text="Waiting does not help.")
     until = serializers.DateTimeField(allow_null=True)
 
 
 class ConsideredBody(serializers.Serializer[Step]):
-    """One thing that the scheduler looked at, in its order."""
+    """One consideration of the scheduler, in its order."""
 
     step = serializers.CharField()
     passed = serializers.BooleanField()
@@ -41,7 +41,7 @@ class ConsideredBody(serializers.Serializer[Step]):
 
 
 class AheadBody(serializers.Serializer[Any]):
-    """A session that gets its turn first."""
+    """A session that is scheduled first."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -50,10 +50,10 @@ class AheadBody(serializers.Serializer[Any]):
 
 
 class SuggestionBody(serializers.Serializer[Suggestion]):
-    """A change with which the session starts now."""
+    """A change with which the session would start now."""
 
     resource_group = serializers.CharField(source="group")
-    resources = serializers.SerializerMethodField(help_text="Of each kernel; null: as they are.")
+    resources = serializers.SerializerMethodField(help_text="Amounts of each kernel; null: unchanged.")
     agents = serializers.ListField(child=serializers.CharField())
     message = serializers.CharField()
 
@@ -64,17 +64,17 @@ class SuggestionBody(serializers.Serializer[Suggestion]):
 
 
 class ExplanationBody(serializers.Serializer[Explanation]):
-    """What the next pass does with a session, and why."""
+    """What the next pass would do with a session, and why."""
 
     as_of = serializers.DateTimeField(source="now")
     resource_group = serializers.CharField(source="group")
     verdict = serializers.ChoiceField(choices=[(verdict.value, verdict.value) for verdict in Verdict])
     message = serializers.CharField()
     reason = ReasonBody(allow_null=True)
-    position = serializers.IntegerField(allow_null=True, help_text="From 1, among those that wait in the group.")
+    position = serializers.IntegerField(allow_null=True, help_text="From 1, among the pending sessions of the group.")
     waiting = serializers.IntegerField()
-    ahead = AheadBody(many=True, help_text="Of the first twenty in front, those that one may see.")
+    ahead = AheadBody(many=True, help_text="The visible ones of the first twenty sessions in front.")
     ahead_total = serializers.IntegerField()
-    agents = serializers.ListField(child=serializers.CharField(), help_text="Where it starts.")
+    agents = serializers.ListField(child=serializers.CharField(), help_text="The agents on which it starts.")
     steps = ConsideredBody(many=True)
     suggestions = SuggestionBody(many=True)

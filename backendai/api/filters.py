@@ -16,10 +16,12 @@ from backendai.core.session_kinds import kind_choices
 
 
 class FiltersAskedFor(filters.DjangoFilterBackend):
-    """Filters, for requests that ask for any: to build the form costs as much as to find out who asks."""
+    """Filter backend that only builds the filter form when the request has query parameters, because building costs
+    as much as authentication.
+    """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
-        """Return the rows that the request wants; raises a ValidationError for a filter that is wrong."""
+        """Return the filtered rows; raises a ValidationError for an invalid filter."""
         known = self.get_filterset_class(view, queryset)
         if known and known.base_filters.keys().isdisjoint(request.query_params):
             return queryset
@@ -34,7 +36,7 @@ class SessionFilter(filters.FilterSet):
     name = filters.CharFilter(max_length=64)
     resource_group = filters.CharFilter(field_name="resource_group__name", max_length=63)
     owner = filters.CharFilter(field_name="owner__email", lookup_expr="iexact", max_length=254)
-    live = filters.BooleanFilter(method="filter_live", help_text="true: not ended; false: ended.")
+    live = filters.BooleanFilter(method="filter_live", help_text="true: live; false: ended.")
 
     class Meta:
         model = ComputeSession
@@ -77,13 +79,13 @@ class JobFilter(filters.FilterSet):
 class ImageFilter(filters.FilterSet):
     """Images."""
 
-    mine = filters.BooleanFilter(method="filter_mine", help_text="true: those that one made; false: others.")
+    mine = filters.BooleanFilter(method="filter_mine", help_text="true: the user's own images; false: others.")
 
     class Meta:
         model = Image
         fields: list[str] = []
 
     def filter_mine(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """Return one's own images, or all that one did not make."""
+        """Return the user's own images, or all others."""
         own = Q(is_customized=True, owner=self.request.user.pk if self.request else None)
         return queryset.filter(own) if value else queryset.exclude(own)

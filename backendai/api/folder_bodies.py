@@ -32,18 +32,18 @@ def _limit(**options: Any) -> serializers.IntegerField:
 
 
 class FolderBody(Answer[Folder]):
-    """A folder, and what the one who asks may do with it."""
+    """A folder, with the rights of the user."""
 
     host = serializers.CharField(source="host.name")
-    owner = serializers.SerializerMethodField(help_text="The address of its user; null: it is a project's.")
-    project = serializers.SerializerMethodField(help_text="null: it is a user's.")
+    owner = serializers.SerializerMethodField(help_text="The e-mail address of its owner; null: a project's folder.")
+    project = serializers.SerializerMethodField(help_text="null: a user's folder.")
     usage = serializers.CharField()
     rights = serializers.CharField(help_text="view, edit or manage.")
-    member_rights = serializers.CharField(help_text="What members of its project may do.")
+    member_rights = serializers.CharField(help_text="The rights of the project's members.")
     status = serializers.CharField()
     is_linked = serializers.SerializerMethodField(help_text="An existing directory, offered read-only.")
     is_reachable = serializers.SerializerMethodField(help_text="Whether its storage host works.")
-    is_limit_enforced = serializers.SerializerMethodField(help_text="false: it is only measured.")
+    is_limit_enforced = serializers.SerializerMethodField(help_text="false: the limit is only measured.")
     deleted_at = serializers.SerializerMethodField(help_text="When it will be deleted from the trash.")
 
     class Meta:
@@ -76,12 +76,12 @@ class FolderBody(Answer[Folder]):
         return not folder.host.fault
 
     def get_is_limit_enforced(self, folder: Folder) -> bool:
-        """Return whether the file system holds it to its limit."""
+        """Return whether the file system enforces its limit."""
         return folder.host.quota_mode == "enforced"
 
     @extend_schema_field({"type": "string", "format": "date-time", "nullable": True})
     def get_deleted_at(self, folder: Folder) -> str | None:
-        """Return when the trash is emptied of it."""
+        """Return when it will be deleted from the trash."""
         if folder.trashed_at is None or not settings.FOLDER_TRASH_FOR:
             return None
         return (folder.trashed_at + settings.FOLDER_TRASH_FOR).isoformat().replace("+00:00", "Z")
@@ -91,8 +91,8 @@ class FolderRequest(StrictSerializer):
     """A new folder."""
 
     name = _name()
-    host = serializers.CharField(max_length=32, required=False, help_text="Of a storage host; default: the usual one.")
-    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
+    host = serializers.CharField(max_length=32, required=False, help_text="A storage host; default: the default one.")
+    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: your own folder.")
     usage = serializers.ChoiceField(choices=Usage.choices, default=Usage.GENERAL)
     limit_bytes = _limit(default=None)
     is_cloneable = serializers.BooleanField(default=False)
@@ -106,13 +106,13 @@ class KeepHomeRequest(StrictSerializer):
     """The folder into which the home folder of a session is copied."""
 
     name = _name()
-    host = serializers.CharField(max_length=32, required=False, help_text="A storage host; default: the usual one.")
+    host = serializers.CharField(max_length=32, required=False, help_text="A storage host; default: the default one.")
     limit_bytes = _limit(required=False)
-    ends_session = serializers.BooleanField(default=False, help_text="Terminate the session once it is copied.")
+    ends_session = serializers.BooleanField(default=False, help_text="Terminate the session after the copy.")
 
 
 class FolderChange(StrictSerializer):
-    """What shall change of a folder; what is left out stays."""
+    """Changes of a folder; omitted fields stay unchanged."""
 
     name = _name(required=False)
     limit_bytes = _limit(required=False)
@@ -121,7 +121,7 @@ class FolderChange(StrictSerializer):
 
 
 class FolderRestoreRequest(StrictSerializer):
-    """Under which name the folder comes back; default: its own."""
+    """The name of the restored folder; default: its own."""
 
     name = _name(required=False, allow_blank=True)
 
@@ -136,13 +136,13 @@ class FolderCloneRequest(StrictSerializer):
     """The copy."""
 
     name = _name()
-    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
+    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: your own folder.")
     limit_bytes = _limit(default=None)
     host = serializers.CharField(max_length=32, default="", help_text="Another storage host; default: the same.")
 
 
 class FolderShareRequest(StrictSerializer):
-    """With whom, and what they may do."""
+    """The person and the rights."""
 
     email = serializers.CharField(max_length=254)
     rights = serializers.CharField(max_length=8, help_text=_RIGHTS)
@@ -154,20 +154,20 @@ class FolderShareRequest(StrictSerializer):
 
 
 class FolderTransferRequest(StrictSerializer):
-    """Whose folders, and who gets them."""
+    """The current and the new owner."""
 
     from_user = serializers.CharField(max_length=254, help_text="An e-mail address.")
     to_user = serializers.CharField(max_length=254, help_text="An e-mail address.")
 
 
 class FolderGrantBody(Answer[FolderGrant]):
-    """What one user may do with a folder that is not theirs."""
+    """The rights of a user to a folder of another owner."""
 
     user_id = serializers.UUIDField()
     email = serializers.CharField(source="user.email")
     rights = serializers.CharField()
     kind = serializers.CharField()
-    accepted_at = serializers.DateTimeField(help_text="null: an invitation that is not answered.")
+    accepted_at = serializers.DateTimeField(help_text="null: not answered.")
 
     class Meta:
         model = FolderGrant
@@ -181,7 +181,7 @@ class FolderInvitationBody(Answer[FolderGrant]):
     folder_id = serializers.UUIDField()
     folder = serializers.CharField(source="folder.name")
     rights = serializers.CharField()
-    invited_by = serializers.SerializerMethodField(help_text="The address of who shares it.")
+    invited_by = serializers.SerializerMethodField(help_text="The e-mail address of the person who shares it.")
 
     class Meta:
         model = FolderGrant
@@ -189,12 +189,12 @@ class FolderInvitationBody(Answer[FolderGrant]):
         read_only_fields = fields
 
     def get_invited_by(self, grant: FolderGrant) -> str | None:
-        """Return the address of who shares it."""
+        """Return the e-mail address of the person who shares it."""
         return grant.created_by.email if grant.created_by else None
 
 
 class FolderCutWish(StrictSerializer):
-    """How a session is cut off."""
+    """How to cut off a session."""
 
     keep_session = serializers.BooleanField(
         default=False, help_text="Unmount the folder instead of ending the session."
@@ -202,7 +202,7 @@ class FolderCutWish(StrictSerializer):
 
 
 class FolderUseBody(Answer[SessionMount]):
-    """A session that mounts the folder, or did."""
+    """A session that mounts or mounted the folder."""
 
     session_id = serializers.UUIDField()
     session = serializers.CharField(source="session.name")
@@ -219,7 +219,7 @@ class FolderUseBody(Answer[SessionMount]):
 
 
 class FolderSizeBody(Answer[FolderSize]):
-    """How large it was on one day."""
+    """The size of the folder on one day."""
 
     class Meta:
         model = FolderSize
@@ -228,7 +228,7 @@ class FolderSizeBody(Answer[FolderSize]):
 
 
 class FolderUsageBody(serializers.Serializer[Any]):
-    """How large a folder is, and was."""
+    """The size of a folder, now and by day."""
 
     used_bytes = serializers.IntegerField(allow_null=True)
     used_files = serializers.IntegerField(allow_null=True)
@@ -238,9 +238,11 @@ class FolderUsageBody(serializers.Serializer[Any]):
 
 
 class StorageHostBody(Answer[StorageHost]):
-    """Where folders can be created."""
+    """A host for new folders."""
 
-    quota_mode = serializers.CharField(help_text="enforced: its file system holds folders to their limits; measured.")
+    quota_mode = serializers.CharField(
+        help_text="enforced: the file system enforces limits; measured: only uploads are stopped."
+    )
     is_reachable = serializers.SerializerMethodField()
 
     class Meta:
@@ -254,7 +256,7 @@ class StorageHostBody(Answer[StorageHost]):
 
 
 class WholeHostBody(StorageHostBody):
-    """The same for superadmins."""
+    """A storage host as superadmins see it."""
 
     class Meta(StorageHostBody.Meta):
         fields = [
@@ -265,7 +267,7 @@ class WholeHostBody(StorageHostBody):
 
 
 class HostChange(StrictSerializer):
-    """What shall change of a storage host; its name stays."""
+    """Changes of a storage host; its name stays."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
     address = serializers.CharField(max_length=255, required=False)
@@ -282,13 +284,13 @@ class HostRequest(HostChange):
 
 
 class FolderTicketRequest(StrictSerializer):
-    """What the ticket shall allow."""
+    """The rights of the ticket."""
 
     rights = serializers.CharField(max_length=8, default="view", help_text="view or edit.")
 
 
 class FolderTicketBody(serializers.Serializer[Any]):
-    """A ticket, the address where it is good, and for how many seconds."""
+    """A ticket, the address of its file server, and its lifetime in seconds."""
 
     ticket = serializers.CharField()
     address = serializers.CharField()

@@ -18,17 +18,17 @@ def _path(**options: Any) -> serializers.CharField:
 
 
 class PathQuery(StrictSerializer):
-    """Which directory. ``raw_path`` takes names that are not UTF-8, as answers give them under ``raw``."""
+    """A directory. ``raw_path`` accepts names that are not UTF-8, as responses give them under ``raw``."""
 
     path = _path(required=False, allow_blank=True, help_text="Relative to the folder; empty: the folder itself.")
     raw_path = _path(required=False, help_text="Instead of path: base64url.")
 
 
 class EntriesQuery(PathQuery):
-    """Which page of it."""
+    """A page of the directory."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, help_text="Entries; default 200.")
-    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
+    after = _path(required=False, allow_blank=True, help_text="``next`` of the previous page; empty: the first page.")
     sort = serializers.ChoiceField(choices=_SORTS, required=False)
     order = serializers.ChoiceField(choices=["asc", "desc"], required=False)
 
@@ -40,54 +40,56 @@ class DirectoryRequest(StrictSerializer):
 
 
 class MoveRequest(StrictSerializer):
-    """From where to where."""
+    """Source and target."""
 
     source = _path()  # type: ignore[assignment]  # the name of an attribute of serializers, too
     target = _path()
-    overwrite = serializers.BooleanField(default=False, help_text="Replace a file that is there.")
+    overwrite = serializers.BooleanField(default=False, help_text="Replace an existing file.")
 
 
 class DeletionRequest(StrictSerializer):
-    """What shall go to the trash of the folder."""
+    """Files and directories for the folder's trash."""
 
     paths = serializers.ListField(child=_path(), min_length=1, max_length=_MOST_PATHS)
 
 
 class TrashQuery(StrictSerializer):
-    """Which page of the trash."""
+    """A page of the trash."""
 
-    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
+    after = _path(required=False, allow_blank=True, help_text="``next`` of the previous page; empty: the first page.")
 
 
 class ItemRestoreRequest(StrictSerializer):
-    """How something comes back from the trash."""
+    """How to restore a deleted file or directory."""
 
-    overwrite = serializers.BooleanField(default=False, help_text="Replace a file that is there.")
+    overwrite = serializers.BooleanField(default=False, help_text="Replace an existing file.")
 
 
 class EntryBody(serializers.Serializer[Any]):
     """A file or directory."""
 
     name = serializers.CharField()
-    raw = serializers.CharField(required=False, help_text="Its name as base64url, if it is not UTF-8.")
+    raw = serializers.CharField(required=False, help_text="The name as base64url, if it is not UTF-8.")
     kind = serializers.ChoiceField(choices=["file", "directory", "link", "other"])
     size = serializers.IntegerField()
     mtime = serializers.FloatField(help_text="In seconds since 1970.")
-    target = serializers.CharField(required=False, help_text="Of a link.")
+    target = serializers.CharField(required=False, help_text="The target of a link.")
 
 
 class EntriesBody(serializers.Serializer[Any]):
     """One page of a directory."""
 
     entries = EntryBody(many=True)
-    next = serializers.CharField(allow_null=True, help_text="Goes into after; null: this was the last page.")
+    next = serializers.CharField(
+        allow_null=True, help_text="The value of ``after`` for the next page; null: this is the last page."
+    )
     total = serializers.IntegerField()
-    sorted = serializers.BooleanField(help_text="false: the directory is too large to be sorted by this.")
+    sorted = serializers.BooleanField(help_text="false: the directory is too large to sort.")
     as_of = serializers.FloatField(help_text="When the directory was read.")
 
 
 class OperationProgressBody(serializers.Serializer[Any]):
-    """How much of it is done."""
+    """The progress of an operation."""
 
     bytes = serializers.IntegerField()
     files = serializers.IntegerField()
@@ -106,7 +108,7 @@ class OperationBody(serializers.Serializer[Any]):
 
 
 class TrashItemBody(serializers.Serializer[Any]):
-    """Something in the trash of a folder."""
+    """A deleted file or directory in the trash of a folder."""
 
     id = serializers.CharField()
     path = serializers.CharField()
@@ -116,7 +118,7 @@ class TrashItemBody(serializers.Serializer[Any]):
 
 
 class TrashBody(serializers.Serializer[Any]):
-    """One page of it."""
+    """A page of the trash."""
 
     items = TrashItemBody(many=True)
     next = serializers.CharField(allow_null=True)

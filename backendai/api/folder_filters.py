@@ -21,10 +21,10 @@ class FolderFilter(filters.FilterSet):
     name = filters.CharFilter(max_length=64)
     host = filters.CharFilter(field_name="host__name", max_length=32)
     owner = filters.CharFilter(field_name="user__email", lookup_expr="iexact", max_length=254)
-    project = filters.UUIDFilter(field_name="project", help_text="Its id.")
+    project = filters.UUIDFilter(field_name="project", help_text="ID.")
     usage = filters.ChoiceFilter(choices=Usage.choices)
     offered = filters.BooleanFilter(
-        method="filter_offered", help_text="true: ready ones that are one's own, shared, or of one's projects."
+        method="filter_offered", help_text="true: ready folders of the user, shared with them, or of their projects."
     )
 
     class Meta:
@@ -32,7 +32,7 @@ class FolderFilter(filters.FilterSet):
         fields: list[str] = []
 
     def filter_offered(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """Return what the launcher offers, or all that an administrator sees beside it."""
+        """Return the folders that the launcher offers, or the others that an administrator sees."""
         user = getattr(self.request, "user", None)
         if not isinstance(user, User):
             return queryset.none()

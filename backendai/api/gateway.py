@@ -10,8 +10,9 @@ LARGEST_LOG = 32 * 2**20
 
 
 def read_log(kernel: Kernel, *, tail: int | None, app: str = "") -> tuple[bytes, bool] | None:
-    """Return what the kernel, or this app in it, has written so far and whether it was cut at ``LARGEST_LOG`` bytes;
-    None when its node does not have it. Raises NodeUnreachable."""
+    """Return the output of the kernel, or of an app in it, and whether it was cut at ``LARGEST_LOG`` bytes; None if
+    its agent does not have it. Raises NodeUnreachable.
+    """
     if kernel.agent is None:
         return None
     query: dict[str, str | int] = ({"tail": tail} if tail else {}) | ({"app": app} if app else {})

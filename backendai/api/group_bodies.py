@@ -13,14 +13,17 @@ from backendai.cluster.models import ResourceGroup
 
 
 class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
-    """All that an administrator sets of a group. Times are in seconds or as ``[days] hh:mm:ss``. ``session_defaults``:
-    ``priority``, ``batch_timeout`` (seconds), ``shm``, ``environ``."""
+    """The settings of a group.
+
+    Times are in seconds or as ``[days] hh:mm:ss``. ``session_defaults``: ``priority``, ``batch_timeout`` (seconds),
+    ``shm``, ``environ``.
+    """
 
     domains = serializers.SlugRelatedField(
         many=True, slug_field="name", queryset=Domain.objects.all(), required=False, help_text="By name."
     )
     projects = serializers.PrimaryKeyRelatedField(
-        many=True, queryset=Project.objects.all(), required=False, help_text="By id."
+        many=True, queryset=Project.objects.all(), required=False, help_text="By ID."
     )
     key_pairs = serializers.PrimaryKeyRelatedField(
         many=True, queryset=KeyPair.objects.all(), required=False, help_text="By access key."
@@ -32,10 +35,10 @@ class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
         extra_kwargs: ClassVar[dict[str, Any]] = {"is_default": {"validators": []}, "name": {"validators": []}}
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the validated values; a field that does not exist is refused by name."""
+        """Return the validated values; an unknown field is rejected by name."""
         if isinstance(data, Mapping):
             known = sorted(self.fields)
-            text = f"There is no such field; there are: {', '.join(known)}."
+            text = f"Unknown field. Known fields: {', '.join(known)}."
             if unknown := {name: [ErrorDetail(text, "unknown-field")] for name in data if name not in known}:
                 raise ValidationError(unknown)
         return super().to_internal_value(data)

@@ -15,27 +15,27 @@ def _path(**options: object) -> serializers.CharField:
 
 
 class HomePathQuery(StrictSerializer):
-    """Which file or directory."""
+    """A file or directory."""
 
     path = _path(required=False, allow_blank=True, default="", help_text=_RAW_HELP)
 
 
 class HomeEntriesQuery(HomePathQuery):
-    """Which page of a directory."""
+    """A page of a directory."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, help_text="Entries; default 200.")
-    after = _path(required=False, allow_blank=True, help_text="The next of the page before; empty: the first page.")
+    after = _path(required=False, allow_blank=True, help_text="``next`` of the previous page; empty: the first page.")
     sort = serializers.ChoiceField(choices=["name", "size", "mtime"], required=False)
     order = serializers.ChoiceField(choices=["asc", "desc"], required=False)
 
 
 class HomeSearchQuery(HomePathQuery):
-    """What to look for, and from where down."""
+    """The text to search for, and the directory to start in."""
 
-    q = serializers.CharField(max_length=200, help_text="A part of the name, in any case.")
+    q = serializers.CharField(max_length=200, help_text="A part of the name; upper and lower case are equal.")
 
 
 class HomeDeletionRequest(StrictSerializer):
-    """What shall be deleted for good."""
+    """Files and directories to delete permanently."""
 
     paths = serializers.ListField(child=_path(), min_length=1, max_length=1000)

@@ -10,7 +10,7 @@ _LONGEST = 128
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Return the request's ``Idempotency-Key``, None without one; raises a UserError for one that cannot be."""
+    """Return the request's ``Idempotency-Key``, or None; raises a UserError for an invalid one."""
     key = request.headers.get("Idempotency-Key", "").strip()
     if len(key) > _LONGEST or not key.isprintable():
         raise UserError(

@@ -28,7 +28,7 @@ def _projects(text: str) -> Any:
 
 
 class CheckerChange(StrictSerializer):
-    """What shall change of an idle checker; times as hh:mm:ss or in seconds. What is left out stays."""
+    """Changes of an idle checker; times as hh:mm:ss or in seconds. Omitted fields stay unchanged."""
 
     name = serializers.CharField(max_length=64, required=False)
     description = serializers.CharField(max_length=255, required=False, allow_blank=True)
@@ -38,7 +38,7 @@ class CheckerChange(StrictSerializer):
     grace = serializers.DurationField(required=False)
     warning = serializers.DurationField(required=False)
     thresholds = serializers.DictField(
-        child=serializers.FloatField(), required=False, help_text="Slot → per cent; below it the slot counts as unused."
+        child=serializers.FloatField(), required=False, help_text="Slot → percent; below it the slot counts as unused."
     )
     match = serializers.ChoiceField(choices=IdleChecker.Match.choices, required=False)
     session_types = serializers.ListField(child=serializers.CharField(max_length=16), required=False)
@@ -52,7 +52,7 @@ class CheckerChange(StrictSerializer):
 
 
 class CheckerRequest(CheckerChange):
-    """A new idle checker; it holds nowhere unless this says so."""
+    """A new idle checker; it applies only where the request says so."""
 
     name = serializers.CharField(max_length=64)
     kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
@@ -60,7 +60,7 @@ class CheckerRequest(CheckerChange):
 
 
 class CheckerBody(Answer[IdleChecker]):
-    """An idle checker, and where it holds."""
+    """An idle checker, and where it applies."""
 
     thresholds = serializers.SerializerMethodField()
     session_types = serializers.SerializerMethodField()
@@ -85,74 +85,79 @@ class CheckerBody(Answer[IdleChecker]):
 
     @extend_schema_field(_Names)
     def get_session_types(self, checker: IdleChecker) -> list[str]:
-        """Return the types of sessions that it looks at."""
+        """Return the types of sessions that it checks."""
         return list(checker.session_types)
 
     def get_is_site_wide(self, checker: IdleChecker) -> bool:
-        """Return whether it holds on the whole site."""
+        """Return whether it applies to the whole site."""
         return any(row.applies and not (row.resource_group or row.project) for row in checker.bindings.all())
 
     @extend_schema_field(_Names)
     def get_groups(self, checker: IdleChecker) -> list[str]:
-        """Return the resource groups in which it holds, by name."""
+        """Return the names of the resource groups to which it applies."""
         return [row.resource_group.name for row in checker.bindings.all() if row.applies and row.resource_group]
 
     @extend_schema_field(_Names)
     def get_projects(self, checker: IdleChecker) -> list[str]:
-        """Return the projects in which it holds, by id."""
+        """Return the IDs of the projects to which it applies."""
         return [str(row.project_id) for row in checker.bindings.all() if row.applies and row.project]
 
     @extend_schema_field(_Names)
     def get_except_groups(self, checker: IdleChecker) -> list[str]:
-        """Return the resource groups in which it does not hold, by name."""
+        """Return the names of the excluded resource groups."""
         return [row.resource_group.name for row in checker.bindings.all() if not row.applies and row.resource_group]
 
     @extend_schema_field(_Names)
     def get_except_projects(self, checker: IdleChecker) -> list[str]:
-        """Return the projects in which it does not hold, by id."""
+        """Return the IDs of the excluded projects."""
         return [str(row.project_id) for row in checker.bindings.all() if not row.applies and row.project]
 
 
 class IdleCheckBody(serializers.Serializer[Any]):
-    """What one idle checker says of a session now."""
+    """The result of one idle checker for a session."""
 
-    checker = serializers.IntegerField(help_text="Its id, for ``extend``.")
+    checker = serializers.IntegerField(help_text="ID, for ``extend``.")
     name = serializers.CharField()
     kind = serializers.CharField()
     verdict = serializers.ChoiceField(choices=["keep", "warn", "collect"])
-    code = serializers.CharField(help_text="Why, in a word, such as in-use, grace, not-measured, near-end.")
-    ends_at = serializers.DateTimeField(allow_null=True, help_text="When it ends if nothing changes; null: not known.")
+    code = serializers.CharField(help_text="The reason as a code, such as in-use, grace, not-measured, near-end.")
+    ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the session ends if nothing changes; null: not known."
+    )
     remaining_seconds = serializers.IntegerField(allow_null=True)
     warned_at = serializers.DateTimeField(allow_null=True)
     extended_until = serializers.DateTimeField(allow_null=True)
     limit_seconds = serializers.IntegerField()
     grace_seconds = serializers.IntegerField()
     warning_seconds = serializers.IntegerField()
-    idle_seconds = serializers.IntegerField(allow_null=True, help_text="Since it was used last, or since its start.")
-    measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Of what it has, on average.")
+    idle_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Seconds since the last use, or since the start."
+    )
+    measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Average utilization by slot.")
     threshold_percent = serializers.DictField(child=serializers.FloatField())
     match = serializers.CharField()
-    message = serializers.CharField(help_text="What its owner is warned of; empty without a warning.")
+    message = serializers.CharField(help_text="The warning to the owner; empty: none.")
     extensions_left = serializers.IntegerField()
     extension_seconds = serializers.IntegerField()
 
 
 class IdleChecksBody(serializers.Serializer[Any]):
-    """What the idle checkers say of a session; empty when none holds for it, or it does not run."""
+    """The results of the idle checkers for a session; empty if none applies or the session is not running."""
 
-    ends_at = serializers.DateTimeField(allow_null=True, help_text="The first end that a warning announces.")
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="The earliest announced end.")
     results = IdleCheckBody(many=True)
 
 
 class ExtendRequest(StrictSerializer):
-    """Whose warning is to be put off."""
+    """The checker whose warning is postponed."""
 
     checker = serializers.IntegerField(min_value=1, max_value=2**63 - 1)
 
 
 def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places | None:
-    """Take what the request says about places out of ``data``; return them whole, with what it leaves out as it is.
-    None: it says nothing about them."""
+    """Remove the places from ``data`` and return them complete, with the current values for omitted ones; None if
+    the request has none.
+    """
     said = {name: data.pop(name) for name in ("is_site_wide", *_LISTS) if name in data}
     if not said:
         return None

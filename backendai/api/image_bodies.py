@@ -35,7 +35,7 @@ class ImageBody(Answer[Image]):
 
     @extend_schema_field(_Names)
     def get_aliases(self, image: Image) -> list[str]:
-        """Return its other names, which the query brings along."""
+        """Return its aliases, which the query has prefetched."""
         return [alias.name for alias in image.aliases.all()]
 
     def get_owner(self, image: Image) -> str | None:
@@ -49,13 +49,13 @@ class ImageBody(Answer[Image]):
 
     @extend_schema_field(_Amounts)
     def get_maximum(self, image: Image) -> dict[str, str]:
-        """Return the largest slots of a kernel; what is not named has no limit."""
+        """Return the largest slots of a kernel; slots that are missing have no limit."""
         amounts: dict[str, str] = image.maximum
         return amounts
 
 
 class OwnImageBody(ImageBody):
-    """An image that one made of a session."""
+    """An image that the user saved from a session."""
 
     projects = serializers.SerializerMethodField(help_text="Whose members may start sessions from it too.")
 
@@ -65,13 +65,13 @@ class OwnImageBody(ImageBody):
 
     @extend_schema_field({"type": "array", "items": {"type": "object", "properties": _PROJECT}})
     def get_projects(self, image: Image) -> list[dict[str, str]]:
-        """Return the projects that it is shared with, which the query brings along."""
+        """Return the projects that it is shared with, which the query has prefetched."""
         shares = sorted(image.shares.all(), key=lambda share: share.project.name)
         return [{"id": str(share.project_id), "name": share.project.name} for share in shares]
 
 
 class ImageChange(StrictSerializer):
-    """What shall change of an image."""
+    """Changes of an image."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
     description = serializers.CharField(max_length=255, required=False, allow_blank=True)
@@ -99,5 +99,5 @@ class ImageChange(StrictSerializer):
 
 
 def image_values(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what the request says as the verb takes it."""
+    """Return the request's values as the service takes them."""
     return {name: dict(value) if isinstance(value, dict) else value for name, value in data.items()}

@@ -9,10 +9,10 @@ from backendai.api.answers import Answer
 
 
 class JobBody(Answer[BackgroundJob]):
-    """Long work that goes on in the background."""
+    """A background job."""
 
     progress = serializers.FloatField(source="share", allow_null=True, help_text="From 0 to 1; null: not known.")
-    result = serializers.DictField(help_text="What came of it; its shape depends on the kind.")
+    result = serializers.DictField(help_text="The result; its keys depend on the kind.")
 
     class Meta:
         model = BackgroundJob

@@ -12,7 +12,9 @@ from backendai.api.parsing import StrictSerializer
 class KeyPairBody(Answer[KeyPair]):
     """A key pair without its secret."""
 
-    has_secret = serializers.SerializerMethodField(help_text="Without one it signs nothing: rotate it to get one.")
+    has_secret = serializers.SerializerMethodField(
+        help_text="false: it cannot sign requests; rotate it to get a secret."
+    )
 
     class Meta:
         model = KeyPair
@@ -22,12 +24,12 @@ class KeyPairBody(Answer[KeyPair]):
         read_only_fields = fields
 
     def get_has_secret(self, pair: KeyPair) -> bool:
-        """Return whether requests can be signed with it."""
+        """Return whether it can sign requests."""
         return bool(pair.secret)
 
 
 class NewKeyPairBody(KeyPairBody):
-    """A key pair with its secret, which is said this once."""
+    """A key pair with its secret, which is only shown once."""
 
     secret_key = serializers.CharField()
 
@@ -43,7 +45,7 @@ class KeyPairRequest(StrictSerializer):
 
 
 class KeyPairChange(StrictSerializer):
-    """What to change of a key pair; what is left out stays."""
+    """Changes of a key pair; omitted fields stay unchanged."""
 
     name = serializers.CharField(max_length=64, required=False)
     is_active = serializers.BooleanField(required=False)

@@ -27,31 +27,35 @@ class BroughtFileBody(StrictSerializer):
 class MountBody(StrictSerializer):
     """A folder to mount."""
 
-    folder = serializers.CharField(max_length=64, help_text="Its id or name.")
+    folder = serializers.CharField(max_length=64, help_text="ID or name.")
     path = serializers.CharField(
-        max_length=1024, default="", allow_blank=True, trim_whitespace=False, help_text="A part of it; empty: all."
+        max_length=1024,
+        default="",
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="A path inside the folder; empty: the whole folder.",
     )
     target = serializers.CharField(
         max_length=255,
         default="",
         allow_blank=True,
         trim_whitespace=False,
-        help_text="Where: absolute, or relative to /home/work. Empty: by its name there.",
+        help_text="Mount path: absolute, or relative to /home/work. Empty: /home/work/NAME.",
     )
     rights = serializers.CharField(
-        max_length=8, default="", allow_blank=True, help_text="view or edit; empty: all that you have."
+        max_length=8, default="", allow_blank=True, help_text="view or edit; empty: your rights."
     )
 
 
 class ReadyBody(StrictSerializer):
-    """A program in the kernel listens on a port."""
+    """Ready when a program in the kernel listens on a port."""
 
     tcp = serializers.IntegerField(required=False, help_text="The port.")
-    within = serializers.IntegerField(required=False, help_text="Seconds after which the start has failed: 1 to 100.")
+    within = serializers.IntegerField(required=False, help_text="Seconds until the start has failed: 1 to 100.")
 
 
 class RoleBody(StrictSerializer):
-    """Kernels of a session that differ from the others; what is left out is as the session says."""
+    """Kernels of a session that differ from the others; omitted fields are the session's."""
 
     count = serializers.IntegerField(default=1)
     image = serializers.CharField(max_length=255, default="", allow_blank=True)
@@ -61,24 +65,24 @@ class RoleBody(StrictSerializer):
         child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
-    mounts = MountBody(many=True, default=list, help_text="Folders beside those that every kernel mounts.")
+    mounts = MountBody(many=True, default=list, help_text="Additional folders of this role.")
     on_failure = serializers.CharField(
         max_length=16, default="", allow_blank=True, help_text="end (the default), tolerate or restart."
     )
     after = serializers.ListField(
-        child=serializers.CharField(max_length=16), default=list, help_text="Roles that are ready before it starts."
+        child=serializers.CharField(max_length=16), default=list, help_text="Roles that must be ready first."
     )
-    ready = ReadyBody(default=dict, help_text="When its kernels count as ready; left out: when their programs live.")
+    ready = ReadyBody(default=dict, help_text="When its kernels are ready; default: when their programs run.")
 
 
 class LaunchRequest(StrictSerializer):
-    """A launch; what is left out gets the default."""
+    """A launch request; omitted fields get their default."""
 
     version = serializers.IntegerField(
         default=VERSION, min_value=VERSION, max_value=VERSION, help_text="Of the document: 1."
     )
     name = serializers.CharField(
-        max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
+        max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Default: generated."
     )
     type = serializers.ChoiceField(choices=launched_kinds(), default=USUAL_KIND.name)
     image = serializers.CharField(
@@ -87,83 +91,83 @@ class LaunchRequest(StrictSerializer):
     resources = AmountsField(default=dict)
     preset = serializers.CharField(max_length=64, default="", allow_blank=True)
     resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
-    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Its id or name.")
+    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="ID or name.")
     shm = serializers.CharField(max_length=40, default="", allow_blank=True)
     environ = serializers.DictField(
         child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     preopen_ports = serializers.ListField(
-        child=serializers.IntegerField(), default=list, help_text="1024 to 65535; opened as apps, 20 at most."
+        child=serializers.IntegerField(), default=list, help_text="1024 to 65535; opened as apps; at most 20."
     )
     starts_at = serializers.DateTimeField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)
     cluster_mode = serializers.CharField(
-        max_length=16, default="single-node", help_text="single-node: all kernels on one agent; multi-node: on any."
+        max_length=16, default="single-node", help_text="single-node: all kernels on one agent; multi-node: on several."
     )
     priority = serializers.IntegerField(
-        default=None, allow_null=True, help_text="0 to 100; usually 10. Policies may set a lower limit."
+        default=None, allow_null=True, help_text="0 to 100; default: 10. Policies can set a lower limit."
     )
     batch_timeout = serializers.DurationField(
         default=None,
         allow_null=True,
-        help_text="In seconds, or as hh:mm:ss. A batch session that runs longer is ended.",
+        help_text="Time limit of a batch session, in seconds or as hh:mm:ss.",
     )
     depends_on = serializers.ListField(
         child=serializers.CharField(max_length=64),
         default=list,
-        help_text="Ids or names of own sessions that must have ended well first. Batch only.",
+        help_text="IDs or names of your sessions that must succeed first. Batch only.",
     )
     agents = serializers.ListField(
-        child=serializers.CharField(max_length=64), default=list, help_text="The only agents it may run on."
+        child=serializers.CharField(max_length=64), default=list, help_text="The only agents that can run the session."
     )
     placement = serializers.CharField(
-        max_length=16, default="", allow_blank=True, help_text="How sessions of one launch lie: spread or pack."
+        max_length=16, default="", allow_blank=True, help_text="spread or pack the sessions of one launch_id."
     )
     retry_on_agent_loss = serializers.BooleanField(
-        default=False, help_text="Return to the queue and run from the start when its agent is lost. Batch only."
+        default=False, help_text="Queue and start again when the agent is lost. Batch only."
     )
     launch_id = serializers.UUIDField(
-        default=None, allow_null=True, help_text="Sessions launched with the same id belong together."
+        default=None, allow_null=True, help_text="Sessions with the same launch_id belong together."
     )
     owner = serializers.CharField(
         max_length=254,
         default="",
         allow_blank=True,
-        help_text="Administrators: the e-mail address of whom it is launched for. Left out: oneself.",
+        help_text="Administrators: the e-mail address of the owner. Default: you.",
     )
     files = BroughtFileBody(
         many=True,
         default=list,
-        help_text="In the home folder before anything runs: 10 text files of 256 KiB together at most.",
+        help_text="Text files in the home folder before the start: at most 10, 256 KiB in total.",
     )
 
-    mounts = MountBody(many=True, default=list, help_text="Folders that every kernel mounts: 32 at most.")
+    mounts = MountBody(many=True, default=list, help_text="Folders that every kernel mounts; at most 32.")
     roles = serializers.DictField(
         child=RoleBody(),
         default=dict,
-        help_text="Kernels that differ, by the name of their role; there is one main kernel. Instead of cluster_size.",
+        help_text="Kernels that differ, by role; one main kernel. Instead of cluster_size.",
     )
     done_when = serializers.CharField(
         max_length=16,
         default="",
         allow_blank=True,
-        help_text="Batch only: the role whose kernels have all finished, or all. Left out: main.",
+        help_text="Batch only: the role whose kernels must all finish, or all. Default: main.",
     )
     start_in = serializers.CharField(
         max_length=255,
         default="",
         allow_blank=True,
-        help_text="A folder of the mounts, or its path, where programs begin. Empty: in /home/work.",
+        help_text="A folder of the mounts, or its path, where programs start. Empty: /home/work.",
     )
     template = serializers.CharField(
         max_length=80,
         default="",
         allow_blank=True,
-        help_text="scope/name, scope/name@version or an id: everything else here is put over it.",
+        help_text="scope/name, scope/name@version or an ID: the other fields override it.",
     )
     parameters = serializers.DictField(
-        child=serializers.JSONField(), default=dict, help_text="Of the template: values by name."
+        child=serializers.JSONField(), default=dict, help_text="Values of the template's parameters, by name."
     )
 
     retry = serializers.JSONField(
@@ -173,7 +177,7 @@ class LaunchRequest(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values; raises a ValidationError where no kernel would have an image."""
+        """Return the values; raises a ValidationError if a kernel has no image."""
         main = attrs["roles"].get(MAIN)
         if not attrs["image"] and not (main and main["image"]):
             raise serializers.ValidationError({"image": "Write an image, or a template that has one."}, "required")

@@ -13,11 +13,11 @@ _NUMBERS = ("limit", "used", "pending", "pending_limit", "remaining")
 
 
 class OwnAllowanceBody(serializers.Serializer[Any]):
-    """One slot, as decimal strings."""
+    """Limit, usage and rest of one slot, as decimal strings."""
 
     limit = serializers.CharField(allow_null=True)
-    used = serializers.CharField(help_text="By sessions that hold slots.")
-    pending = serializers.CharField(help_text="Asked for by sessions that wait.")
+    used = serializers.CharField(help_text="Usage of running sessions.")
+    pending = serializers.CharField(help_text="Requested by pending sessions.")
     pending_limit = serializers.CharField(allow_null=True)
     remaining = serializers.CharField(allow_null=True)
 
@@ -33,11 +33,11 @@ class OwnSessionsBody(serializers.Serializer[Any]):
 
 
 class OwnHolderBody(serializers.Serializer[Any]):
-    """Somebody whom a launch counts for: a key pair, the user, the project or the domain."""
+    """A holder against whose limits a launch counts: a key pair, the user, the project or the domain."""
 
     scope = serializers.CharField()
     name = serializers.CharField()
-    policy = serializers.CharField(allow_null=True, help_text="The name of its policy; null: nothing limits it.")
+    policy = serializers.CharField(allow_null=True, help_text="The name of its policy; null: no policy.")
     unnamed_slots = serializers.CharField(help_text="What slots mean that the policy does not name.")
     sessions = OwnSessionsBody()
     slots = serializers.DictField(child=OwnAllowanceBody())
@@ -47,7 +47,7 @@ class OwnHolderBody(serializers.Serializer[Any]):
 
 
 class OwnLimitsBody(serializers.Serializer[Any]):
-    """Limits and use of everybody whom a launch in this project counts for, the narrowest first."""
+    """Limits and usage of every holder against which a launch in this project counts, the narrowest first."""
 
     project = serializers.CharField(allow_null=True)
     limits = OwnHolderBody(many=True)
@@ -61,7 +61,7 @@ class OwnLimitsBody(serializers.Serializer[Any]):
 
 
 def limits_body(found: OwnLimits) -> dict[str, Any]:
-    """Return the limits as JSON takes them."""
+    """Return the limits as JSON values."""
     return {
         "project": found.project.name if found.project else None,
         "limits": [_holder(holder) for holder in found.holders],

@@ -42,8 +42,7 @@ class _Valve(BaseProtocol):
 
 
 async def files_in(content_type: str, body: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, AsyncIterator[bytes]]]:
-    """Yield name and content of each file; each must be read before the next. Raises UserError for what is no form of
-    files."""
+    """Yield name and content of each file; read each before the next. Raises UserError for an invalid form."""
     if not content_type.lower().startswith("multipart/form-data"):
         raise UserError(_UNREADABLE, code="bad-form")
     valve = _Valve()

@@ -11,7 +11,7 @@ from backendai.core.errors import UserError
 
 
 def domain_named(asker: User, name: str | None) -> Domain | None:
-    """Return the domain of this name; empty: the asker's own. Raises a UserError when there is none to be seen."""
+    """Return the domain of this name, or the user's own for an empty one. Raises a UserError if it is not visible."""
     if not name:
         return asker.domain
     domain: Domain | None = Domain.objects.visible_to(asker).filter(name=name).select_related("policy").first()
@@ -21,7 +21,7 @@ def domain_named(asker: User, name: str | None) -> Domain | None:
 
 
 def policy_named(name: str | None) -> ResourcePolicy | None:
-    """Return the policy of this name, None for None; raises a UserError when there is none."""
+    """Return the policy of this name, None for None; raises a UserError if it does not exist."""
     if name is None:
         return None
     policy: ResourcePolicy | None = ResourcePolicy.objects.filter(name=name).first()
@@ -31,8 +31,9 @@ def policy_named(name: str | None) -> ResourcePolicy | None:
 
 
 def project_named(asker: User, name: str, *, domain: Domain | None = None, field: str = "project") -> Project:
-    """Return the project of this id or name among those whose members the asker chooses; raises a UserError when there
-    is none, or more than one."""
+    """Return the project of this ID or name whose members the user manages; raises a UserError if there is not
+    exactly one.
+    """
     projects = Project.objects.managed_by(asker).select_related("domain__policy")
     found: list[Project] = []
     try:
@@ -41,13 +42,13 @@ def project_named(asker: User, name: str, *, domain: Domain | None = None, field
         named = projects.filter(name=name)
         found = list(named.filter(domain=domain) if domain else named)
     if len(found) != 1:
-        text = "Several domains have a project of this name: write its id." if found else "There is no such project."
+        text = "Several domains have a project of this name: enter its ID." if found else "Project not found."
         raise UserError(text, field=field, code="ambiguous-project" if found else "unknown-project")
     return found[0]
 
 
 def with_rows(asker: User, wishes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return wished changes with the rows of ``domain`` and ``policy`` instead of their names."""
+    """Return the changes with the rows of ``domain`` and ``policy`` instead of their names."""
     changed = dict(wishes)
     if "domain" in changed:
         changed["domain"] = domain_named(asker, changed["domain"]) if changed["domain"] else None

@@ -17,22 +17,22 @@ _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 class ResourceGroupBody(serializers.Serializer[Any]):
-    """A resource group and the room in it, over the agents that answer and take sessions."""
+    """A resource group and its free resources, over the reachable agents that take sessions."""
 
     name = serializers.CharField()
     description = serializers.CharField()
     is_active = serializers.BooleanField()
     is_default = serializers.BooleanField(help_text="Used when a launch names no group.")
     allowed_session_types = serializers.ListField(child=serializers.CharField())
-    agents = serializers.IntegerField(help_text="How many agents answer and take sessions.")
-    pending = serializers.IntegerField(help_text="How many sessions wait.")
+    agents = serializers.IntegerField(help_text="Reachable agents that take sessions.")
+    pending = serializers.IntegerField(help_text="Pending sessions.")
     capacity = serializers.DictField(child=serializers.CharField())
     occupied = serializers.DictField(child=serializers.CharField())
     free = serializers.DictField(child=serializers.CharField())
 
 
 class NoteBody(serializers.Serializer[Any]):
-    """Something to know about an agent, and what to do about it."""
+    """A note about an agent, with the remedy."""
 
     code = serializers.CharField()
     message = serializers.CharField()
@@ -40,7 +40,7 @@ class NoteBody(serializers.Serializer[Any]):
 
 
 class AgentBody(Answer[Agent]):
-    """A compute node."""
+    """An agent."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
     status = serializers.CharField()
@@ -62,24 +62,24 @@ class AgentBody(Answer[Agent]):
         read_only_fields = fields
 
     def get_disk_free(self, agent: Agent) -> int | None:
-        """Return the bytes that are free where images and homes lie; null: not known."""
+        """Return the free bytes on the disk of images and home folders; null: not known."""
         free: int | None = agent.live.get("disk_free")
         return free
 
     def get_disk_total(self, agent: Agent) -> int | None:
-        """Return the bytes of that disk; null: not known."""
+        """Return the size of that disk in bytes; null: not known."""
         total: int | None = agent.live.get("disk_total")
         return total
 
     @extend_schema_field(_Amounts)
     def get_occupied(self, agent: Agent) -> dict[str, str]:
-        """Return what kernels hold on it, as decimal strings."""
+        """Return the amounts that its kernels hold, as decimal strings."""
         taken = self.context["occupied"].get(agent.pk)
         return taken.to_json() if taken else {}
 
 
 class ProjectBody(Answer[Project]):
-    """A project that one belongs to."""
+    """A project of the user."""
 
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
 
@@ -90,13 +90,13 @@ class ProjectBody(Answer[Project]):
 
 
 class MeBody(Answer[User]):
-    """The one who asks."""
+    """The user of the request."""
 
     role = serializers.CharField()
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
     projects = ProjectBody(many=True)
     default_resource_group = serializers.SerializerMethodField(
-        help_text="The group of launches that name none; null: they must name one."
+        help_text="The group of launches that name none; null: launches must name one."
     )
 
     class Meta:
@@ -121,7 +121,7 @@ class TokenRequest(StrictSerializer):
         default=None,
         allow_null=True,
         max_length=16,
-        help_text="read, sessions, account, admin; left out: all. read is part of every token.",
+        help_text="read, sessions, folders, account, admin; default: all. Every token has read.",
     )
 
 
@@ -137,7 +137,7 @@ class TokenBody(Answer[AccessToken]):
 
 
 class NewTokenBody(TokenBody):
-    """A bearer token with its text, which is said this once."""
+    """A bearer token with its text, which is only shown once."""
 
     token = serializers.CharField()
 

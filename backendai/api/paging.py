@@ -21,13 +21,13 @@ class NewestFirst(CursorPagination):
     ordering: str | tuple[str, ...] = "-created_at"
 
     def get_ordering(self, request: Request, queryset: QuerySet[Any], view: APIView) -> tuple[str, ...]:
-        """Return the order of the rows, made unambiguous by the key."""
+        """Return the order of the rows, made unique by the primary key."""
         ordering = tuple(super().get_ordering(request, queryset, view))
         key = "-pk" if ordering[0].startswith("-") else "pk"
         return (*ordering, key)
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> Any:
-        """Return one page of rows; a cursor that was tampered with is refused."""
+        """Return one page of rows; a manipulated cursor is rejected."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValidationError, ValueError) as error:
@@ -35,12 +35,12 @@ class NewestFirst(CursorPagination):
 
 
 class ByName(NewestFirst):
-    """The same pages, in the order of names."""
+    """The same pages, ordered by name."""
 
     ordering = "name"
 
 
 class ByRank(NewestFirst):
-    """The same pages, in the order that an administrator gave."""
+    """The same pages, in the order that an administrator has set."""
 
     ordering = ("rank", "name")

@@ -38,8 +38,11 @@ class StrictJSONParser(JSONParser):
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A request body: unknown fields are refused by name instead of being dropped. Its fields belong to the class and
-    know nothing of the request: to copy them for each took longer than to read it."""
+    """A request body: unknown fields are rejected by name.
+
+    The class shares its fields, which know nothing of the request: copying them for each request took longer than
+    reading it.
+    """
 
     @property
     def fields(self) -> BindingDict:
@@ -50,7 +53,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         """Return the validated values; raises a ValidationError that names every wrong field."""
         if isinstance(data, Mapping):
             known = sorted(self.fields)
-            text = f"There is no such field; there are: {', '.join(known)}."
+            text = f"Unknown field. Known fields: {', '.join(known)}."
             unknown = {
                 name: [ErrorDetail(_nearest(str(name), known) or text, "unknown-field")]
                 for name in data
@@ -63,7 +66,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 def _nearest(name: str, known: list[str]) -> str:
     near = nearest_to(name, known)
-    return f"There is no such field; use {near}." if near else ""
+    return f"Unknown field; use {near}." if near else ""
 
 
 @cache
@@ -77,7 +80,7 @@ def _fields_of(kind: type[StrictSerializer]) -> BindingDict:
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}]})
 class AmountField(serializers.Field[Any, Any, Any, Any]):
-    """An amount at the border: a number or a text such as ``"512m"``. ``core.slots`` says whether it makes sense."""
+    """An amount: a number or a text such as ``"512m"``. ``core.slots`` validates it."""
 
     default_error_messages = {"invalid": 'Write a number or a text such as "512m".'}
 

@@ -18,7 +18,7 @@ _POLICY = "The name of a policy; null: no limits of its own."
 
 
 class UserBody(Answer[User]):
-    """A person."""
+    """A user."""
 
     role = serializers.CharField()
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
@@ -40,21 +40,21 @@ class UserBody(Answer[User]):
 
 
 class NewUserRequest(StrictSerializer):
-    """A new person. Without a password they cannot sign in by one: invite them instead."""
+    """A new user. Without a password they cannot sign in by password: invite them instead."""
 
     email = serializers.CharField(max_length=254)
     full_name = serializers.CharField(max_length=128, default="", allow_blank=True)
     role = serializers.ChoiceField(choices=User.Role.choices, default=User.Role.USER)
-    domain = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="One's own when left out.")
+    domain = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Default: your own.")
     password = serializers.CharField(max_length=128, default="", allow_blank=True, trim_whitespace=False)
     policy = serializers.CharField(max_length=64, default=None, allow_null=True, help_text=_POLICY)
     projects = serializers.ListField(
-        child=serializers.CharField(max_length=64), default=list, max_length=100, help_text="Ids or names."
+        child=serializers.CharField(max_length=64), default=list, max_length=100, help_text="IDs or names."
     )
 
 
 class UserChange(StrictSerializer):
-    """What to change of a person; what is left out stays."""
+    """Changes of a person; omitted fields stay unchanged."""
 
     email = serializers.CharField(max_length=254, required=False)
     full_name = serializers.CharField(max_length=128, required=False, allow_blank=True)
@@ -68,11 +68,11 @@ class PasswordRequest(StrictSerializer):
     """A password that an administrator sets."""
 
     password = serializers.CharField(max_length=128, trim_whitespace=False)
-    end_tokens = serializers.BooleanField(default=False, help_text="Access tokens end too; logins always do.")
+    end_tokens = serializers.BooleanField(default=False, help_text="Also revoke access tokens; sign-ins always end.")
 
 
 class PurgeRequest(StrictSerializer):
-    """The address of who is purged, to confirm it."""
+    """The e-mail address of the user, to confirm the purge."""
 
     email = serializers.CharField(max_length=254)
 
@@ -94,12 +94,12 @@ class NewProjectRequest(StrictSerializer):
     """A new project."""
 
     name = serializers.CharField(max_length=64)
-    domain = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="One's own when left out.")
+    domain = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Default: your own.")
     policy = serializers.CharField(max_length=64, default=None, allow_null=True, help_text=_POLICY)
 
 
 class ProjectChange(StrictSerializer):
-    """What to change of a project; what is left out stays."""
+    """Changes of a project; omitted fields stay unchanged."""
 
     name = serializers.CharField(max_length=64, required=False)
     is_active = serializers.BooleanField(required=False)
@@ -108,7 +108,7 @@ class ProjectChange(StrictSerializer):
 
 
 class MemberBody(Answer[Membership]):
-    """Somebody in a project."""
+    """A member of a project."""
 
     user = serializers.UUIDField(source="user_id")
     email = serializers.CharField(source="user.email")
@@ -123,7 +123,7 @@ class MemberBody(Answer[Membership]):
 
 
 class NewMemberRequest(StrictSerializer):
-    """Somebody of the project's domain, by address."""
+    """A user of the project's domain, by e-mail address."""
 
     email = serializers.CharField(max_length=254)
     role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.MEMBER)
@@ -154,7 +154,7 @@ class NewDomainRequest(StrictSerializer):
 
 
 class DomainChange(ProjectChange):
-    """What to change of a domain; what is left out stays."""
+    """Changes of a domain; omitted fields stay unchanged."""
 
 
 class InvitationBody(Answer[Invitation]):
@@ -177,12 +177,12 @@ class InvitationBody(Answer[Invitation]):
 
     @extend_schema_field({"type": "string", "enum": Invitation.State.values})
     def get_state(self, invitation: Invitation) -> str:
-        """Return what has become of it."""
+        """Return whether it is open, accepted, expired or withdrawn."""
         return str(invitation.state(timezone.now()))
 
 
 class NewInvitationBody(InvitationBody):
-    """An invitation with its link, which is said this once."""
+    """An invitation with its link, which is only shown once."""
 
     link = serializers.CharField()
     mailed = serializers.BooleanField(help_text="Whether the link was also sent by mail.")
@@ -193,11 +193,11 @@ class NewInvitationBody(InvitationBody):
 
 
 class InvitationRequest(StrictSerializer):
-    """Whom to invite where."""
+    """A new invitation to a project."""
 
     email = serializers.CharField(max_length=254)
     full_name = serializers.CharField(max_length=128, default="", allow_blank=True)
-    project = serializers.CharField(max_length=64, help_text="Its id or name.")
+    project = serializers.CharField(max_length=64, help_text="ID or name.")
     role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.MEMBER)
     policy = serializers.CharField(max_length=64, default=None, allow_null=True, help_text="For a new account.")
     days = serializers.IntegerField(default=7, min_value=1, max_value=90)

@@ -12,14 +12,14 @@ from backendai.accounts.models import Invitation, Membership, Project, User
 
 
 class UserFilter(filters.FilterSet):
-    """People; ``role`` may be given several times."""
+    """Users; ``role`` may be given several times."""
 
     search = filters.CharFilter(method="filter_search", max_length=200, help_text="In address or name.")
     email = filters.CharFilter(lookup_expr="iexact", max_length=254)
     role = filters.MultipleChoiceFilter(choices=User.Role.choices)
     active = filters.BooleanFilter(field_name="is_active")
     domain = filters.CharFilter(field_name="domain__name", max_length=64)
-    project = filters.UUIDFilter(method="filter_project", help_text="The id of a project they belong to.")
+    project = filters.UUIDFilter(method="filter_project", help_text="The ID of a project of theirs.")
 
     class Meta:
         model = User

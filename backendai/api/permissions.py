@@ -9,11 +9,11 @@ from rest_framework.request import Request
 
 
 class SuperadminsWrite(IsAuthenticated):
-    """Anyone who is signed in looks at what they may see; superadmins alone change it."""
+    """Signed-in users read what is visible to them; only superadmins change it."""
 
     message = "Only superadmins may do this."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Return whether the request may go on to what it names."""
+        """Return whether the request is allowed."""
         may_read = super().has_permission(request, view)
         return may_read and (request.method in SAFE_METHODS or getattr(request.user, "is_superadmin", False))

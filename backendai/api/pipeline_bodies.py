@@ -36,7 +36,7 @@ class RunRequest(StrictSerializer):
 
 
 class RetryRequest(StrictSerializer):
-    """Which elements wait again: all that failed, those of a step, or single ones of it."""
+    """The elements to retry: all failed ones, those of a step, or single ones of it."""
 
     step = serializers.CharField(default="", allow_blank=True, max_length=32)
     indexes = serializers.ListField(child=serializers.IntegerField(min_value=0), max_length=MOST_TASKS, required=False)
@@ -52,7 +52,7 @@ class CountsBody(serializers.Serializer[Any]):
     """Elements by state."""
 
     waiting = serializers.IntegerField()
-    released = serializers.IntegerField(help_text="They have a session that has not ended.")
+    released = serializers.IntegerField(help_text="Elements with a live session.")
     succeeded = serializers.IntegerField()
     failed = serializers.IntegerField()
     skipped = serializers.IntegerField()
@@ -87,7 +87,7 @@ class RunStepBody(serializers.Serializer[Any]):
     at_once = serializers.IntegerField()
     probe = serializers.IntegerField()
     give_up_after = serializers.IntegerField()
-    message = serializers.CharField(help_text="Why none of its elements can be launched now.")
+    message = serializers.CharField(help_text="Why no element can be launched now.")
 
 
 class BatchRunBody(RunBriefBody):
@@ -103,12 +103,12 @@ class TaskBody(serializers.Serializer[Any]):
 
     step = serializers.CharField()
     index = serializers.IntegerField()
-    values = serializers.DictField(child=serializers.CharField(), help_text="The variables that are its own.")
+    values = serializers.DictField(child=serializers.CharField(), help_text="The element's own variables.")
     state = serializers.CharField(help_text=", ".join(State.values))
     attempt = serializers.IntegerField()
-    code = serializers.CharField(help_text="Why it is in its state.")
-    cause = serializers.CharField(help_text="The step that brought it there.")
-    session = serializers.UUIDField(allow_null=True, help_text="Of its newest attempt.")
+    code = serializers.CharField(help_text="The reason of its state.")
+    cause = serializers.CharField(help_text="The step that caused its state.")
+    session = serializers.UUIDField(allow_null=True, help_text="The session of the newest attempt.")
     retry_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
 
@@ -117,7 +117,7 @@ class FailureBody(TaskBody):
     """An element that failed, with the end of its log."""
 
     reason = serializers.CharField()
-    log = serializers.CharField(help_text="The last lines of its newest attempt, as far as they are kept.")
+    log = serializers.CharField(help_text="The last lines of the newest attempt's log, if stored.")
 
 
 class WaitBody(serializers.Serializer[Any]):
@@ -137,22 +137,24 @@ class RunWaitBody(serializers.Serializer[Any]):
 
 
 class DifferenceBody(serializers.Serializer[Any]):
-    """A value that two runs do not share."""
+    """A value that differs between two runs."""
 
-    where = serializers.CharField(help_text="Its place in the document, or a step's image digest.")
-    before = serializers.CharField(help_text="In the earlier run; empty: not there.")
+    where = serializers.CharField(help_text="The path in the document, or a step's image digest.")
+    before = serializers.CharField(help_text="The value in the earlier run; empty: none.")
     now = serializers.CharField()
 
 
 class RunComparisonBody(serializers.Serializer[Any]):
-    """What differs from an earlier run."""
+    """The differences from an earlier run."""
 
-    before = serializers.UUIDField(allow_null=True, help_text="The earlier run; null: none of this name succeeded.")
+    before = serializers.UUIDField(
+        allow_null=True, help_text="The earlier run; null: no earlier run of this name succeeded."
+    )
     differences = DifferenceBody(many=True)
 
 
 class RunPreviewStepBody(serializers.Serializer[Any]):
-    """One step that a run would have."""
+    """A step of a run that was only checked."""
 
     name = serializers.CharField()
     size = serializers.IntegerField()
@@ -161,7 +163,7 @@ class RunPreviewStepBody(serializers.Serializer[Any]):
 
 
 class RunPreviewBody(serializers.Serializer[Any]):
-    """What a run would be."""
+    """The result of checking a run."""
 
     kind = serializers.CharField()
     name = serializers.CharField()
@@ -170,7 +172,7 @@ class RunPreviewBody(serializers.Serializer[Any]):
 
 
 def brief(run: Run, counts: Counter[State]) -> dict[str, Any]:
-    """Return a run as a list shows it."""
+    """Return a run as JSON values for a list."""
     same = ("id", "name", "kind", "status", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
     found = {name: getattr(run, name) for name in same}
     return found | {"owner": run.owner.email, "project": run.project.name, "counts": with_zeros(counts)}

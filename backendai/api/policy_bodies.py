@@ -22,41 +22,41 @@ def _limit(most: int = _MOST, **options: Any) -> serializers.IntegerField:
 
 
 class PolicyChange(StrictSerializer):
-    """What is to change of a policy; what is left out stays."""
+    """Changes of a policy; omitted fields stay unchanged."""
 
     name = serializers.CharField(max_length=64, required=False)
-    slots = AmountsField(required=False, help_text="Most held at once; 0: none of it.")
+    slots = AmountsField(required=False, help_text="Maximum of running sessions together; 0: none.")
     unnamed_slots = serializers.ChoiceField(
-        choices=ResourcePolicy.Unnamed.choices, required=False, help_text="What slots mean that are not named."
+        choices=ResourcePolicy.Unnamed.choices, required=False, help_text="Limit of slots that are not listed."
     )
-    max_sessions = _limit(help_text="That hold slots at once.")
+    max_sessions = _limit(help_text="Running sessions at once.")
     max_pending_sessions = _limit()
-    max_pending_slots = AmountsField(required=False, help_text="Most that waits at once.")
+    max_pending_slots = AmountsField(required=False, help_text="Maximum of pending sessions together.")
     max_priority = _limit(100)
     max_kernels_per_session = _limit(32767)
     max_session_lifetime = serializers.DurationField(required=False, allow_null=True, help_text="As hh:mm:ss.")
     max_concurrent_logins = _limit(32767)
     max_customized_images = _limit(32767)
-    max_system_sessions = _limit(32767, help_text="Of one user at once, for access to folders; null: 1.")
-    max_endpoints = _limit(help_text="Inference endpoints that are not deleted.")
+    max_system_sessions = _limit(32767, help_text="File access sessions of one user at once; null: 1.")
+    max_endpoints = _limit(help_text="Inference endpoints, also stopped ones.")
     max_replicas_per_endpoint = _limit(32767, help_text="Highest maximum of an endpoint.")
-    max_folders = _limit(help_text="Of one user or one project.")
+    max_folders = _limit(help_text="Folders of one user or one project.")
     max_folder_bytes = _limit(2**63 - 1, help_text="Sum of the limits of these folders.")
     default_for = serializers.ListField(
         child=serializers.ChoiceField(choices=PolicyDefault.Holder.choices),
         required=False,
-        help_text="The kinds of holders that get it when they are new.",
+        help_text="Kinds of new holders that get it.",
     )
 
 
 class PolicyRequest(PolicyChange):
-    """A new policy; what is left out is not limited."""
+    """A new policy; omitted fields are not limited."""
 
     name = serializers.CharField(max_length=64)
 
 
 class PolicyBody(Answer[ResourcePolicy]):
-    """A resource policy, and how many have it."""
+    """A resource policy, and the number of its holders."""
 
     slots = serializers.SerializerMethodField()
     max_pending_slots = serializers.SerializerMethodField()
@@ -81,15 +81,15 @@ class PolicyBody(Answer[ResourcePolicy]):
 
     @extend_schema_field(_Amounts)
     def get_max_pending_slots(self, policy: ResourcePolicy) -> dict[str, str]:
-        """Return the limits of what waits as decimal strings."""
+        """Return the limits of pending sessions as decimal strings."""
         return dict(policy.max_pending_slots)
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_default_for(self, policy: ResourcePolicy) -> list[str]:
-        """Return the kinds of holders that get it when they are new."""
+        """Return the kinds of new holders that get it."""
         return sorted(default.holder for default in policy.default_for.all())
 
     @extend_schema_field(_Numbers)
     def get_used_by(self, policy: Any) -> dict[str, int]:
-        """Return how many have it, by kind."""
+        """Return the number of holders, by kind."""
         return {word.replace(" ", "-"): getattr(policy, f"number_of_{kind}") for kind, word in HOLDER_WORDS.items()}

@@ -37,11 +37,11 @@ class PresetBody(Answer[ResourcePreset]):
 
 
 class PresetChange(StrictSerializer):
-    """What shall change of a preset."""
+    """Changes of a preset."""
 
     name = serializers.CharField(max_length=64, required=False)
     resource_group = serializers.CharField(
-        max_length=63, required=False, allow_null=True, help_text="Its name; null: for all groups."
+        max_length=63, required=False, allow_null=True, help_text="The name of the group; null: all groups."
     )
     resources = AmountsField(required=False)
     shm_bytes = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**62)
@@ -56,14 +56,14 @@ class PresetRequest(PresetChange):
 
 
 class CheckPresetsRequest(StrictSerializer):
-    """Where one would launch; what is left out gets the default."""
+    """Group and project of the launch; omitted fields get their default."""
 
     resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
-    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Its id or name.")
+    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="ID or name.")
 
 
 class AllowanceBody(serializers.Serializer[Any]):
-    """How much of one slot; null: unlimited."""
+    """Limit, usage and rest of one slot; null: unlimited."""
 
     limit = serializers.CharField(allow_null=True)
     used = serializers.CharField()
@@ -71,7 +71,7 @@ class AllowanceBody(serializers.Serializer[Any]):
 
 
 class SessionAllowanceBody(serializers.Serializer[Any]):
-    """How many sessions; null: unlimited."""
+    """Limit, usage and rest of sessions; null: unlimited."""
 
     limit = serializers.IntegerField(allow_null=True)
     used = serializers.IntegerField()
@@ -88,14 +88,18 @@ class HolderBody(serializers.Serializer[Any]):
 
 
 class RoomBody(serializers.Serializer[Any]):
-    """The agents that answer and take sessions."""
+    """Resources of the reachable agents that take sessions."""
 
     agents = serializers.IntegerField()
     total = serializers.DictField(child=serializers.CharField())
     used = serializers.DictField(child=serializers.CharField())
     free = serializers.DictField(child=serializers.CharField())
-    max_per_agent = serializers.DictField(child=serializers.CharField(), help_text="The most that a single one has.")
-    max_free = serializers.DictField(child=serializers.CharField(), help_text="The most that a single one has left.")
+    max_per_agent = serializers.DictField(
+        child=serializers.CharField(), help_text="The largest amount of a single agent."
+    )
+    max_free = serializers.DictField(
+        child=serializers.CharField(), help_text="The largest free amount of a single agent."
+    )
 
 
 class PresetFitBody(PresetBody):
@@ -110,13 +114,13 @@ class PresetFitBody(PresetBody):
 
 
 class AvailabilityBody(serializers.Serializer[Any]):
-    """What one may still use, what the group has, and which presets fit on a single agent now."""
+    """The user's remaining limits, the group's resources, and the presets that fit on a single agent now."""
 
     project = serializers.CharField()
     resource_group = serializers.CharField()
-    limits = HolderBody(many=True, help_text="Of those whose policy limits the session, the narrowest first.")
+    limits = HolderBody(many=True, help_text="Holders whose policy limits the session, the narrowest first.")
     remaining = serializers.DictField(
-        child=serializers.CharField(allow_null=True), help_text="What the strictest limit leaves; null: unlimited."
+        child=serializers.CharField(allow_null=True), help_text="The rest of the strictest limit; null: unlimited."
     )
     remaining_sessions = serializers.IntegerField(allow_null=True)
     room = RoomBody()
@@ -124,7 +128,7 @@ class AvailabilityBody(serializers.Serializer[Any]):
 
 
 def availability_body(found: Availability) -> dict[str, Any]:
-    """Return the picture as JSON takes it."""
+    """Return the availability as JSON values."""
     names, amounts = list(found.remaining), found.amounts
 
     def texts(slots: Mapping[str, int]) -> dict[str, str]:

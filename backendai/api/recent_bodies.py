@@ -11,10 +11,10 @@ from backendai.compute.models import LaunchRecord
 
 
 class RecentLaunchBody(Answer[LaunchRecord]):
-    """A launch by the form."""
+    """A recent launch in the browser."""
 
     parameters = serializers.JSONField(
-        source="said", help_text="What was asked for, beyond what is usual. Variables that look like secrets are null."
+        source="said", help_text="The values that differ from the defaults. Variables that look like secrets are null."
     )
 
     class Meta:
@@ -24,7 +24,7 @@ class RecentLaunchBody(Answer[LaunchRecord]):
 
 
 class RecentLaunchChange(StrictSerializer):
-    """What shall change of an entry; what is left out stays."""
+    """Changes of an entry; omitted fields stay unchanged."""
 
     name = serializers.CharField(required=False, max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
     is_pinned = serializers.BooleanField(required=False)

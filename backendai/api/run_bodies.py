@@ -14,7 +14,7 @@ _NAME = r"^[A-Za-z0-9_.-]{1,64}\Z"
 
 
 class BatchOptions(StrictSerializer):
-    """The commands of a run in batch mode; ``*`` is the usual one of the files in the home folder."""
+    """The commands of a run in batch mode; ``*`` is the default for the files in the home folder."""
 
     clean = serializers.CharField(required=False, allow_blank=True, max_length=65536)
     build = serializers.CharField(required=False, allow_blank=True, max_length=65536)
@@ -22,24 +22,26 @@ class BatchOptions(StrictSerializer):
 
 
 class RunWish(StrictSerializer):
-    """Code to run. The same ``run_id`` again is the same run, so that a request may be repeated."""
+    """Code to run. The same ``run_id`` is the same run, so that requests can be repeated."""
 
-    run_id = serializers.RegexField(_NAME, required=False, help_text="Chosen by you, or made up.")
+    run_id = serializers.RegexField(_NAME, required=False, help_text="Your own ID; default: generated.")
     mode = serializers.ChoiceField(("query", "batch"), default="query")
     code = serializers.CharField(
-        default="", allow_blank=True, trim_whitespace=False, max_length=_LONGEST_CODE, help_text="1 MiB at most."
+        default="", allow_blank=True, trim_whitespace=False, max_length=_LONGEST_CODE, help_text="At most 1 MiB."
     )
-    context = serializers.RegexField(_NAME, default="main", help_text="The interpreter that runs it, by its name.")  # type: ignore[assignment]
-    language = serializers.CharField(default="", allow_blank=True, max_length=64, help_text="Of a context that is new.")
+    context = serializers.RegexField(_NAME, default="main", help_text="The name of the interpreter.")  # type: ignore[assignment]
+    language = serializers.CharField(
+        default="", allow_blank=True, max_length=64, help_text="The language of a new context."
+    )
     options = BatchOptions(default=dict)
     timeout = serializers.FloatField(
-        default=0, min_value=0, max_value=604800, help_text="Seconds after which it is interrupted; 0: none."
+        default=0, min_value=0, max_value=604800, help_text="Seconds until the run is interrupted; 0: no limit."
     )
-    wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for its end.")
+    wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for the end.")
 
 
 class RunQuery(serializers.Serializer[Any]):
-    """Which part of a run is read."""
+    """The part of a run to read."""
 
     after = serializers.IntegerField(default=0, min_value=0, help_text="The offset of the last answer.")
     wait = serializers.FloatField(default=0, min_value=0, max_value=20, help_text="Seconds to wait for something new.")
@@ -47,7 +49,7 @@ class RunQuery(serializers.Serializer[Any]):
 
 
 class RunsQuery(serializers.Serializer[Any]):
-    """Which runs are listed."""
+    """The runs to list."""
 
     before = serializers.IntegerField(
         required=False, min_value=1, help_text="The number ``before`` of the last answer."
@@ -56,13 +58,13 @@ class RunsQuery(serializers.Serializer[Any]):
 
 
 class RunInput(StrictSerializer):
-    """The answer to a run that asks."""
+    """The input for a run that waits for it."""
 
     text = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=65536)
 
 
 class ContextWish(StrictSerializer):
-    """A context and its language, which is the name of a kernelspec of the image."""
+    """A context and its language, the name of a kernelspec of the image."""
 
     name = serializers.RegexField(_NAME)
     language = serializers.CharField(default="", allow_blank=True, max_length=64)
@@ -75,16 +77,16 @@ class ContextEnd(serializers.Serializer[Any]):
 
 
 class CompletionWish(StrictSerializer):
-    """Where completions are wanted."""
+    """Code and cursor for completions."""
 
     code = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=_LONGEST_CODE)
-    cursor = serializers.IntegerField(required=False, min_value=0, help_text="In characters; the end if left out.")
+    cursor = serializers.IntegerField(required=False, min_value=0, help_text="In characters; default: the end.")
     context = serializers.RegexField(_NAME, default="main")  # type: ignore[assignment]
     language = serializers.CharField(default="", allow_blank=True, max_length=64)
 
 
 class ExecuteWish(serializers.Serializer[Any]):
-    """The body of the original's execution call."""
+    """The body of the execution call of the original Backend.AI."""
 
     mode = serializers.ChoiceField(("query", "batch", "continue", "input", "complete", "interrupt"), default="query")
     code = serializers.CharField(default="", allow_blank=True, trim_whitespace=False, max_length=_LONGEST_CODE)
@@ -93,7 +95,7 @@ class ExecuteWish(serializers.Serializer[Any]):
 
 
 class RunBody(serializers.Serializer[Any]):
-    """How far a run is."""
+    """The state of a run with its output."""
 
     run_id = serializers.CharField()
     context = serializers.CharField()  # type: ignore[assignment]
@@ -101,12 +103,12 @@ class RunBody(serializers.Serializer[Any]):
     language = serializers.CharField(help_text="The name of the kernelspec that was asked for.")
     state = serializers.CharField(help_text="QUEUED, STARTING, CLEANING, BUILDING, RUNNING, WAITING_INPUT, …")
     exit_code = serializers.IntegerField(allow_null=True)
-    reason = serializers.CharField(help_text="Why it ended as it did, if not by itself.")
-    prompt = serializers.CharField(allow_null=True, help_text="What it asks, while it waits for input.")
+    reason = serializers.CharField(help_text="Why the run ended, if not by itself.")
+    prompt = serializers.CharField(allow_null=True, help_text="The prompt, while the run waits for input.")
     password = serializers.BooleanField(allow_null=True)
     items = serializers.ListField(
         child=serializers.DictField(), help_text="stdout, stderr, media, html, error, log, gap"
     )
-    offset = serializers.IntegerField(help_text="Where to read on: ?after=OFFSET")
+    offset = serializers.IntegerField(help_text="The offset for the next read: ?after=OFFSET")
     end = serializers.IntegerField(help_text="The offset of the newest item.")
     queue_position = serializers.IntegerField()

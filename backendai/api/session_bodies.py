@@ -29,7 +29,7 @@ class RenameRequest(StrictSerializer):
 class PriorityRequest(StrictSerializer):
     """Another priority."""
 
-    priority = serializers.IntegerField(help_text="0 to 100, and no more than the policies of its owner allow.")
+    priority = serializers.IntegerField(help_text="0 to 100, within the policies of the owner.")
 
 
 class TerminateRequest(StrictSerializer):
@@ -41,11 +41,11 @@ class TerminateRequest(StrictSerializer):
 class TerminateManyRequest(TerminateRequest):
     """Which sessions to end, and how."""
 
-    sessions = serializers.ListField(child=serializers.UUIDField(), allow_empty=False, help_text="100 at most.")
+    sessions = serializers.ListField(child=serializers.UUIDField(), allow_empty=False, help_text="At most 100.")
 
 
 class RefusalBody(serializers.Serializer[Refusal]):
-    """A session that was not ended, and why. Without a name there is none that one may see."""
+    """A session that was not terminated, and why. Without a name no such session is visible."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -54,7 +54,7 @@ class RefusalBody(serializers.Serializer[Refusal]):
 
 
 class EndedManyBody(serializers.Serializer[EndedMany]):
-    """Ids of those that never ran, are on their way out, and were freed by force; and what was refused."""
+    """IDs of cancelled, terminating and forced sessions, and the refused ones."""
 
     cancelled = serializers.ListField(child=serializers.UUIDField(), source="ended.cancelled")
     terminating = serializers.ListField(child=serializers.UUIDField(), source="ended.terminating")
@@ -71,7 +71,7 @@ class KernelBody(Answer[Kernel]):
     status_values = serializers.SerializerMethodField(help_text="The values in the message, by name.")
     resources = serializers.SerializerMethodField()
     image = serializers.CharField(
-        source="own_image", read_only=True, allow_null=True, help_text="If it is another one than its session's."
+        source="own_image", read_only=True, allow_null=True, help_text="Null: the session's image."
     )
     devices = serializers.SerializerMethodField()
 
@@ -97,7 +97,7 @@ class KernelBody(Answer[Kernel]):
 
     @extend_schema_field({"type": "object", "additionalProperties": _Amounts})
     def get_devices(self, kernel: Kernel) -> dict[str, dict[str, str]]:
-        """Return how much of which device it was given, by slot."""
+        """Return the allocated amounts by slot and device."""
         return dict(kernel.devices)
 
 
@@ -109,7 +109,7 @@ class MountedBody(serializers.Serializer[SessionMount]):
     path = serializers.CharField(source="sub_path")
     target = serializers.CharField()
     rights = serializers.CharField()
-    role = serializers.CharField(help_text="The only kernels that mount it; empty: all.")
+    role = serializers.CharField(help_text="The role whose kernels mount it; empty: all.")
     is_automatic = serializers.BooleanField()
 
 
@@ -131,8 +131,8 @@ class SessionBody(Answer[ComputeSession]):
     project = serializers.CharField(source="project_name", read_only=True)
     resource_group = serializers.CharField(source="resource_group_name", read_only=True)
     image = serializers.CharField(source="image_name", read_only=True)
-    resources = serializers.SerializerMethodField(help_text="Of each kernel; where they differ, of the main one.")
-    environ = serializers.SerializerMethodField(help_text="The owner's variables; null for anybody else.")
+    resources = serializers.SerializerMethodField(help_text="Amounts of each kernel; if they differ, of the main one.")
+    environ = serializers.SerializerMethodField(help_text="Variables, for the owner only; otherwise null.")
     kernels = KernelBody(many=True, source="shown_kernels")
     mounts = MountedBody(many=True, source="shown_mounts")
 
@@ -160,12 +160,12 @@ class SessionBody(Answer[ComputeSession]):
 
     @extend_schema_field(_Words)
     def get_environ(self, session: ComputeSession) -> dict[str, Any] | None:
-        """Return the variables to the owner only: people keep keys in them."""
+        """Return the variables to the owner only: they can contain keys."""
         return dict(session.environ) if session.owner_id == self.context["request"].user.pk else None
 
 
 class StepBody(serializers.Serializer[Any]):
-    """One thing that was looked at or done within a row of the scheduling history."""
+    """One step within a row of the scheduling history."""
 
     step = serializers.CharField()
     result = serializers.CharField()

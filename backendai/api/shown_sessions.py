@@ -20,19 +20,19 @@ _NAMES = {
 
 
 def shown_sessions(user: User) -> QuerySet[Any]:
-    """Return the sessions that the user may see, with ``shown_kernels`` and ``shown_mounts``, in three queries."""
+    """Return the visible sessions, with ``shown_kernels`` and ``shown_mounts``, in three queries."""
     kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
     mounts = Prefetch("mounts", to_attr="shown_mounts")
     return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels, mounts)
 
 
 def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
-    """Return these kernels with the names of the agent and of the own image of each."""
+    """Return these kernels with the names of their agents and own images."""
     return kernels.annotate(agent_name=F("agent__name"), own_image=F("image__name"))
 
 
 def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
-    """Return a session that was made just now as ``shown_sessions`` would read it."""
+    """Return a new session with the same attributes as ``shown_sessions``."""
     session.owner_email, session.project_name = session.owner.email, session.project.name
     session.launched_by_email = session.launched_by.email if session.launched_by else None
     session.resource_group_name, session.image_name = session.resource_group.name, session.image.name

@@ -11,10 +11,10 @@ from backendai.cluster.session_network import LARGEST_BUNDLE
 
 
 class SlotTypeBody(Answer[SlotType]):
-    """A kind of resource, and how people see it."""
+    """A slot type, and how it is displayed."""
 
     kind = serializers.CharField()
-    step = serializers.CharField(help_text="The smallest step, in the slot's unit.")
+    step = serializers.CharField(help_text="The step of amounts, in the slot's unit.")
 
     class Meta:
         model = SlotType
@@ -23,7 +23,7 @@ class SlotTypeBody(Answer[SlotType]):
 
 
 class SlotTypeChange(StrictSerializer):
-    """What to change about a slot type; what is left out stays."""
+    """Changes of a slot type; omitted fields stay unchanged."""
 
     display_name = serializers.CharField(required=False, max_length=64)
     unit = serializers.CharField(required=False, max_length=16, allow_blank=True)
@@ -39,17 +39,15 @@ class SettingsBody(StrictSerializer):
 
     custom_allocation = serializers.BooleanField(required=False)
     agent_select = serializers.BooleanField(required=False)
-    manual_image = serializers.BooleanField(
-        required=False, help_text="The launch page takes the name of an image typed by hand."
-    )
+    manual_image = serializers.BooleanField(required=False, help_text="The launch page accepts the name of an image.")
     group_resources_visible = serializers.BooleanField(required=False)
-    public_apps = serializers.BooleanField(required=False, help_text="Owners may open an app to everybody.")
-    container_caps = AmountsField(required=False, help_text="The most of each slot that one kernel may have.")
+    public_apps = serializers.BooleanField(required=False, help_text="Owners can make apps public.")
+    container_caps = AmountsField(required=False, help_text="The maximum of each slot for one kernel.")
     session_authorities = serializers.CharField(
         required=False,
         allow_blank=True,
         max_length=LARGEST_BUNDLE,
-        help_text="Certificates in PEM that programs in sessions trust besides the public ones.",
+        help_text="Certificates in PEM that programs in sessions trust, beside the public ones.",
     )
     package_index = serializers.CharField(
         required=False, allow_blank=True, help_text="For pip and uv in sessions; every user can read the address there."
@@ -64,7 +62,7 @@ class SettingsBody(StrictSerializer):
 
 
 class AnnouncementBody(Answer[Announcement]):
-    """What everybody reads at the top of every page."""
+    """An announcement at the top of every page."""
 
     tone = serializers.CharField()
 

@@ -10,14 +10,14 @@ from backendai.api.parsing import StrictSerializer
 
 
 class SshConfigBody(serializers.Serializer[Any]):
-    """Text for two files of a client."""
+    """Contents of ``~/.ssh/config`` and ``known_hosts``."""
 
     config = serializers.CharField()
     known_hosts = serializers.CharField()
 
 
 class SshWayBody(serializers.Serializer[Any]):
-    """How a session is reached. ``commands`` by what they do; ``other_kernels``: shells in those of a cluster."""
+    """How to reach a session. ``commands`` by purpose; ``other_kernels``: shells in the other kernels of a cluster."""
 
     host = serializers.CharField()
     port = serializers.IntegerField()
@@ -29,7 +29,7 @@ class SshWayBody(serializers.Serializer[Any]):
 
 
 class SystemSessionBody(SshWayBody):
-    """The session that opens folders, and how it is reached."""
+    """The session that opens folders, and how to reach it."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -40,13 +40,13 @@ class SystemSessionBody(SshWayBody):
 
 
 class SshKeyWish(StrictSerializer):
-    """Whether the old key shall open nothing any more."""
+    """Whether to replace the key, which revokes the old one."""
 
     renew = serializers.BooleanField(default=False)
 
 
 class SshPrivateKeyBody(serializers.Serializer[Any]):
-    """A private key as OpenSSH writes it."""
+    """A private key in OpenSSH's format."""
 
     private_key = serializers.CharField()
     fingerprint = serializers.CharField()

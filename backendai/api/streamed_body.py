@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIHandler
 
 
 class StreamedBody:
-    """What stands in the place of a request's body file and of the server's messages. ``pieces`` may be read once."""
+    """Replaces a request's body file and the server's messages. Read ``pieces`` only once."""
 
     def __init__(self, receive: Any) -> None:
         self._receive = receive
@@ -18,7 +18,7 @@ class StreamedBody:
         self._is_gone = False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes. Raises ConnectionResetError when the sender leaves before its end."""
+        """Yield the body as it arrives. Raises ConnectionResetError if the client disconnects before its end."""
         while not self._ended.is_set():
             message: Any = await self._receive()
             if message["type"] == "http.disconnect":
@@ -36,21 +36,23 @@ class StreamedBody:
         return {"type": "http.disconnect"} if self._is_gone else await self._receive()
 
     def read(self, *_: Any) -> bytes:
-        """Refuse: anyone who reads bodies whole would hold up everybody. A missing CSRF field is then looked for in the
-        header."""
+        """Refuse to read the whole body, which would block the worker.
+
+        Django then looks for the CSRF token in the header.
+        """
         raise OSError("this body is read in pieces")
 
     readline = read
 
     def close(self) -> None:
-        """Let go of it; the server throws away what is left."""
+        """Release the body; the server discards the rest."""
 
 
 class StreamingHandler(ASGIHandler):
     """Django's handler for asynchronous views that read ``StreamedBody``."""
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request, and stop when the one who asked leaves."""
+        """Serve one request, and stop when the client disconnects."""
         await super().handle(scope, StreamedBody(receive), send)
 
     async def read_body(self, receive: Any) -> Any:

@@ -17,7 +17,7 @@ from backendai.templates.rendering import CALLER, GROUP, PARAMETER, TEMPLATE, Re
 
 
 class TemplateBody(Answer[Template]):
-    """A template; ``current`` is the version that launches take which name none."""
+    """A template; ``current`` is the version for launches that name none."""
 
     project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -74,13 +74,13 @@ class WrittenRequest(StrictSerializer):
     """A document, as text or as an object."""
 
     text = serializers.CharField(
-        max_length=LARGEST, required=False, trim_whitespace=False, help_text="YAML or JSON, 64 KiB at most."
+        max_length=LARGEST, required=False, trim_whitespace=False, help_text="YAML or JSON, at most 64 KiB."
     )
     document = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
-    note = serializers.CharField(max_length=255, default="", allow_blank=True, help_text="What changed.")
+    note = serializers.CharField(max_length=255, default="", allow_blank=True, help_text="A description of the change.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values; raises a ValidationError unless the document is there once."""
+        """Return the values; raises a ValidationError unless exactly one of text and document is given."""
         if ("text" in attrs) == ("document" in attrs):
             raise serializers.ValidationError({"text": "Write either text or document."}, "required")
         return attrs
@@ -92,7 +92,7 @@ class TemplateRequest(WrittenRequest):
     name = serializers.CharField(max_length=64)
     scope = serializers.ChoiceField(choices=Template.Scope.choices, default=Template.Scope.PRIVATE.value)
     project = serializers.CharField(
-        max_length=64, default="", allow_blank=True, help_text="Of scope project: its id or name."
+        max_length=64, default="", allow_blank=True, help_text="For scope project: ID or name."
     )
     title = serializers.CharField(max_length=128, default="", allow_blank=True)
     description = serializers.CharField(max_length=500, default="", allow_blank=True)
@@ -100,34 +100,36 @@ class TemplateRequest(WrittenRequest):
 
 
 class TemplateChange(StrictSerializer):
-    """What shall change; versions do not."""
+    """Changes of a template; its versions never change."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
     description = serializers.CharField(max_length=500, required=False, allow_blank=True)
     icon = serializers.ChoiceField(choices=ICONS, required=False)
     deprecated = serializers.CharField(
-        max_length=255, required=False, allow_blank=True, help_text="Why it should not be used any more."
+        max_length=255, required=False, allow_blank=True, help_text="Reason of the deprecation."
     )
 
 
 class ActivateRequest(StrictSerializer):
-    """Which version is to be the current one."""
+    """The version to activate."""
 
     version = serializers.IntegerField(min_value=1)
 
 
 class RenderRequest(StrictSerializer):
-    """What a launch would say."""
+    """Parameters and the rest of a launch request."""
 
     version = serializers.IntegerField(min_value=1, required=False, help_text="Left out: the current one.")
     parameters = serializers.DictField(child=serializers.JSONField(), default=dict)
     request = serializers.DictField(
-        child=serializers.JSONField(allow_null=True), default=dict, help_text="What is put over it, as for a launch."
+        child=serializers.JSONField(allow_null=True),
+        default=dict,
+        help_text="Values that override the template, as for a launch.",
     )
 
 
 class SourceBody(serializers.Serializer[Any]):
-    """Where a value comes from; ``name``: the template with its version, the parameters, or the resource group."""
+    """The source of a value; ``name``: the template with its version, the parameters, or the resource group."""
 
     path = serializers.CharField()
     origin = serializers.ChoiceField(choices=[GROUP, TEMPLATE, PARAMETER, CALLER])
@@ -135,7 +137,7 @@ class SourceBody(serializers.Serializer[Any]):
 
 
 class RenderedBody(serializers.Serializer[Any]):
-    """The launch request that a template makes, and the source of each of its fields."""
+    """The rendered launch request, and the source of each of its fields."""
 
     template = serializers.CharField()
     document = serializers.DictField(child=serializers.JSONField())
@@ -149,7 +151,7 @@ class ParameterBody(serializers.Serializer[Any]):
     type = serializers.ChoiceField(choices=TYPES)
     title = serializers.CharField(allow_blank=True)
     help = serializers.CharField(allow_blank=True)
-    default = serializers.JSONField(allow_null=True, help_text="null: it needs a value.")
+    default = serializers.JSONField(allow_null=True, help_text="null: a value is required.")
     choices = serializers.ListField(child=serializers.CharField())
     min = serializers.FloatField(allow_null=True)
     max = serializers.FloatField(allow_null=True)
@@ -161,7 +163,7 @@ class ParameterBody(serializers.Serializer[Any]):
 
 
 class TemplateDetailBody(TemplateBody):
-    """A template with what its current version asks for."""
+    """A template with the parameters of its current version."""
 
     parameters = serializers.SerializerMethodField()
     locked = serializers.SerializerMethodField()
@@ -173,12 +175,12 @@ class TemplateDetailBody(TemplateBody):
 
     @extend_schema_field(ParameterBody(many=True))
     def get_parameters(self, template: Template) -> Any:
-        """Return what it asks for."""
+        """Return its parameters."""
         return ParameterBody(parts_of(_document(template)).parameters.values(), many=True).data
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_locked(self, template: Template) -> list[str]:
-        """Return which keys a launch may not change."""
+        """Return the keys that a launch cannot change."""
         return parts_of(_document(template)).locked
 
     @extend_schema_field({"type": "object", "additionalProperties": {}})
@@ -188,7 +190,7 @@ class TemplateDetailBody(TemplateBody):
 
 
 def rendered_body(template: str, rendered: Rendered) -> dict[str, Any]:
-    """Return a rendered request as JSON takes it."""
+    """Return a rendered request as JSON values."""
     sources = [{"path": path, "origin": one.kind, "name": one.name} for path, one in rendered.sources.items()]
     return {"template": template, "document": rendered.document, "sources": sources}
 

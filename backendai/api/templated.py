@@ -15,12 +15,12 @@ from backendai.templates.services.launching import caller_part, from_template, v
 
 
 def spec_asked_for(request: Request) -> SessionSpec:
-    """Return the validated launch request; one that names a template is put over it. Two queries for a template."""
+    """Return the validated launch request, merged over its template if it names one. Two queries for a template."""
     return launch_asked_for(request)[0]
 
 
 def launch_asked_for(request: Request) -> tuple[SessionSpec, Any]:
-    """Return the validated launch request, as ``spec_asked_for`` does, and when it is launched again (None: never)."""
+    """Return the same launch request, and its rule for retries (None: never)."""
     said = request.data
     if isinstance(said, Mapping) and said.get("template"):
         parameters = said.get("parameters") or {}

@@ -14,10 +14,10 @@ from backendai.api.authentication import signing_pair
 
 
 class PersonalRate(BaseThrottle):
-    """Counts the request for its user and its key pair; a POST to a view with ``launches`` is a launch too."""
+    """Counts the request for its user and key pair; a POST to a view with ``launches`` also counts as a launch."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Return True; raises TooFast, which says after how long to try again."""
+        """Return True; raises TooFast with the time until the next attempt."""
         if isinstance(request.user, User):
             launches = request.method == "POST" and getattr(view, "launches", False)
             check_rates(request.user, now=timezone.now(), key_pair=signing_pair(request), launches=launches)

@@ -14,19 +14,19 @@ LONGEST = 366 * 24 * HOUR
 
 
 class UsageQuery(serializers.Serializer[Any]):
-    """Which time, in how many points, and of which kernel."""
+    """The time range, the number of points, and the kernel."""
 
     seconds = serializers.IntegerField(
-        default=HOUR, min_value=60, max_value=LONGEST, help_text="How far to look back; an hour unless it is given."
+        default=HOUR, min_value=60, max_value=LONGEST, help_text="Length of the time range; default: an hour."
     )
     until = serializers.DateTimeField(
-        required=False, help_text="The end of the time; left out: now, or when the session ended."
+        required=False, help_text="End of the time range; default: now, or the session's end."
     )
     points = serializers.IntegerField(default=60, min_value=1, max_value=MOST_POINTS)
-    kernel = serializers.UUIDField(required=False, help_text="One kernel alone; left out: all together.")
+    kernel = serializers.UUIDField(required=False, help_text="One kernel only; default: all together.")
 
     def validate_seconds(self, value: int) -> timedelta:
-        """Return it as a length of time."""
+        """Return the range as a timedelta."""
         return timedelta(seconds=value)
 
 
@@ -35,28 +35,28 @@ class UsageAveragesBody(serializers.Serializer[Any]):
 
     slots = serializers.DictField(
         child=serializers.FloatField(allow_null=True),
-        help_text="Of each slot the part that was used, 0 to 1; null unless it was measured of every kernel.",
+        help_text="The used part of each slot, 0 to 1; null unless measured for every kernel.",
     )
-    covered_seconds = serializers.FloatField(help_text="How much of the time was measured.")
+    covered_seconds = serializers.FloatField(help_text="Measured seconds.")
 
 
 class UsagePointBody(serializers.Serializer[Any]):
     """The mean over one step."""
 
-    at = serializers.DateTimeField(help_text="When the step begins.")
+    at = serializers.DateTimeField(help_text="Start of the step.")
     used = serializers.DictField(child=serializers.FloatField(), help_text="By slot: cores, bytes, devices.")
     memory = serializers.DictField(child=serializers.FloatField(), help_text="Bytes of accelerators, by slot.")
     rates = serializers.DictField(
-        child=serializers.FloatField(), help_text="Bytes in a second: net_rx, net_tx, io_read, io_write."
+        child=serializers.FloatField(), help_text="Bytes per second: net_rx, net_tx, io_read, io_write."
     )
 
 
 class UsageBody(serializers.Serializer[Any]):
-    """What a session really used. Steps in which nothing was measured have no point."""
+    """The actual usage of a session. Steps without measurements have no point."""
 
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     step = serializers.FloatField(help_text="Seconds from point to point.")
-    held = serializers.DictField(child=serializers.FloatField(), help_text="What it was given, in the same units.")
+    held = serializers.DictField(child=serializers.FloatField(), help_text="The allocated amounts, in the same units.")
     averages = UsageAveragesBody()
     points = UsagePointBody(many=True)

@@ -17,7 +17,7 @@ _UNTOUCHED = {"last_login", "members", "projects"}
 
 
 class Stale(APIException):
-    """The thing was changed since it was read."""
+    """The object was changed since it was read."""
 
     status_code = HTTPStatus.PRECONDITION_FAILED
     default_code = "changed-meanwhile"
@@ -25,15 +25,17 @@ class Stale(APIException):
 
 
 def tag_of(shown: Mapping[str, Any]) -> str:
-    """Return the entity tag of what is shown of something."""
+    """Return the entity tag of the shown values."""
     kept = {name: value for name, value in shown.items() if name not in _UNTOUCHED}
     text = json.dumps(kept, sort_keys=True, cls=JSONEncoder)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 def check_seen(request: Request, shown: Mapping[str, Any]) -> None:
-    """Raise Stale when the request's ``If-Match`` names another version than the one shown now. Called while the row is
-    locked, before it is changed."""
+    """Raise Stale if the request's ``If-Match`` is not the current version.
+
+    Call it while the row is locked, before the change.
+    """
     wanted = [one.strip() for one in request.headers.get("If-Match", "*").split(",")]
     if "*" not in wanted and tag_of(shown) not in wanted:
         raise Stale

@@ -11,7 +11,7 @@ from backendai.core.written_documents import written
 
 
 class YAMLRenderer(BaseRenderer):
-    """A text goes out as it is, anything else in block style."""
+    """Sends a text unchanged, other data in block style."""
 
     media_type = "application/yaml"
     format = "yaml"

@@ -203,5 +203,5 @@ def _no_app(request: web.BaseRequest) -> web.Response:
     if request.path == "/healthz":
         return web.Response(text="ok")
     return pages.refusal(
-        request, 404, "no-such-app", Message("There is no app at this address. Open apps from the portal.")
+        request, 404, "no-such-app", Message("No app found at this address. Open apps from the portal.")
     )

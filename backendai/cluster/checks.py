@@ -16,5 +16,5 @@ def check_default_sequence(**kwargs: Any) -> list[CheckMessage]:
     known = strategies(SEQUENCE)
     if settings.DEFAULT_SEQUENCE in known:
         return []
-    text = f"BACKENDAI_DEFAULT_SEQUENCE: there is no sequence {settings.DEFAULT_SEQUENCE!r}."
+    text = f"BACKENDAI_DEFAULT_SEQUENCE: unknown sequence {settings.DEFAULT_SEQUENCE!r}."
     return [Error(text, f"Use one of {', '.join(known)}, or leave it unset.", id="cluster.E001")]

@@ -56,9 +56,7 @@ def clean_authorities(name: str, value: Any) -> str:
         )
     found = _certificates(name, text)
     if text.strip() and not found:
-        raise _wrong(
-            name, Message("There is no certificate in this text: paste PEM blocks (-----BEGIN CERTIFICATE-----).")
-        )
+        raise _wrong(name, Message("No certificate found: paste PEM blocks (-----BEGIN CERTIFICATE-----)."))
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
 
 

@@ -55,7 +55,7 @@ class Operations:
         """Return an operation on a folder; refuses with 404."""
         operation = self._known.get(operation_id)
         if operation is None or operation.folder_id != folder_id:
-            message = "There is no such operation: it ended long ago, or the file server was restarted. See the folder."
+            message = "Operation not found: it ended long ago, or the file server was restarted. Check the folder."
             raise Refusal(404, "no-operation", message)
         return operation
 

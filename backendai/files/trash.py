@@ -157,7 +157,7 @@ def _hide(trash: int, item: str) -> bytes:
 
 def _open_item(trash: int, item: str) -> int:
     if not _ITEM.match(item):
-        raise Refusal(404, "not-found", "There is no such item in the trash.")
+        raise Refusal(404, "not-found", "Not found in the trash.")
     return beneath.open_directory(trash, (item.encode(),), follow=False)
 
 

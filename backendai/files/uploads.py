@@ -116,7 +116,7 @@ def _read(incoming: int, upload_id: str) -> Upload:
 
 
 def _unknown() -> Refusal:
-    return Refusal(404, "no-upload", "There is no such upload: it is done, was given up or has expired.")
+    return Refusal(404, "no-upload", "Upload not found: it is complete, was cancelled or has expired.")
 
 
 def _write(incoming: int, upload: Upload) -> None:

@@ -196,7 +196,7 @@ def _check_graph(steps: list[StepDocument]) -> None:
             where = f"steps.{step.name}.after.{on}"
             if on not in names:
                 near = nearest_to(on, names) or ", ".join(list(names)[:5])
-                raise _wrong(where, Message("There is no step {name}: use {near}.", name=repr(on[:40]), near=near))
+                raise _wrong(where, Message("Unknown step {name}: use {near}.", name=repr(on[:40]), near=near))
             if when == When.EACH and names[on].fan.indexes != step.fan.indexes:
                 text = Message("Each element waits for its own: {name} must have the same elements.", name=on)
                 raise _wrong(where, text, "different-elements")
@@ -255,7 +255,7 @@ def _check_keys(said: Mapping[str, Any], known: Collection[str], prefix: str) ->
     for key in said:
         if key not in known:
             near = nearest_to(str(key), known) or ", ".join(sorted(known))
-            text = Message("There is no key {key} here: use {near}.", key=repr(str(key)[:64]), near=near)
+            text = Message("Unknown key {key}: use {near}.", key=repr(str(key)[:64]), near=near)
             raise _wrong(f"{prefix}{str(key)[:64]}", text, "unknown-field")
 
 

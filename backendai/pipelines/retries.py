@@ -29,7 +29,7 @@ def retry_of(said: Any, where: str, resources: Mapping[str, Any]) -> dict[str, A
     for key in said:
         if key not in _KEYS:
             near = nearest_to(str(key), _KEYS) or ", ".join(sorted(_KEYS))
-            text = Message("There is no key {key} here: use {near}.", key=repr(str(key)[:64]), near=near)
+            text = Message("Unknown key {key}: use {near}.", key=repr(str(key)[:64]), near=near)
             raise _wrong(f"{where}.{str(key)[:64]}", text, "unknown-field")
     times = said.get("times", 1)
     if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= MOST_TIMES:

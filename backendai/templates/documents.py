@@ -89,7 +89,7 @@ def _locked(said: object) -> list[str]:
         first = path.partition(".")[0]
         if first not in SESSION_KEYS:
             near = nearest_to(first, SESSION_KEYS) or ", ".join(sorted(SESSION_KEYS))
-            text = Message("There is no key {key} to lock: use {near}.", key=repr(first[:64]), near=near)
+            text = Message("Unknown key {key} in locked: use {near}.", key=repr(first[:64]), near=near)
             raise UserError(text, field=f"locked.{number}", code="unknown-field")
     return list(said)
 

@@ -68,7 +68,7 @@ def _cluster(said: Mapping[str, Any], find: Find) -> dict[str, Any]:
         task = dict(find(str(_either(node, "session_template", "sessionTemplate") or "")))
         parameters |= task.pop("params", None) or {}
         if name in roles:
-            text = Message("Role {name} is there twice.", name=repr(name[:32]))
+            text = Message("Role {name} is set twice.", name=repr(name[:32]))
             raise UserError(text, field=f"spec.nodes.{number}.role", code="invalid-role")
         roles[name] = _role(task, node.get("replicas", 1))
         if name == "main":

@@ -78,7 +78,7 @@ def parameters_of(said: object) -> dict[str, Parameter]:
     for one in found.values():
         for other in one.show_if:
             if other not in found or other == one.name:
-                text = Message("There is no other parameter {other}.", other=repr(str(other)[:32]))
+                text = Message("Parameter {other} not found.", other=repr(str(other)[:32]))
                 raise _wrong(f"params.{one.name}.show_if", text)
     return found
 
@@ -151,7 +151,7 @@ def _parameter(name: str, keys: object) -> Parameter:
             raise UserError(text, field=f"{where}.{str(key)[:64]}", code="unknown-field")
     one = _shaped(name, keys, where)
     if one.type not in TYPES:
-        text = Message("There is no type {type}: use {types}.", type=repr(one.type[:32]), types=", ".join(TYPES))
+        text = Message("Unknown type {type}: use {types}.", type=repr(one.type[:32]), types=", ".join(TYPES))
         raise _wrong(f"{where}.type", text)
     _check_bounds(one, where)
     if one.is_secret:

@@ -103,7 +103,9 @@ def check_gaps(document: Mapping[str, Any], parameters: Mapping[str, Parameter])
         for name in _named_in(value):
             if name not in parameters:
                 known = ", ".join(parameters) or "none"
-                raise _wrong(path, Message("There is no parameter {name}; there are: {known}.", name=name, known=known))
+                raise _wrong(
+                    path, Message("Unknown parameter {name}. Known parameters: {known}.", name=name, known=known)
+                )
 
 
 def check_locks(locked: Sequence[str], template: Mapping[str, Any], asked: Mapping[str, Any], name: str) -> None:

@@ -50,7 +50,7 @@ def test_a_pipeline_is_written_launched_repaired_and_compared(walk: Visit, campu
     visitor.go("/runs/")
     look("list-empty")
     launch(TEXT.replace("after: [check]", "after: [chek]") % "exit 3")
-    expect(page.get_by_text("There is no step 'chek': use check.")).to_be_visible()
+    expect(page.get_by_text("Unknown step 'chek': use check.")).to_be_visible()
     look("refused")
     launch(TEXT % "sleep 1")
     expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()

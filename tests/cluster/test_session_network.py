@@ -53,7 +53,7 @@ def test_an_authority_that_has_expired_is_known_as_such() -> None:
     ("name", "value", "said"),
     [
         ("session_authorities", certificate() + private_key(), "contains a private key"),
-        ("session_authorities", "hello", "no certificate in this text"),
+        ("session_authorities", "hello", "No certificate found"),
         ("session_authorities", certificate()[:300], "not complete"),
         ("session_authorities", certificate().replace("MII", "AAA", 1), "Certificate 1 cannot be read"),
         ("session_authorities", certificate() * 400, "at most 131072"),

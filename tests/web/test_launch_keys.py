@@ -162,4 +162,4 @@ def test_what_a_template_refuses_is_said_in_the_launcher(site: Cast, browse: Bro
     client = browse(site.alice)
     shown = client.get(LAUNCH, {"from": str(template.pk), "p.lr": "7"}).content.decode()
     assert "Use at most 1" in shown
-    assert "There is no template" in client.get(LAUNCH, {"from": "nothing"}).content.decode()
+    assert " not found" in client.get(LAUNCH, {"from": "nothing"}).content.decode()

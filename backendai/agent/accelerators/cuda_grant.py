@@ -36,7 +36,7 @@ class Mps:
             where = f"no pipe of it in {self.pipe}" if self.pipe else "it is switched off here"
             yield Note(
                 code="mps-missing",
-                message=f"Nothing holds sessions to their shares of a GPU: MPS is not there ({where}).",
+                message=f"GPU shares are not enforced: MPS is not running ({where}).",
                 fix="Start nvidia-cuda-mps-control -d on this machine as user 1000, and name the folder of its pipes "
                 "in BACKENDAI_AGENT_MPS_PIPE; or offer whole GPUs.",
             )

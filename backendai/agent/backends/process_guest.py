@@ -23,7 +23,7 @@ class ProcessGuests(GuestPlace):
         """Return the guest's folder; a kernel that an older version has started has none."""
         folder = self._find(kernel_id)
         if folder is None or not folder.running():
-            raise KernelGone("There is no kernel {kernel_id} running on this agent.", kernel_id=kernel_id)
+            raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id)
         if not (folder.path / GUEST).is_dir():
             text = "The session was started before the agent was updated: start a new session to run code in it."
             raise BackendError(text, code="started-before-update")

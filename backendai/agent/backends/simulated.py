@@ -269,7 +269,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     def _here(self, kernel_id: UUID) -> SimulatedKernel:
         kernel = self._kernels.get(kernel_id)
         if kernel is None or not kernel.began(self._clock()):
-            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
+            raise KernelGone("Kernel {kernel_id} not found on this agent.", kernel_id=kernel_id)
         return kernel
 
     def _check_runs(self, kernel_id: UUID) -> None:

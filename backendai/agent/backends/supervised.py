@@ -78,7 +78,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
     def ended(self, kernel_id: UUID) -> Ended | None:
         folder = self._find(kernel_id)
         if folder is None or not folder.started():
-            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
+            raise KernelGone("Kernel {kernel_id} not found on this agent.", kernel_id=kernel_id)
         return folder.ended()
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
@@ -116,7 +116,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
     async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
         folder = await asyncio.to_thread(self._find, kernel_id)
         if folder is None or not folder.log.exists():
-            raise KernelGone("There is no kernel {kernel_id} on this agent.", kernel_id=kernel_id)
+            raise KernelGone("Kernel {kernel_id} not found on this agent.", kernel_id=kernel_id)
         over: Callable[[], bool] = lambda: not folder.running()  # noqa: E731
         async for piece in process_log.follow(folder.log, tail=tail, follow=follow, ended=over):
             yield piece
@@ -132,7 +132,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         """Return the folder of a kernel that runs. Raises KernelGone."""
         folder = self._find(kernel_id)
         if folder is None or not folder.running():
-            raise KernelGone("There is no kernel {kernel_id} running on this agent.", kernel_id=kernel_id)
+            raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id)
         return folder
 
     def _folders(self) -> list[KernelFolder]:

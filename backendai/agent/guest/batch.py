@@ -83,7 +83,7 @@ def _usual_exec() -> str:
     for name, command in (("main.py", "python3 main.py"), ("main.sh", "sh main.sh"), ("main", "./main")):
         if _has(name):
             return command
-    text = "There is no main.py, main.sh or main in the home folder: name the command in options.exec."
+    text = "The home folder has no main.py, main.sh or main: name the command in options.exec."
     return f"echo '{text}' >&2; exit 127"
 
 

@@ -23,20 +23,20 @@ from backendai.api.parsing import StrictJSONParser
 
 
 class Me(GenericAPIView[User]):
-    """Who one is."""
+    """The user of the request."""
 
     serializer_class = MeBody
     filter_backends: list[Any] = []
 
     def get(self, request: Request) -> Response:
-        """Return oneself with the projects in which one may start sessions."""
+        """Return the user with the projects in which they can start sessions."""
         projects = Prefetch("projects", Project.objects.usable_by(asker(request)).select_related("domain"))
         me = User.objects.select_related("domain").prefetch_related(projects)
         return Response(self.get_serializer(get_object_or_404(me, pk=asker(request).pk)).data)
 
 
 class TokenList(ListAPIView[AccessToken]):
-    """One's own bearer tokens, and making another."""
+    """The user's own bearer tokens, and creating one."""
 
     queryset = AccessToken.objects.none()
     serializer_class = TokenBody
@@ -45,12 +45,12 @@ class TokenList(ListAPIView[AccessToken]):
     token_scopes = (Scope.ACCOUNT,)
 
     def get_queryset(self) -> QuerySet[AccessToken]:
-        """Return one's own tokens."""
+        """Return the user's own tokens."""
         return AccessToken.objects.visible_to(asker(self.request))
 
     @extend_schema(request=TokenRequest, responses={201: NewTokenBody})
     def post(self, request: Request) -> Response:
-        """Make a token; its text is in this answer and never again."""
+        """Create a token; its text is only in this response."""
         body = TokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
         token, text = create_token(asker(request), maker=asking_token(request), **body.validated_data)
@@ -66,6 +66,6 @@ class TokenDetail(GenericAPIView[AccessToken]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
-        """Revoke the token: anyone who uses it is refused from now on."""
+        """Revoke the token; requests with it are rejected from now on."""
         revoke_token(asker(request), token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)

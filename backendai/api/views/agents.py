@@ -36,7 +36,7 @@ from backendai.core.errors import UserError
 
 
 class AgentList(ListAPIView[Agent]):
-    """The machines, for superadmins; empty for others."""
+    """The agents, for superadmins; empty for others."""
 
     token_scopes = (Scope.ADMIN,)
     queryset = Agent.objects.none()
@@ -48,13 +48,13 @@ class AgentList(ListAPIView[Agent]):
         return Agent.objects.visible_to(asker(self.request)).select_related("resource_group")
 
     def get_serializer_context(self) -> dict[str, Any]:
-        """Return what the rows need beside themselves: what is taken on each agent."""
+        """Return what the rows need: the allocations of each agent."""
         superadmin = getattr(self.request.user, "is_superadmin", False)
         return {**super().get_serializer_context(), "occupied": occupied_by_agent() if superadmin else {}}
 
 
 class AgentView(GenericAPIView[Agent]):
-    """Base: one machine that the asker may see."""
+    """Base of views for one visible agent."""
 
     token_scopes = (Scope.ADMIN,)
     queryset = Agent.objects.none()
@@ -74,15 +74,15 @@ class AgentView(GenericAPIView[Agent]):
 
 
 class AgentDetail(AgentView):
-    """One machine, for superadmins."""
+    """One agent, for superadmins."""
 
     def get(self, request: Request, agent_id: UUID) -> Response:
-        """Return it."""
+        """Return the agent."""
         return self.answer()
 
     @extend_schema(request=AgentChange, responses=AgentBody)
     def patch(self, request: Request, agent_id: UUID) -> Response:
-        """Switch it, or move it to another group; 409 when kernels stand in the way of that."""
+        """Change its settings, or move it to another group; 409 if its kernels prevent that."""
         agent = self.find()
         body = AgentChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -95,11 +95,11 @@ class AgentDetail(AgentView):
 
 
 class AgentDrain(AgentView):
-    """Emptying a machine."""
+    """Draining an agent."""
 
     @extend_schema(request=DrainRequest, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Keep new sessions away; what runs there goes on, until ``ends_at`` if it is given."""
+        """Start draining: no new sessions start, running ones continue, until ``ends_at`` if given."""
         agent = self.find()
         body = DrainRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -108,39 +108,39 @@ class AgentDrain(AgentView):
 
     @extend_schema(request=None, responses=AgentBody)
     def delete(self, request: Request, agent_id: UUID) -> Response:
-        """Let it take sessions again; 409 when it is not being emptied."""
+        """Cancel the drain; 409 if the agent is not draining."""
         cancel_drain(asker(request), self.find())
         return self.answer()
 
 
 class AgentEnd(AgentView):
-    """A machine that is gone for good."""
+    """Removing an agent permanently."""
 
     @extend_schema(request=None, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Declare it gone: what ran there ends. 409 while it answers and runs something."""
+        """Remove the agent: its sessions end. 409 while it is reachable and runs sessions."""
         retire_agent(asker(request), self.find(), now=timezone.now())
         return self.answer()
 
 
 class AgentCredential(AgentView):
-    """The credential of a machine."""
+    """The credential of an agent."""
 
     @extend_schema(request=None, responses={201: NewJoinTokenBody})
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Make a join token with which this machine alone gets a new credential, once, within a day."""
+        """Create a join token with which only this agent gets a new credential, once, within a day."""
         agent = self.find()
         return _new_token(renew_credential(asker(request), agent, now=timezone.now()), name=agent.name)
 
     @extend_schema(request=None, responses=AgentBody)
     def delete(self, request: Request, agent_id: UUID) -> Response:
-        """Refuse the machine from now on: it counts as unreachable."""
+        """Revoke the credential: the agent is rejected and becomes unreachable."""
         revoke_credential(asker(request), self.find(), now=timezone.now())
         return self.answer()
 
 
 class JoinTokenList(ListAPIView[JoinToken]):
-    """Join tokens, for superadmins, and making another."""
+    """Join tokens, for superadmins; creates one."""
 
     token_scopes = (Scope.ADMIN,)
     queryset = JoinToken.objects.none()
@@ -154,7 +154,7 @@ class JoinTokenList(ListAPIView[JoinToken]):
 
     @extend_schema(request=JoinTokenRequest, responses={201: NewJoinTokenBody})
     def post(self, request: Request) -> Response:
-        """Make a token; its text is in this answer and never again."""
+        """Create a token; its text is only in this response."""
         actor = steerer(request)
         body = JoinTokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -172,7 +172,7 @@ class JoinTokenDetail(GenericAPIView[JoinToken]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, join_token_id: int) -> Response:
-        """Take the token back; the machines that joined with it stay."""
+        """Revoke the token; agents that joined with it stay."""
         revoke_join_token(asker(request), join_token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

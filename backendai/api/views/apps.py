@@ -35,56 +35,56 @@ class AppBody(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     title = serializers.CharField()
-    protocol = serializers.CharField(help_text="http or preopen open in a browser.")
-    port = serializers.IntegerField(help_text="In the container.")
+    protocol = serializers.CharField(help_text="http and preopen can be opened in a browser.")
+    port = serializers.IntegerField(help_text="The port in the container.")
     url = serializers.URLField(help_text="The app's own origin.")
-    code = serializers.CharField(help_text="Why it cannot be opened now; empty when it can.")
-    reason = serializers.CharField(help_text="The same in one sentence.")
-    category = serializers.CharField(help_text="Where the launcher shows it.")
+    code = serializers.CharField(help_text="Why the app cannot be opened now; empty: it can.")
+    reason = serializers.CharField(help_text="The same as a sentence.")
+    category = serializers.CharField(help_text="Its group among the apps.")
     arguments = serializers.DictField(
-        child=serializers.CharField(), help_text="Arguments that the image lets people set, as they are set."
+        child=serializers.CharField(), help_text="Arguments that the image allows, with their current values."
     )
     gives_shell = serializers.BooleanField(help_text="Its users can run commands (JupyterLab, a terminal, VS Code).")
-    is_public = serializers.SerializerMethodField(help_text="Anyone who has the address may use it.")
+    is_public = serializers.SerializerMethodField(help_text="Anyone with the address can use it.")
     public_until = serializers.SerializerMethodField(
-        help_text="When a public app becomes private by itself; null for a private app, and for one that stays public "
+        help_text="When a public app becomes private; null for a private app, and for one that stays public "
         "until the session ends."
     )
 
     def get_is_public(self, app: App) -> bool:
-        """Return whether anyone may use it."""
+        """Return whether anyone with the address can use it."""
         return app.name in self.context["public"]
 
     def get_public_until(self, app: App) -> datetime | None:
-        """Return when it becomes private by itself."""
+        """Return when it becomes private."""
         end: datetime | None = self.context["public"].get(app.name)
         return end
 
 
 class AppListBody(serializers.Serializer[Any]):
-    """All apps, in the order of the image."""
+    """All apps, in the image's order."""
 
     results = AppBody(many=True)
 
 
 class AppEntryBody(serializers.Serializer[Any]):
-    """A way in: POST ``code`` as a form field to ``url`` and keep the cookie."""
+    """Access to an app: POST ``code`` as a form field to ``url`` and keep the cookie."""
 
     url = serializers.URLField()
-    code = serializers.CharField(help_text="Good once.")
+    code = serializers.CharField(help_text="Valid once.")
     expires_in = serializers.IntegerField(help_text="Seconds.")
 
 
 class AppSettingsBody(StrictSerializer):
-    """An app's own name and its arguments."""
+    """An app's title and arguments."""
 
     title = serializers.CharField(
-        default="", allow_blank=True, max_length=LONGEST_APP_TITLE, help_text="Empty: its usual name."
+        default="", allow_blank=True, max_length=LONGEST_APP_TITLE, help_text="Empty: the default title."
     )
     arguments = serializers.DictField(
         default=dict,
         child=serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE, trim_whitespace=False),
-        help_text="By the argument, those that the image allows.",
+        help_text="Values by argument.",
     )
 
 
@@ -97,11 +97,11 @@ class PublicAppBody(StrictSerializer):
 
 
 class SessionApps(APIView):
-    """What the session's image serves."""
+    """The apps of a session."""
 
     @extend_schema(responses=AppListBody)
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the apps, each with why it cannot be opened now."""
+        """Return the apps, each with the reason if it cannot be opened now."""
         session = _session(request, session_id)
         found = apps_of(session, main_kernel(session), settings_of(session))
         return Response(
@@ -110,14 +110,16 @@ class SessionApps(APIView):
 
 
 class SessionApp(APIView):
-    """The way into one app."""
+    """Access to one app."""
 
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses={201: AppEntryBody})
     def post(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Return a one-time code; it ends with the token or login that asked for it. 409 when the app cannot be
-        opened now."""
+        """Return a one-time code; access ends with the token or sign-in of this request.
+
+        409 if the app cannot be opened now.
+        """
         session = _session(request, session_id)
         credential = credential_of(request)
         if credential is None:
@@ -128,14 +130,16 @@ class SessionApp(APIView):
 
 
 class SessionAppSettings(APIView):
-    """What people set for one app."""
+    """The settings of one app."""
 
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=AppSettingsBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Give the app a name and arguments; they hold from its next start, and what is left out is as usual again."""
+        """Set the app's title and arguments; they apply from its next start, and omitted ones are reset to the
+        default.
+        """
         session, now = _session(request, session_id), timezone.now()
         body = AppSettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
@@ -145,14 +149,14 @@ class SessionAppSettings(APIView):
 
 
 class SessionAppForEverybody(APIView):
-    """Whether anyone who has the app's address may use it."""
+    """Public access to an app."""
 
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=PublicAppBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Make the app public for an hour, a day (the default) or until the session ends. Doing it again changes the
+        """Create the app public for an hour, a day (the default) or until the session ends. Doing it again changes the
         end. 409 when the site does not allow it, or the app cannot be opened now."""
         session, now = _session(request, session_id), timezone.now()
         body = PublicAppBody(data=request.data)
@@ -163,7 +167,7 @@ class SessionAppForEverybody(APIView):
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Make the app private again. Open connections of others are cut within seconds."""
+        """Create the app private again. Open connections of others are cut within seconds."""
         close_to_others(asker(request), _session(request, session_id), service)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

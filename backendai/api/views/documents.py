@@ -20,7 +20,7 @@ from backendai.accounts.scopes import Scope
 
 
 class Schema(SpectacularAPIView):
-    """OpenAPI 3, for anyone who may use the API."""
+    """The OpenAPI 3 schema, for every user of the API."""
 
     permission_classes = [IsAuthenticated]
 
@@ -28,7 +28,7 @@ class Schema(SpectacularAPIView):
 @method_decorator(login_required, name="dispatch")
 @method_decorator(csp_update({"style-src": [UNSAFE_INLINE]}), name="dispatch")  # the page styles itself inline
 class Documents(SpectacularSwaggerSplitView):
-    """The description as pages to read and try."""
+    """The API documentation, to read and try."""
 
     permission_classes = [IsAuthenticated]
     url_name = "api:schema"
@@ -36,15 +36,15 @@ class Documents(SpectacularSwaggerSplitView):
 
 @extend_schema(exclude=True)
 class Nowhere(APIView):
-    """Every other address, so that a script gets a problem document and no redirect that loses its body."""
+    """All other addresses, so that a script gets a problem document instead of a redirect that loses its body."""
 
     token_scopes = (Scope.READ,)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse, once the one who asks is known."""
+        """Raise 404 after authentication."""
         super().initial(request, *args, **kwargs)
         raise Http404
 
     def get(self, request: Request, **_: Any) -> Response:
-        """Never reached: ``initial`` has refused."""
+        """Never reached: ``initial`` has raised 404."""
         raise Http404

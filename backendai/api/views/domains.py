@@ -25,7 +25,7 @@ from backendai.api.versions import check_seen, tag_of
 
 
 class DomainList(ListAPIView[Domain]):
-    """The domains that one may see, and making another."""
+    """The domains visible to the user; creates one."""
 
     queryset = Domain.objects.none()
     serializer_class = DomainBody
@@ -40,7 +40,7 @@ class DomainList(ListAPIView[Domain]):
 
     @extend_schema(request=NewDomainRequest, responses={201: DomainBody})
     def post(self, request: Request) -> Response:
-        """Make a domain; for superadmins."""
+        """Create a domain; superadmins only."""
         body = NewDomainRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes = body.validated_data
@@ -63,7 +63,7 @@ class DomainDetail(GenericAPIView[Domain]):
 
     @extend_schema(request=DomainChange, responses=DomainBody)
     def patch(self, request: Request, domain_id: int) -> Response:
-        """Change what is named. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
         domain = get_object_or_404(_shown_domains(asker(request)), pk=domain_id)
         body = DomainChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -77,7 +77,7 @@ class DomainDetail(GenericAPIView[Domain]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, domain_id: int) -> Response:
-        """Delete a domain that nothing belongs to; else 409 with what does."""
+        """Delete an unused domain; 409 with the counts of objects that belong to it."""
         delete_domain(asker(request), get_object_or_404(_shown_domains(asker(request)), pk=domain_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -29,7 +29,7 @@ from backendai.serving.services.tokens import create_token, revoke_token
 
 
 class EndpointTokens(ListAPIView[EndpointToken]):
-    """The tokens of an endpoint, and creating another."""
+    """The tokens of an endpoint; creates one."""
 
     queryset = EndpointToken.objects.none()
     serializer_class = EndpointTokenBody
@@ -46,7 +46,7 @@ class EndpointTokens(ListAPIView[EndpointToken]):
 
     @extend_schema(request=EndpointTokenRequest, responses={201: CreatedTokenBody})
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Create a token; its text is in this answer and never again."""
+        """Create a token; its text is only in this response."""
         endpoint = _endpoint(request, endpoint_id)
         body = EndpointTokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -64,7 +64,7 @@ class EndpointTokenDetail(GenericAPIView[EndpointToken]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID, endpoint_token_id: UUID) -> Response:
-        """Revoke it; app proxies know within two seconds."""
+        """Revoke the token; app proxies know within two seconds."""
         endpoint = _endpoint(request, endpoint_id)
         revoke_token(get_object_or_404(EndpointToken, endpoint=endpoint, pk=endpoint_token_id), asker(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -80,12 +80,12 @@ class EndpointRules(GenericAPIView[AutoScalingRule]):
 
     @extend_schema(responses=RuleBody(many=True))
     def get(self, request: Request, endpoint_id: UUID) -> Response:
-        """Return them all: there are 20 at most."""
+        """Return all rules: at most 20."""
         return Response(RuleBody(_endpoint(request, endpoint_id).rules.all(), many=True).data)
 
     @extend_schema(request=RulesRequest, responses=RuleBody(many=True))
     def put(self, request: Request, endpoint_id: UUID) -> Response:
-        """Replace them."""
+        """Replace all rules."""
         endpoint = _endpoint(request, endpoint_id)
         body = RulesRequest(data=request.data)
         body.is_valid(raise_exception=True)

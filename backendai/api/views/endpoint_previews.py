@@ -18,7 +18,7 @@ from backendai.serving.previewing import preview_endpoint
 
 
 class EndpointPreview(GenericAPIView[Any]):
-    """Whether an endpoint could be created."""
+    """Checking an endpoint without creating it."""
 
     serializer_class = EndpointRequest
     parser_classes = [StrictJSONParser]
@@ -27,7 +27,7 @@ class EndpointPreview(GenericAPIView[Any]):
 
     @extend_schema(request=EndpointRequest, responses={200: dict})
     def post(self, request: Request) -> Response:
-        """Check everything and create nothing; the errors are those of the creation."""
+        """Check everything and create nothing; the errors are those of a creation."""
         body = EndpointRequest(data=request.data)
         body.is_valid(raise_exception=True)
         found = preview_endpoint(asker(request), body.endpoint_spec(), now=timezone.now())

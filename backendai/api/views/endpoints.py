@@ -61,7 +61,7 @@ class EndpointList(ListAPIView[Endpoint]):
         return Endpoint.objects.visible_to(asker(self.request)).live().order_by()
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of them, each as it is now."""
+        """Return a page of endpoints with their current state."""
         page = self.paginate_queryset(self.get_queryset()) or []
         return self.get_paginated_response(EndpointBody(shown(page, timezone.now()), many=True).data)
 
@@ -90,7 +90,7 @@ class EndpointDetail(GenericAPIView[Endpoint]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, endpoint_id: UUID) -> Response:
-        """Return it as it is now."""
+        """Return the endpoint with its current state."""
         return Response(_body(_endpoint(request, endpoint_id)))
 
     @extend_schema(request=EndpointChange, responses=EndpointBody)
@@ -103,7 +103,7 @@ class EndpointDetail(GenericAPIView[Endpoint]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
-        """Delete it; its replicas end when their open requests are answered."""
+        """Delete the endpoint; its replicas end when their open requests are answered."""
         set_wish(_endpoint(request, endpoint_id), asker(request), Wish.DELETED)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -116,7 +116,7 @@ class EndpointStart(GenericAPIView[Endpoint]):
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Start it."""
+        """Start the endpoint."""
         endpoint = _endpoint(request, endpoint_id)
         set_wish(endpoint, asker(request), Wish.RUN)
         return Response(_body(endpoint))
@@ -130,14 +130,14 @@ class EndpointStop(GenericAPIView[Endpoint]):
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Stop it: it keeps its address, and has no replicas."""
+        """Stop the endpoint: it keeps its address, and has no replicas."""
         endpoint = _endpoint(request, endpoint_id)
         set_wish(endpoint, asker(request), Wish.STOPPED)
         return Response(_body(endpoint))
 
 
 class EndpointRetry(GenericAPIView[Endpoint]):
-    """Failed starts of an endpoint."""
+    """Retrying failed starts of an endpoint."""
 
     serializer_class = EndpointBody
     token_scopes = (Scope.SESSIONS,)
@@ -168,7 +168,7 @@ class EndpointRevisions(ListAPIView[Revision]):
 
     @extend_schema(request=RevisionUpdate, responses={201: RevisionBody})
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Write a new revision; it replaces the current one step by step, and goes back by itself if it fails."""
+        """Create a new revision; it replaces the current one step by step, and is rolled back if it fails."""
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(RevisionUpdate, request)
         gap = body.validated_data["allow_gap"]
@@ -177,7 +177,7 @@ class EndpointRevisions(ListAPIView[Revision]):
 
 
 class EndpointRollBack(GenericAPIView[Endpoint]):
-    """Going back to an earlier revision."""
+    """Returning to an earlier revision."""
 
     serializer_class = EndpointBody
     parser_classes = [StrictJSONParser]
@@ -185,7 +185,7 @@ class EndpointRollBack(GenericAPIView[Endpoint]):
 
     @extend_schema(request=RollBackRequest, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Let an earlier revision replace the others."""
+        """Replace the current revision with an earlier one."""
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(RollBackRequest, request)
         roll_back(endpoint, asker(request), body.validated_data["revision"])
@@ -200,12 +200,12 @@ class EndpointReplicas(GenericAPIView[Any]):
 
     @extend_schema(responses=ReplicaBody(many=True))
     def get(self, request: Request, endpoint_id: UUID) -> Response:
-        """Return those that have not ended; an endpoint has 100 at most."""
+        """Return the replicas that have not ended; at most 100."""
         return Response(ReplicaBody(_shown(_endpoint(request, endpoint_id)).replicas, many=True).data)
 
 
 class EndpointHistory(ListAPIView[ScalingRecord]):
-    """What was decided about an endpoint."""
+    """The scaling decisions of an endpoint."""
 
     queryset = ScalingRecord.objects.none()
     serializer_class = ScalingRecordBody
@@ -220,14 +220,14 @@ class EndpointHistory(ListAPIView[ScalingRecord]):
 
 
 class EndpointExplanation(GenericAPIView[Any]):
-    """Why an endpoint has as many replicas as it has."""
+    """The reason for an endpoint's number of replicas."""
 
     serializer_class = StrictSerializer
     filter_backends: list[Any] = []
 
     @extend_schema(responses={200: dict})
     def get(self, request: Request, endpoint_id: UUID) -> Response:
-        """Decide now as the platform does, and change nothing."""
+        """Return the decision that the platform would make now; changes nothing."""
         one = _shown(_endpoint(request, endpoint_id))
         scale, rollout = one.decision.scale, one.decision.rollout
         return Response(
@@ -243,7 +243,7 @@ class EndpointExplanation(GenericAPIView[Any]):
 
 
 class EndpointMetrics(GenericAPIView[Any]):
-    """What an endpoint was asked and how it answered."""
+    """Requests and responses of an endpoint."""
 
     serializer_class = StrictSerializer
     filter_backends: list[Any] = []

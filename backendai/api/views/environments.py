@@ -1,4 +1,4 @@
-"""What sessions find in their home: one's own SSH keys, dotfiles and script; dotfiles of projects and domains."""
+"""What sessions find in their home: the user's own SSH keys, dotfiles and script; dotfiles of projects and domains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from backendai.core.errors import NotFound
 
 
 class SshKeyList(ListAPIView[SshKey]):
-    """One's own SSH keys."""
+    """The user's own SSH keys."""
 
     queryset = SshKey.objects.none()
     serializer_class = SshKeyBody
@@ -48,12 +48,12 @@ class SshKeyList(ListAPIView[SshKey]):
     token_scopes = (Scope.ACCOUNT,)
 
     def get_queryset(self) -> QuerySet[SshKey]:
-        """Return one's own keys."""
+        """Return the user's own keys."""
         return SshKey.objects.visible_to(asker(self.request))
 
     @extend_schema(request=SshKeyRequest, responses={201: SshKeyBody})
     def post(self, request: Request) -> Response:
-        """Register a key; sessions that start from now on let it in."""
+        """Register a key; sessions that start from now on accept it."""
         body = SshKeyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         told = body.validated_data
@@ -69,13 +69,13 @@ class SshKeyDetail(GenericAPIView[Any]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, ssh_key_id: UUID) -> Response:
-        """Delete the key; sessions that run have it still."""
+        """Delete the key; running sessions still have it."""
         remove_ssh_key(asker(request), ssh_key_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class Dotfiles(GenericAPIView[Dotfile]):
-    """Dotfiles of one owner: there are 30 at most, so they come at once."""
+    """Dotfiles of one owner: at most 30, so they are not paged."""
 
     queryset = Dotfile.objects.none()
     serializer_class = DotfileBody
@@ -84,7 +84,7 @@ class Dotfiles(GenericAPIView[Dotfile]):
     token_scopes = (Scope.ACCOUNT,)
 
     def owner(self) -> Owner:
-        """Return whose files they are; 404 when that is not visible."""
+        """Return the owner of the files; 404 if not visible."""
         return asker(self.request)
 
     @extend_schema(responses=DotfileBody(many=True))
@@ -94,7 +94,7 @@ class Dotfiles(GenericAPIView[Dotfile]):
 
     @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
     def put(self, request: Request, **_: Any) -> Response:
-        """Make the file at this path, or write it anew. 409 when another file is in the way."""
+        """Create or replace the file at this path. 409 if another file is in the way."""
         owner = self.owner()
         body = DotfileRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -114,7 +114,7 @@ class DotfileDetail(GenericAPIView[Any]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, **ids: Any) -> Response:
-        """Delete the file; sessions that run have it still."""
+        """Delete the file; running sessions still have it."""
         remove_dotfile(asker(request), self.owner(), ids[self.lookup_url_kwarg])
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -146,7 +146,7 @@ class _OfDomain:
 
 
 class ProjectDotfiles(_OfProject, Dotfiles):
-    """Dotfiles of a project: its sessions find them, where the user has no file of that path."""
+    """Dotfiles of a project, in all of its sessions. A user's own file at the same path takes precedence."""
 
 
 class ProjectDotfileDetail(_OfProject, DotfileDetail):
@@ -156,7 +156,7 @@ class ProjectDotfileDetail(_OfProject, DotfileDetail):
 
 
 class DomainDotfiles(_OfDomain, Dotfiles):
-    """Dotfiles of a domain: its sessions find them, where neither user nor project has a file of that path."""
+    """Dotfiles of a domain, in all of its sessions. A user's or project's file at the same path takes precedence."""
 
 
 class DomainDotfileDetail(_OfDomain, DotfileDetail):
@@ -166,7 +166,7 @@ class DomainDotfileDetail(_OfDomain, DotfileDetail):
 
 
 class Bootstrap(GenericAPIView[Any]):
-    """One's own bootstrap script."""
+    """The user's own bootstrap script."""
 
     serializer_class = BootstrapBody
     parser_classes = [StrictJSONParser]
@@ -179,7 +179,7 @@ class Bootstrap(GenericAPIView[Any]):
 
     @extend_schema(request=BootstrapRequest, responses=BootstrapBody)
     def put(self, request: Request) -> Response:
-        """Keep this script from now on; an empty one is none."""
+        """Replace the script; an empty one deletes it."""
         body = BootstrapRequest(data=request.data)
         body.is_valid(raise_exception=True)
         set_bootstrap_script(asker(request), body.validated_data["content"])

@@ -33,13 +33,13 @@ _IMAGES = {"image/png": "png", "image/svg+xml": "svg"}
 
 
 class Execute(GuestView):
-    """Running code as clients of the original ask for it."""
+    """Code execution in the form of the original Backend.AI."""
 
     runs_code = True
 
     @extend_schema(request=ExecuteWish, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Run, go on with, answer, complete or interrupt; what has not ended after 2 s is ``continued``."""
+        """Run, continue, answer, complete or interrupt; a run that has not ended after 2 s is ``continued``."""
         wish = self.read(ExecuteWish, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
@@ -121,7 +121,7 @@ def _offset(options: dict[str, Any]) -> int | None:
 
 
 class RawParser(BaseParser):
-    """Leaves the body where it is: it is read in pieces."""
+    """Leaves the body unread: the view reads it in pieces."""
 
     media_type = "*/*"
 
@@ -143,7 +143,7 @@ class SessionFiles(GuestView):
 
     @extend_schema(request={"multipart/form-data": OpenApiTypes.OBJECT}, responses={201: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Write the files of a form, each whole or not at all, under their names below the home folder."""
+        """Write the files of a form below the home folder, each completely or not at all."""
         written: list[dict[str, Any]] = []
         async with contextlib.aclosing(
             files_in(request._request.headers.get("Content-Type", ""), _pieces(request._request))
@@ -159,7 +159,7 @@ class SessionFiles(GuestView):
 
 
 class SessionFile(GuestView):
-    """A file in the session's home folder; the body of PUT and the answer of GET are its bytes."""
+    """A file in the session's home folder; the body of PUT and the response of GET are its bytes."""
 
     parser_classes = [RawParser]
 
@@ -185,8 +185,10 @@ class SessionFile(GuestView):
 
     @extend_schema(request={"application/octet-stream": OpenApiTypes.BINARY}, responses={201: dict})
     async def put(self, request: Request, session_id: UUID, path: str) -> Response:
-        """Write the file whole or not at all; folders on its way are made. 412 ``changed`` when it has another ETag
-        than ``If-Match``, 409 ``exists`` when it is there and ``If-None-Match`` is ``*``."""
+        """Write the file completely or not at all; missing folders on its path are created.
+
+        412 ``changed`` if its ETag is not ``If-Match``, 409 ``exists`` if it exists and ``If-None-Match`` is ``*``.
+        """
         if int(request.META.get("CONTENT_LENGTH") or 0) > LARGEST_FILE:
             raise BodyTooLarge("A file may have 1 GiB at most.")
         told = await put_file(
@@ -200,7 +202,7 @@ class SessionFile(GuestView):
 
     @extend_schema(responses={204: None})
     async def delete(self, request: Request, session_id: UUID, path: str) -> Response:
-        """Delete the file, or the folder with what it holds."""
+        """Delete the file, or the folder with its contents."""
         await self.ask("delete", path=path)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -32,7 +32,7 @@ class SessionExplanation(GenericAPIView[Any]):
 
     @extend_schema(responses=ExplanationBody)
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return what the next pass does with the session; nothing is changed."""
+        """Return what the next pass would do with the session; changes nothing."""
         visible = ComputeSession.objects.visible_to(asker(request)).select_related("resource_group", "image", "project")
         session = get_object_or_404(visible, pk=session_id)
         with turn_of(asker(request).pk):
@@ -41,7 +41,7 @@ class SessionExplanation(GenericAPIView[Any]):
 
 
 class SessionPreview(GenericAPIView[Any]):
-    """A launch, tried without its effects."""
+    """Checking a launch without launching."""
 
     serializer_class = ExplanationBody
     parser_classes = [StrictJSONParser]

@@ -47,7 +47,7 @@ class FolderEntries(GenericAPIView[Any]):
 
 
 class FolderDirectories(GenericAPIView[Any]):
-    """Making directories."""
+    """Creating directories."""
 
     serializer_class = EntryBody
     parser_classes = [StrictJSONParser]
@@ -55,7 +55,7 @@ class FolderDirectories(GenericAPIView[Any]):
 
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Make a directory; 409 ``exists``."""
+        """Create a directory; 409 ``exists``."""
         files = _files(request, folder_id, to_edit=True)
         made = files.make_directory(_body(DirectoryRequest, request)["path"])
         return Response(made, status=status.HTTP_201_CREATED)
@@ -84,8 +84,10 @@ class FolderCopies(GenericAPIView[Any]):
 
     @extend_schema(request=MoveRequest, responses={200: EntryBody, 202: OperationBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``. A copy that takes longer
-        than 2 s goes on as an operation."""
+        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``.
+
+        A copy that takes longer than 2 s continues as an operation.
+        """
         files = _files(request, folder_id, to_edit=True)
         return _done(folder_id, files.copy(**_body(MoveRequest, request)))
 
@@ -99,8 +101,10 @@ class FolderDeletions(GenericAPIView[Any]):
 
     @extend_schema(request=DeletionRequest, responses={200: None, 202: OperationBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Put files and directories into the trash of the folder, which keeps them for some days. What takes longer
-        than 2 s goes on as an operation."""
+        """Move files and directories to the trash of the folder, which keeps them for some days.
+
+        A deletion that takes longer than 2 s continues as an operation.
+        """
         files = _files(request, folder_id, to_edit=True)
         return _done(folder_id, files.delete(_body(DeletionRequest, request)["paths"]))
 
@@ -114,12 +118,12 @@ class FolderOperation(GenericAPIView[Any]):
 
     @extend_schema(responses=OperationBody)
     def get(self, request: Request, folder_id: UUID, operation: str) -> Response:
-        """Return how far it is; waits up to 2 s for its end. It is kept for 10 minutes after that."""
+        """Return its progress; waits up to 2 s for its end. It is kept for 10 minutes after that."""
         return Response(_files(request, folder_id, to_edit=True).operation(operation))
 
     @extend_schema(responses={200: OperationBody})
     def delete(self, request: Request, folder_id: UUID, operation: str) -> Response:
-        """Stop it: what is deleted stays deleted, and a copy leaves nothing."""
+        """Stop it: deleted files stay deleted, and an incomplete copy is removed."""
         return Response(_files(request, folder_id, to_edit=True).stop(operation))
 
 
@@ -132,12 +136,12 @@ class FolderTrash(GenericAPIView[Any]):
 
     @extend_schema(parameters=[TrashQuery], responses=TrashBody)
     def get(self, request: Request, folder_id: UUID) -> Response:
-        """Return a page of them."""
+        """Return a page of the trash."""
         return Response(_files(request, folder_id).trash(_query(TrashQuery, request).get("after")))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID) -> Response:
-        """Delete them all for good."""
+        """Empty the trash."""
         _files(request, folder_id, to_edit=True).empty_trash()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -150,13 +154,13 @@ class FolderTrashItem(GenericAPIView[Any]):
 
     @extend_schema(operation_id="v1_folders_trash_item_destroy", responses={204: None})
     def delete(self, request: Request, folder_id: UUID, item: str) -> Response:
-        """Delete it for good."""
+        """Delete the file permanently."""
         _files(request, folder_id, to_edit=True).forget(item)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class FolderTrashRestore(GenericAPIView[Any]):
-    """Taking a file out of the trash of its folder."""
+    """Restoring a file from the trash of its folder."""
 
     serializer_class = EntryBody
     parser_classes = [StrictJSONParser]
@@ -164,13 +168,13 @@ class FolderTrashRestore(GenericAPIView[Any]):
 
     @extend_schema(request=ItemRestoreRequest, responses=EntryBody)
     def post(self, request: Request, folder_id: UUID, item: str) -> Response:
-        """Put it back to where it was; 409 ``exists``, unless ``overwrite``."""
+        """Move it back to its path; 409 ``exists``, unless ``overwrite``."""
         files = _files(request, folder_id, to_edit=True)
         return Response(files.restore(item, **_body(ItemRestoreRequest, request)))
 
 
 class FolderTicket(GenericAPIView[Any]):
-    """Reaching the file server of a folder directly."""
+    """Direct access to the file server of a folder."""
 
     serializer_class = FolderTicketBody
     parser_classes = [StrictJSONParser]
@@ -178,7 +182,7 @@ class FolderTicket(GenericAPIView[Any]):
 
     @extend_schema(request=FolderTicketRequest, responses=FolderTicketBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Return a ticket for its files; 409 ``no-direct-access`` where scripts cannot reach the file server."""
+        """Return a ticket for the folder's files; 409 ``no-direct-access`` if scripts cannot reach the file server."""
         folder = visible_folder(asker(request), folder_id)
         found = direct_ticket(asker(request), folder, _body(FolderTicketRequest, request)["rights"])
         shown = {"ticket": found.ticket, "address": found.address, "expires_in": found.expires_in}

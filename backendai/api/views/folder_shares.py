@@ -45,7 +45,7 @@ from backendai.storage.status import GrantKind
 
 
 class FolderShares(ListAPIView[FolderGrant]):
-    """Who may use a folder that is not theirs, for those who manage it."""
+    """The people with whom a folder is shared, for those who manage it."""
 
     queryset = FolderGrant.objects.none()
     serializer_class = FolderGrantBody
@@ -85,7 +85,7 @@ class FolderShare(GenericAPIView[Any]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID, guest_id: UUID) -> Response:
-        """Take it back; what a running session mounts stays mounted until its end."""
+        """Stop sharing; running sessions keep the mount until their end."""
         folder = require_rights(asker(request), folder_id, MANAGE)
         other = User.objects.filter(pk=guest_id).first()
         if other is None:
@@ -95,27 +95,27 @@ class FolderShare(GenericAPIView[Any]):
 
 
 class FolderLeave(GenericAPIView[Any]):
-    """Giving back what somebody shared."""
+    """Leaving a shared folder."""
 
     token_scopes = (Scope.FOLDERS,)
     serializer_class = FolderBody
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Leave the folder; 409 ``not-shared`` when it is there for another reason."""
+        """Leave the folder; 409 ``not-shared`` if the user has access for another reason."""
         leave_folder(visible_folder(asker(request), folder_id), asker(request), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class FolderInvitations(ListAPIView[FolderGrant]):
-    """Folders that others want to share with one."""
+    """Invitations of others to their folders."""
 
     queryset = FolderGrant.objects.none()
     serializer_class = FolderInvitationBody
     pagination_class = NewestFirst
 
     def get_queryset(self) -> QuerySet[FolderGrant]:
-        """Return one's invitations that are not answered."""
+        """Return the user's open invitations."""
         return _invitations(self.request)
 
 
@@ -127,7 +127,7 @@ class FolderInvitationAccept(GenericAPIView[Any]):
 
     @extend_schema(request=None, responses=FolderBody)
     def post(self, request: Request, grant_id: int) -> Response:
-        """Accept it, and return the folder."""
+        """Accept the invitation, and return the folder."""
         grant = get_object_or_404(_invitations(request), pk=grant_id)
         accept_invitation(grant, asker(request), now=timezone.now())
         return Response(FolderBody(get_object_or_404(shown_folders(asker(request)), pk=grant.folder_id)).data)
@@ -141,14 +141,14 @@ class FolderInvitationDecline(GenericAPIView[FolderGrant]):
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, grant_id: int) -> Response:
-        """Decline it; it can be sent again."""
+        """Decline the invitation; it can be sent again."""
         grant = get_object_or_404(_invitations(request), pk=grant_id)
         decline_invitation(grant, asker(request), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class FolderTransfer(GenericAPIView[Any]):
-    """Giving all folders of one person to another one."""
+    """Transferring all folders of one person to another."""
 
     queryset = Folder.objects.none()
     pagination_class = None

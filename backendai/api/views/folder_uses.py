@@ -29,7 +29,7 @@ _MOST_DAYS = 366
 
 
 class FolderUses(ListAPIView[SessionMount]):
-    """The sessions that mount a folder or did: all for anyone who manages it, else one's own."""
+    """The sessions that mount or mounted a folder: all for people who manage it, otherwise the user's own."""
 
     queryset = SessionMount.objects.none()
     serializer_class = FolderUseBody
@@ -49,7 +49,7 @@ class FolderUses(ListAPIView[SessionMount]):
 
 
 class FolderCutOff(GenericAPIView[SessionMount]):
-    """Cutting a session off."""
+    """Cutting off a session."""
 
     token_scopes = (Scope.FOLDERS,)
     queryset = SessionMount.objects.none()
@@ -70,14 +70,14 @@ class FolderCutOff(GenericAPIView[SessionMount]):
 
 
 class FolderUsage(GenericAPIView[Any]):
-    """How large a folder is, and was."""
+    """The size of a folder, now and by day."""
 
     serializer_class = FolderUsageBody
     filter_backends: list[Any] = []
 
     @extend_schema(responses=FolderUsageBody)
     def get(self, request: Request, folder_id: UUID) -> Response:
-        """Return its size by day for the last year; it is measured once a day."""
+        """Return its size by day for the last year; measured once a day."""
         folder = visible_folder(asker(request), folder_id)
         days = folder.sizes.order_by("-day")[:_MOST_DAYS]
         shown = {

@@ -47,7 +47,7 @@ KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, descript
 
 
 class FolderList(ListAPIView[Folder]):
-    """The folders that one may see, and making another."""
+    """The visible folders; creates one."""
 
     queryset = Folder.objects.none()
     serializer_class = FolderBody
@@ -63,7 +63,7 @@ class FolderList(ListAPIView[Folder]):
 
     @extend_schema(request=FolderRequest, responses={201: FolderBody}, parameters=[KEY])
     def post(self, request: Request) -> Response:
-        """Make a folder, or return the one made before under the same idempotency key. It is ``CREATING`` as long as
+        """Create a folder, or return the one made before under the same idempotency key. It is ``CREATING`` as long as
         its storage host has not made it. 409 ``name-taken``, ``too-many-folders``,
         ``folder-bytes``, ``limit-needed``."""
         user, now = asker(request), timezone.now()
@@ -87,12 +87,12 @@ class FolderDetail(GenericAPIView[Folder]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, folder_id: UUID) -> Response:
-        """Return it."""
+        """Return the folder."""
         return Response(shown_folder(asker(request), folder_id))
 
     @extend_schema(request=FolderChange, responses=FolderBody)
     def patch(self, request: Request, folder_id: UUID) -> Response:
-        """Change what is named, all of it or nothing."""
+        """Change the given fields, all or none."""
         user = asker(request)
         folder = visible_folder(user, folder_id)
         change_folder(folder, user, _checked(FolderChange, request), now=timezone.now())
@@ -100,14 +100,14 @@ class FolderDetail(GenericAPIView[Folder]):
 
     @extend_schema(responses={200: FolderBody})
     def delete(self, request: Request, folder_id: UUID) -> Response:
-        """Move it to the trash; 409 ``folder-mounted`` with the ``sessions`` that mount it."""
+        """Move the folder to the trash; 409 ``folder-mounted`` with the ``sessions`` that mount it."""
         user = asker(request)
         trash_folder(visible_folder(user, folder_id), user, now=timezone.now())
         return Response(shown_folder(user, folder_id))
 
 
 class FolderRestore(GenericAPIView[Folder]):
-    """Taking a folder out of the trash."""
+    """Restoring a folder from the trash."""
 
     serializer_class = FolderBody
     parser_classes = [StrictJSONParser]
@@ -115,7 +115,7 @@ class FolderRestore(GenericAPIView[Folder]):
 
     @extend_schema(request=FolderRestoreRequest, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Restore it, under another name if one is given."""
+        """Restore the folder, optionally under another name."""
         user = asker(request)
         name = _checked(FolderRestoreRequest, request).get("name", "")
         restore_folder(visible_folder(user, folder_id), user, name=name, now=timezone.now())
@@ -123,21 +123,21 @@ class FolderRestore(GenericAPIView[Folder]):
 
 
 class FolderRetry(GenericAPIView[Folder]):
-    """Creating a folder once more that its storage host has refused."""
+    """Retrying a failed creation of a folder."""
 
     serializer_class = FolderBody
     token_scopes = (Scope.FOLDERS,)
 
     @extend_schema(request=None, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Try again; 409 ``folder-status`` unless it is in error."""
+        """Try again to create the folder; 409 ``folder-status`` unless it has failed."""
         user = asker(request)
         retry_folder(visible_folder(user, folder_id), user, now=timezone.now())
         return Response(shown_folder(user, folder_id))
 
 
 class FolderPurge(GenericAPIView[Folder]):
-    """Deleting a folder of the trash for good."""
+    """Deleting a folder in the trash permanently."""
 
     serializer_class = FolderBody
     parser_classes = [StrictJSONParser]
@@ -145,7 +145,7 @@ class FolderPurge(GenericAPIView[Folder]):
 
     @extend_schema(request=FolderPurgeRequest, responses={202: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Delete it with its files; ``name`` is its name, typed to confirm."""
+        """Delete the folder with its files; ``name`` is its name, to confirm."""
         user = asker(request)
         folder = visible_folder(user, folder_id)
         name = _checked(FolderPurgeRequest, request)["name"]
@@ -162,7 +162,7 @@ class FolderClone(GenericAPIView[Folder]):
 
     @extend_schema(request=FolderCloneRequest, responses={201: FolderBody}, parameters=[KEY])
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Make a copy, which is ``CREATING`` until every file is copied; ``status_message`` says how much is."""
+        """Create a copy, which is ``CREATING`` until every file is copied; ``status_message`` shows the progress."""
         user = asker(request)
         folder = visible_folder(user, folder_id)
         data = _checked(FolderCloneRequest, request)
@@ -173,7 +173,7 @@ class FolderClone(GenericAPIView[Folder]):
 
 
 def shown_folders(user: User) -> QuerySet[Folder]:
-    """Return the visible folders with all that an answer shows."""
+    """Return the visible folders with everything that a response contains."""
     rows: QuerySet[Folder] = Folder.objects.visible_to(user).select_related("host", "user", "project__domain")
     return rows
 
@@ -190,7 +190,7 @@ def visible_folder(user: User, folder_id: UUID) -> Folder:
 
 
 def host_named(user: User, name: str) -> StorageHost | None:
-    """Return the visible storage host of this name, None for an empty one; raises a UserError when there is none."""
+    """Return the visible storage host of this name, None for an empty name; raises a UserError if it does not exist."""
     if not name:
         return None
     host: StorageHost | None = StorageHost.objects.visible_to(user).filter(name=name).first()

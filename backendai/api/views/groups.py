@@ -25,7 +25,7 @@ from backendai.planning.room import GroupRoom, room_in
 
 
 class ResourceGroupList(ListAPIView[ResourceGroup]):
-    """Resource groups with the room in them."""
+    """Resource groups with their free resources."""
 
     token_scopes = (Scope.ADMIN,)
     queryset = ResourceGroup.objects.none()
@@ -34,16 +34,16 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
     parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourceGroup]:
-        """Return the groups that are open to the user."""
+        """Return the groups that are available to the user."""
         return ResourceGroup.objects.visible_to(asker(self.request))
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return one page of groups with their totals, in four queries whatever their number."""
+        """Return one page of groups with their totals, in four queries for any number."""
         return [_body(room) for room in room_in(super().paginate_queryset(queryset) or [])]
 
     @extend_schema(request=GroupSettingsBody, responses={201: GroupSettingsBody})
     def post(self, request: Request) -> Response:
-        """Make a group, as a superadmin."""
+        """Create a group; superadmins only."""
         actor = steerer(request)
         body = GroupSettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
@@ -60,20 +60,20 @@ class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:
-        """Return the room in the group."""
+        """Return the group with its free resources."""
         found = get_object_or_404(ResourceGroup.objects.visible_to(asker(request)), name=group)
         return Response(_body(room_in([found])[0]))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, group: str) -> Response:
-        """Delete a group that nothing belongs to; 409 counts what does."""
+        """Delete an unused group; 409 with the counts of objects that belong to it."""
         actor = steerer(request)
         delete_group(actor.pk, get_object_or_404(ResourceGroup, name=group))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
-    """What administrators set of one group."""
+    """The settings of one group."""
 
     token_scopes = (Scope.ADMIN,)
     serializer_class = GroupSettingsBody
@@ -87,7 +87,7 @@ class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
 
     @extend_schema(request=GroupSettingsBody(partial=True), responses=GroupSettingsBody)
     def patch(self, request: Request, group: str) -> Response:
-        """Change those that are named; the next scheduler pass follows them."""
+        """Change the given fields; the next scheduler pass follows them."""
         actor, found = steerer(request), _with_lists(group)
         body = GroupSettingsBody(found, data=request.data, partial=True)
         body.is_valid(raise_exception=True)

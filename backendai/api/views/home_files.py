@@ -41,13 +41,13 @@ class HomeEntry(GuestView):
 
     @extend_schema(parameters=[HomePathQuery], responses=EntryBody)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return what it is."""
+        """Return the entry."""
         query = self.read(HomePathQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "stat", **query))
 
 
 class HomeSearch(GuestView):
-    """Looking for files in the home folder."""
+    """Searching files in the home folder."""
 
     @extend_schema(parameters=[HomeSearchQuery], responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
@@ -57,11 +57,11 @@ class HomeSearch(GuestView):
 
 
 class HomeDirectories(GuestView):
-    """Making directories."""
+    """Creating directories."""
 
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Make a directory; 409 ``exists``."""
+        """Create a directory; 409 ``exists``."""
         made = await ask_home(self.target, "mkdir", **self.read(DirectoryRequest, request.data))
         return Response(made, status=status.HTTP_201_CREATED)
 
@@ -71,7 +71,7 @@ class HomeMoves(GuestView):
 
     @extend_schema(request=MoveRequest, responses=EntryBody)
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Move a file or directory; 409 ``exists``, unless ``overwrite``, and ``mounted`` for what holds a mount."""
+        """Move a file or directory; 409 ``exists``, unless ``overwrite``, and ``mounted`` if it contains a mount."""
         return Response(await ask_home(self.target, "rename", **self.read(MoveRequest, request.data)))
 
 
@@ -80,7 +80,10 @@ class HomeDeletions(GuestView):
 
     @extend_schema(request=HomeDeletionRequest, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Delete files and directories for good: a home has no trash. 409 ``mounted`` for what holds a mount."""
+        """Delete files and directories permanently: home folders have no trash.
+
+        409 ``mounted`` if one contains a mount.
+        """
         return Response(await ask_home(self.target, "remove", **self.read(HomeDeletionRequest, request.data)))
 
 
@@ -89,7 +92,7 @@ class HomeArchive(GuestView):
 
     @extend_schema(parameters=[_PATHS], responses={(200, "application/zip"): OpenApiTypes.BINARY})
     async def get(self, request: Request, session_id: UUID) -> StreamingHttpResponse:
-        """Return the archive; mounted folders, links and special files are left out."""
+        """Return the archive, without mounted folders, links and special files."""
         opening = AsyncExitStack()
         try:
             paths = request.query_params.getlist("path")[:_MOST_PATHS] or [""]

@@ -35,7 +35,7 @@ from backendai.planning.idle_checks import checks_of
 
 
 class IdleCheckerList(ListAPIView[IdleChecker]):
-    """All idle checkers, and making another."""
+    """All idle checkers; creates one."""
 
     queryset = IdleChecker.objects.none()
     serializer_class = CheckerBody
@@ -44,12 +44,12 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[IdleChecker]:
-        """Return the visible checkers with where they hold."""
+        """Return the visible checkers with their places."""
         return _visible(self.request)
 
     @extend_schema(request=CheckerRequest, responses={201: CheckerBody})
     def post(self, request: Request) -> Response:
-        """Make an idle checker; it looks at sessions within 15 seconds."""
+        """Create an idle checker; it checks sessions within 15 seconds."""
         if not asker(request).is_superadmin:
             raise Http404
         body = CheckerRequest(data=request.data)
@@ -71,12 +71,12 @@ class IdleCheckerDetail(GenericAPIView[IdleChecker]):
 
     @extend_schema(responses=CheckerBody)
     def get(self, request: Request, pk: int) -> Response:
-        """Return it."""
+        """Return the idle checker."""
         return Response(_body(request, pk))
 
     @extend_schema(request=CheckerChange, responses=CheckerBody)
     def patch(self, request: Request, pk: int) -> Response:
-        """Change what is given; warnings by the former rule begin anew."""
+        """Change the given fields; warnings of the old rule are issued again."""
         checker = get_object_or_404(_visible(request), pk=pk)
         body = CheckerChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -87,25 +87,25 @@ class IdleCheckerDetail(GenericAPIView[IdleChecker]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
-        """Delete it; its warnings are taken back."""
+        """Delete the idle checker; its warnings are cancelled."""
         delete_checker(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class SessionIdleChecks(GenericAPIView[Any]):
-    """What idle checkers say of a session."""
+    """The results of the idle checkers for a session."""
 
     serializer_class = IdleChecksBody
     filter_backends: list[Any] = []
 
     @extend_schema(responses=IdleChecksBody)
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return each checker with what it measures, its limit and the time that is left."""
+        """Return each checker with its measurement, limit and remaining time."""
         return Response(_checks(_session(request, session_id)))
 
 
 class SessionIdleExtension(GenericAPIView[Any]):
-    """More time for a warned session."""
+    """Extending a warned session."""
 
     serializer_class = IdleChecksBody
     parser_classes = [StrictJSONParser]
@@ -114,7 +114,7 @@ class SessionIdleExtension(GenericAPIView[Any]):
 
     @extend_schema(request=ExtendRequest, responses=IdleChecksBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Put the announced end off, as long and as often as the checker allows; 409 ``no-more-extensions`` beyond."""
+        """Postpone the announced end, as long and as often as the checker allows; then 409 ``no-more-extensions``."""
         session = _session(request, session_id)
         body = ExtendRequest(data=request.data)
         body.is_valid(raise_exception=True)

@@ -58,7 +58,7 @@ class ImageDetail(RetrieveAPIView[Image]):
 
     @extend_schema(request=ImageChange, responses=ImageBody)
     def patch(self, request: Request, image_id: UUID) -> Response:
-        """Change the fields that are named; sessions that were launched keep what they have."""
+        """Change the given fields; launched sessions keep their values."""
         image = get_object_or_404(self.get_queryset(), pk=image_id)
         body = ImageChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -70,8 +70,11 @@ class ImageDetail(RetrieveAPIView[Image]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, image_id: UUID) -> Response:
-        """Forget the image; agents and registries keep it. 409 when sessions were started from it. One that was made of
-        a session is deleted, on its agents too; 409 while sessions need it."""
+        """Delete the image from the catalogue; agents and registries keep it.
+
+        409 if sessions were started from it. An image that was saved from a session is also deleted on its agents;
+        409 while sessions use it.
+        """
         image = get_object_or_404(self.get_queryset(), pk=image_id)
         if image.is_customized:
             delete_own_image(asker(request), image, now=timezone.now())

@@ -28,7 +28,7 @@ from backendai.api.people_filters import InvitationFilter
 
 
 class InvitationList(ListAPIView[Invitation]):
-    """Invitations into projects whose members one chooses, and inviting somebody."""
+    """Invitations to projects whose members the user manages; creates one."""
 
     queryset = Invitation.objects.none()
     serializer_class = InvitationBody
@@ -46,7 +46,7 @@ class InvitationList(ListAPIView[Invitation]):
 
     @extend_schema(request=InvitationRequest, responses={201: NewInvitationBody})
     def post(self, request: Request) -> Response:
-        """Invite somebody; the link is in this answer and never again."""
+        """Invite a person; the link is only in this response."""
         body = InvitationRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes, now = body.validated_data, timezone.now()
@@ -65,7 +65,7 @@ class InvitationDetail(GenericAPIView[Invitation]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, invitation_id: UUID) -> Response:
-        """Take it back: its link is of no use from now on."""
+        """Withdraw the invitation: its link stops working."""
         rows = Invitation.objects.visible_to(asker(request)).select_related("project")
         revoke_invitation(asker(request), get_object_or_404(rows, pk=invitation_id), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -26,7 +26,7 @@ from backendai.catalog.tags import try_removal_again
 
 
 class JobList(ListAPIView[BackgroundJob]):
-    """One's own background jobs; superadmins see all."""
+    """The user's background jobs; superadmins see all."""
 
     queryset = BackgroundJob.objects.none()
     serializer_class = JobBody
@@ -52,27 +52,28 @@ class JobDetail(RetrieveAPIView[BackgroundJob]):
 
 
 class JobCancel(GenericAPIView[BackgroundJob]):
-    """The end of one background job."""
+    """Cancelling a background job."""
 
     serializer_class = JobBody
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=JobBody)
     def post(self, request: Request, job_id: UUID) -> Response:
-        """Ask for its end; its worker stops at its next word. 409 when it is over."""
+        """Request the cancellation; the worker stops at its next step. 409 if the job has ended."""
         return Response(JobBody(cancel_job(asker(request), job_id, now=timezone.now())).data)
 
 
 class JobRetry(GenericAPIView[BackgroundJob]):
-    """Another try of a job that failed; superadmins only."""
+    """Retrying a failed job; superadmins only."""
 
     serializer_class = JobBody
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, job_id: UUID) -> Response:
-        """Return the new job of another try: the build of an image (kind ``image.build``), or the removal of a deleted
-        image's tag from its registry (``image.untag``). 409 for what cannot be tried again."""
+        """Return the new job: the build of an image (kind ``image.build``), or the deletion of a deleted image's tag
+        from its registry (``image.untag``). 409 for jobs that cannot be retried.
+        """
         user = steerer(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)
         retry = retry_build if job.kind == BUILD_JOB else try_removal_again

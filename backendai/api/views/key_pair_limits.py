@@ -36,16 +36,16 @@ class LimitedKeyPairBody(Answer[KeyPair]):
 
 
 class KeyPairLimitChange(StrictSerializer):
-    """The limits to change; what is left out stays."""
+    """Changes of the limits; omitted fields stay unchanged."""
 
-    policy = serializers.CharField(max_length=64, required=False, allow_null=True, help_text="By name; null: none.")
+    policy = serializers.CharField(max_length=64, required=False, allow_null=True, help_text="Its name; null: none.")
     rate_limit = serializers.IntegerField(
         required=False, min_value=0, max_value=2**31 - 1, help_text="Signed requests in 15 minutes; 0: no limit."
     )
 
 
 class UserKeyPairs(GenericAPIView[KeyPair]):
-    """Somebody's key pairs."""
+    """The key pairs of a user."""
 
     queryset = KeyPair.objects.none()
     serializer_class = LimitedKeyPairBody
@@ -54,12 +54,12 @@ class UserKeyPairs(GenericAPIView[KeyPair]):
 
     @extend_schema(responses=LimitedKeyPairBody(many=True))
     def get(self, request: Request, user_id: UUID) -> Response:
-        """Return them, the oldest first."""
+        """Return the key pairs, the oldest first."""
         return Response(LimitedKeyPairBody(_pairs_of(request, user_id).order_by("created_at"), many=True).data)
 
 
 class UserKeyPair(GenericAPIView[Any]):
-    """One of somebody's key pairs."""
+    """One key pair of a user."""
 
     serializer_class = LimitedKeyPairBody
     parser_classes = [StrictJSONParser]
@@ -67,7 +67,7 @@ class UserKeyPair(GenericAPIView[Any]):
 
     @extend_schema(request=KeyPairLimitChange, responses=LimitedKeyPairBody)
     def patch(self, request: Request, user_id: UUID, pair: str) -> Response:
-        """Change the limits that are named."""
+        """Change the given limits."""
         found = get_object_or_404(_pairs_of(request, user_id), pk=pair)
         body = KeyPairLimitChange(data=request.data)
         body.is_valid(raise_exception=True)

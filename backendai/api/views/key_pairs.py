@@ -1,4 +1,4 @@
-"""One's own key pairs. What makes or changes one needs a token with every scope: signed requests have them all."""
+"""The user's own key pairs. What makes or changes one needs a token with every scope: signed requests have them all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backendai.compute.services.key_pairs import delete_key_pair
 
 
 class KeyPairList(ListAPIView[KeyPair]):
-    """One's own key pairs, and making another."""
+    """The user's own key pairs, and creating one."""
 
     queryset = KeyPair.objects.none()
     serializer_class = KeyPairBody
@@ -31,12 +31,12 @@ class KeyPairList(ListAPIView[KeyPair]):
     token_scopes = tuple(Scope)
 
     def get_queryset(self) -> QuerySet[KeyPair]:
-        """Return one's own key pairs."""
+        """Return the user's own key pairs."""
         return KeyPair.objects.visible_to(asker(self.request))
 
     @extend_schema(request=KeyPairRequest, responses={201: NewKeyPairBody})
     def post(self, request: Request) -> Response:
-        """Make a key pair; its secret is in this answer and never again."""
+        """Create a key pair; its secret is only in this response."""
         body = KeyPairRequest(data=request.data)
         body.is_valid(raise_exception=True)
         return _with_secret(*create_key_pair(asker(request), **body.validated_data), status.HTTP_201_CREATED)
@@ -51,14 +51,14 @@ class KeyPairDetail(GenericAPIView[Any]):
 
     @extend_schema(request=KeyPairChange, responses=KeyPairBody)
     def patch(self, request: Request, access_key: str) -> Response:
-        """Rename it, let it rest or wake it, or make it the main one."""
+        """Rename the key pair, activate or deactivate it, or make it the main one."""
         body = KeyPairChange(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(KeyPairBody(change_key_pair(asker(request), access_key, **body.validated_data)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, access_key: str) -> Response:
-        """Delete it. 409 when it is the main one, or while sessions count for it."""
+        """Delete the key pair. 409 if it is the main one, or while sessions count against it."""
         delete_key_pair(asker(request), access_key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -71,7 +71,7 @@ class KeyPairRotation(GenericAPIView[Any]):
 
     @extend_schema(request=None, responses=NewKeyPairBody)
     def post(self, request: Request, access_key: str) -> Response:
-        """Return the new secret, this once; what the old one signs is refused from now on."""
+        """Return the new secret, only this once; signatures with the old one are rejected from now on."""
         return _with_secret(*rotate_secret(asker(request), access_key), status.HTTP_200_OK)
 
 

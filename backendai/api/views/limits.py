@@ -1,4 +1,4 @@
-"""One's own limits."""
+"""The user's own limits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from backendai.planning.allowances import own_limits
 
 
 class LimitsQuery(serializers.Serializer[Any]):
-    """Where the launch would be."""
+    """The project of the launch."""
 
     project = serializers.CharField(
-        max_length=64, default="", allow_blank=True, help_text="Its id or name; left out: the one that launches go to."
+        max_length=64, default="", allow_blank=True, help_text="ID or name; default: the project of launches."
     )
 
 
 class OwnLimits(GenericAPIView[Any]):
-    """What one may hold, holds, and may still take."""
+    """The user's limits, usage and rest."""
 
     serializer_class = OwnLimitsBody
     filter_backends: list[Any] = []
 
     @extend_schema(parameters=[LimitsQuery], responses=OwnLimitsBody)
     def get(self, request: Request) -> Response:
-        """Return the limits and the use of one's key pair, oneself, the project and its domain, and what the strictest
-        of them leaves."""
+        """Return limits and usage of the key pair, the user, the project and its domain, and the rest of the
+        strictest limit.
+        """
         query = LimitsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         user = asker(request)

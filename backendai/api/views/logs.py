@@ -36,15 +36,17 @@ class TextRenderer(BaseRenderer):
 
 
 class LogQuery(serializers.Serializer[Any]):
-    """What part of which log."""
+    """The kernel or app, and the part of its log."""
 
-    kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; the main one if left out.")
-    app = serializers.CharField(default="", help_text="Of a session that runs: what this app of the main kernel wrote.")
+    kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; default: the main one.")
+    app = serializers.CharField(
+        default="", help_text="The output of this app of the main kernel, while the session runs."
+    )
     tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
 
 
 class SessionLog(APIView):
-    """What a kernel has written to its standard output and error."""
+    """The output of a kernel."""
 
     renderer_classes = [TextRenderer, JSONRenderer]
 
@@ -53,7 +55,7 @@ class SessionLog(APIView):
         responses={(200, "text/plain"): str},
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
-        """Return the log; ``X-Log-Truncated`` says whether a part of it was not kept."""
+        """Return the log; ``X-Log-Truncated`` says whether a part of it was not stored."""
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
         query = LogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)

@@ -17,24 +17,24 @@ from backendai.api.parsing import StrictJSONParser, StrictSerializer
 
 
 class ChannelsBody(StrictSerializer):
-    """Where one kind of news is shown; in a request, what to change."""
+    """The channels of one kind of notification; in a request, the changes."""
 
-    card = serializers.BooleanField(required=False, help_text="A card on the page that is open.")
-    bell = serializers.BooleanField(required=False, help_text="A line under the bell.")
-    email = serializers.BooleanField(required=False, help_text="An e-mail, where the site sends any.")
+    card = serializers.BooleanField(required=False, help_text="A card on the current page.")
+    bell = serializers.BooleanField(required=False, help_text="An entry under the bell.")
+    email = serializers.BooleanField(required=False, help_text="An e-mail, if the site sends any.")
 
 
 class NoticeChoicesBody(StrictSerializer):
-    """The channels of each kind of news; in a request, those to change."""
+    """The channels of each kind of notification; in a request, the changes."""
 
-    started = ChannelsBody(required=False, help_text="A launch, and a start after a wait of more than a minute.")
+    started = ChannelsBody(required=False, help_text="Launches, and starts after a wait of more than a minute.")
     failed = ChannelsBody(required=False)
     ended = ChannelsBody(required=False, help_text="Ended by the platform or an administrator.")
-    ending = ChannelsBody(required=False, help_text="It will end soon.")
+    ending = ChannelsBody(required=False, help_text="Sessions that end soon.")
 
 
 class NoticeChoices(GenericAPIView[Any]):
-    """Where one wants to be told of one's sessions."""
+    """The notification settings of the user."""
 
     serializer_class = NoticeChoicesBody
     parser_classes = [StrictJSONParser]
@@ -43,12 +43,12 @@ class NoticeChoices(GenericAPIView[Any]):
 
     @extend_schema(responses=NoticeChoicesBody)
     def get(self, request: Request) -> Response:
-        """Return the channels of each kind of news."""
+        """Return the channels of each kind of notification."""
         return Response(_body(choices_of(asker(request))))
 
     @extend_schema(request=NoticeChoicesBody, responses=NoticeChoicesBody)
     def patch(self, request: Request) -> Response:
-        """Change those that are named; 400 ``no-mail-server`` for e-mail where the site sends none."""
+        """Change the given channels; 400 ``no-mail-server`` for e-mail if the site sends none."""
         body = NoticeChoicesBody(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(_body(choose(asker(request), body.validated_data)))

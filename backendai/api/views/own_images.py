@@ -28,17 +28,17 @@ from backendai.compute.services.own_images import delete_own_image, rename_own_i
 
 
 class CommitRequest(StrictSerializer):
-    """What the new image shall be called."""
+    """The name of the new image."""
 
     name = serializers.CharField(
-        max_length=200, help_text="4 to 32 letters, digits, dashes and underscores; no other image of yours has it."
+        max_length=200, help_text="4 to 32 letters, digits, dashes and underscores; unique among your images."
     )
 
 
 class ShareRequest(StrictSerializer):
-    """With whom it shall be shared."""
+    """The project to share it with."""
 
-    project = serializers.UUIDField(help_text="The id of a project that you belong to.")
+    project = serializers.UUIDField(help_text="The ID of one of your projects.")
 
 
 class SessionCommit(GenericAPIView[BackgroundJob]):
@@ -50,7 +50,9 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=CommitRequest, responses={202: JobBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Begin, and return the background job, whose result names the image; 409 when the session cannot be saved."""
+        """Start saving, and return the background job, whose result names the image; 409 if the session cannot be
+        saved.
+        """
         visible = ComputeSession.objects.visible_to(asker(request)).select_related("image__registry")
         session = get_object_or_404(visible, pk=session_id)
         body = CommitRequest(data=request.data)
@@ -60,19 +62,19 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
 
 
 class OwnImageList(ListAPIView[Image]):
-    """The images that one made of one's sessions."""
+    """The images that the user saved from sessions."""
 
     queryset = Image.objects.none()
     serializer_class = OwnImageBody
     pagination_class = ByName
 
     def get_queryset(self) -> QuerySet[Image]:
-        """Return one's own images."""
+        """Return the user's own images."""
         return _own_of(self.request)
 
 
 class OwnImageDetail(GenericAPIView[Image]):
-    """One image of one's own."""
+    """One image of the user."""
 
     queryset = Image.objects.none()
     serializer_class = OwnImageBody
@@ -81,7 +83,7 @@ class OwnImageDetail(GenericAPIView[Image]):
 
     @extend_schema(request=CommitRequest, responses=OwnImageBody)
     def patch(self, request: Request, own_image_id: UUID) -> Response:
-        """Give it another title; the name by which sessions are started from it stays."""
+        """Change its title; the name for launches stays."""
         image = self._find(request, own_image_id)
         body = CommitRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -89,7 +91,7 @@ class OwnImageDetail(GenericAPIView[Image]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID) -> Response:
-        """Delete it; its nodes remove it. 409 while sessions that were started from it have not ended."""
+        """Delete the image, also on its agents. 409 while sessions that were started from it have not ended."""
         delete_own_image(asker(request), self._find(request, own_image_id), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -99,7 +101,7 @@ class OwnImageDetail(GenericAPIView[Image]):
 
 
 class OwnImageShares(GenericAPIView[Image]):
-    """Whom one shares an image of one's own with."""
+    """The projects that an own image is shared with."""
 
     serializer_class = OwnImageBody
     parser_classes = [StrictJSONParser]
@@ -107,7 +109,7 @@ class OwnImageShares(GenericAPIView[Image]):
 
     @extend_schema(request=ShareRequest, responses={201: OwnImageBody})
     def post(self, request: Request, own_image_id: UUID) -> Response:
-        """Let the members of a project of one's own start sessions from it; again changes nothing."""
+        """Share the image with the members of one of the user's projects; sharing again changes nothing."""
         image = get_object_or_404(_own_of(request), pk=own_image_id)
         body = ShareRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -117,14 +119,14 @@ class OwnImageShares(GenericAPIView[Image]):
 
 
 class OwnImageShare(GenericAPIView[Image]):
-    """One project that one shares an image of one's own with."""
+    """One project that an own image is shared with."""
 
     serializer_class = OwnImageBody
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID, project_id: UUID) -> Response:
-        """Take it back; sessions that were started from it go on."""
+        """Stop sharing; sessions that were started from it continue."""
         take_back_image(asker(request), get_object_or_404(_own_of(request), pk=own_image_id), project_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -30,29 +30,31 @@ class _Owner:
 
 
 class OwnerQuery(serializers.Serializer[Any]):
-    """Whom to look for."""
+    """The e-mail address of the user."""
 
-    email = serializers.EmailField(help_text="The whole address, in any case.")
+    email = serializers.EmailField(help_text="The complete address; upper and lower case are equal.")
 
 
 class OwnerBody(serializers.Serializer[Any]):
-    """A person for whom one may launch sessions."""
+    """A user for whom the requesting user can launch sessions."""
 
     email = serializers.EmailField()
     full_name = serializers.CharField()
-    projects = ProjectBody(many=True, help_text="In which one may start sessions for them.")
-    resource_groups = serializers.ListField(child=serializers.CharField(), help_text="Open to them.")
+    projects = ProjectBody(many=True, help_text="Projects for launches.")
+    resource_groups = serializers.ListField(
+        child=serializers.CharField(), help_text="Groups that are available to the user."
+    )
 
 
 class OwnerLookup(GenericAPIView[Any]):
-    """Looking up a person to launch a session for; for administrators."""
+    """Finding a user to launch a session for; for administrators."""
 
     serializer_class = OwnerBody
     filter_backends: list[Any] = []
 
     @extend_schema(parameters=[OwnerQuery], responses=OwnerBody)
     def get(self, request: Request) -> Response:
-        """Return the person with their projects and groups; 404 for an address that one may not act for."""
+        """Return the user with their projects and groups; 404 for a user for whom the requesting user cannot launch."""
         actor = asker(request)
         if actor.role == User.Role.USER:
             raise Http404

@@ -36,7 +36,7 @@ class ByEmail(NewestFirst):
 
 
 class UserList(ListAPIView[User]):
-    """The people that one may see, and making another."""
+    """The visible users; creates one."""
 
     queryset = User.objects.none()
     serializer_class = UserBody
@@ -52,7 +52,7 @@ class UserList(ListAPIView[User]):
 
     @extend_schema(request=NewUserRequest, responses={201: UserBody})
     def post(self, request: Request) -> Response:
-        """Make a person."""
+        """Create a user."""
         body = NewUserRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes = body.validated_data
@@ -64,7 +64,7 @@ class UserList(ListAPIView[User]):
 
 
 class UserDetail(GenericAPIView[User]):
-    """One person."""
+    """One user."""
 
     serializer_class = UserBody
     parser_classes = [StrictJSONParser]
@@ -72,13 +72,13 @@ class UserDetail(GenericAPIView[User]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, user_id: UUID) -> Response:
-        """Return the person; ``ETag`` is for ``If-Match`` of a change."""
+        """Return the user; use ``ETag`` as ``If-Match`` of a change."""
         shown = _shown(request, user_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
     @extend_schema(request=UserChange, responses=UserBody)
     def patch(self, request: Request, user_id: UUID) -> Response:
-        """Change what is named. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
         user = _person(request, user_id)
         body = UserChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -92,7 +92,7 @@ class UserDetail(GenericAPIView[User]):
 
 
 class UserActivation(GenericAPIView[User]):
-    """Letting a person in, or not."""
+    """Activating a user."""
 
     serializer_class = UserBody
     parser_classes = [StrictJSONParser]
@@ -101,19 +101,19 @@ class UserActivation(GenericAPIView[User]):
 
     @extend_schema(request=None, responses=UserBody)
     def post(self, request: Request, user_id: UUID) -> Response:
-        """Do it; done before, nothing changes."""
+        """Change the state; repeating it changes nothing."""
         set_user_active(asker(request), _person(request, user_id), self.active, now=timezone.now())
         return Response(_shown(request, user_id))
 
 
 class UserDeactivation(UserActivation):
-    """Letting a person in no more: every login and token of theirs ends, and what they run goes on."""
+    """Deactivating a user: all their sign-ins and tokens end, and their sessions continue."""
 
     active = False
 
 
 class UserPassword(GenericAPIView[User]):
-    """A person's password, set by an administrator."""
+    """A user's password, set by an administrator."""
 
     serializer_class = UserBody
     parser_classes = [StrictJSONParser]
@@ -121,7 +121,7 @@ class UserPassword(GenericAPIView[User]):
 
     @extend_schema(request=PasswordRequest, responses={204: None})
     def post(self, request: Request, user_id: UUID) -> Response:
-        """Set it; every login of theirs ends."""
+        """Set the password; all sign-ins of the user end."""
         user = _person(request, user_id)
         body = PasswordRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -130,7 +130,7 @@ class UserPassword(GenericAPIView[User]):
 
 
 class UserPurge(GenericAPIView[User]):
-    """Taking everything personal out of an account for good."""
+    """Deleting all personal data of an account permanently."""
 
     serializer_class = UserBody
     parser_classes = [StrictJSONParser]
@@ -138,7 +138,7 @@ class UserPurge(GenericAPIView[User]):
 
     @extend_schema(request=PurgeRequest, responses={204: None})
     def post(self, request: Request, user_id: UUID) -> Response:
-        """Do it; 409 with the numbers while sessions of theirs have not ended."""
+        """Purge the account; 409 with the counts while it has live sessions."""
         user = _person(request, user_id)
         body = PurgeRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -147,7 +147,7 @@ class UserPurge(GenericAPIView[User]):
 
 
 def shown_people(viewer: User) -> QuerySet[User]:
-    """Return the visible people with all that an answer shows; three queries whatever their number."""
+    """Return the visible users with everything that a response contains; three queries for any number."""
     memberships = Membership.objects.select_related("project").order_by("project__name")
     people: QuerySet[User] = User.objects.visible_to(viewer).select_related("domain", "policy")
     return people.prefetch_related(Prefetch("memberships", memberships))

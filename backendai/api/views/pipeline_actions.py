@@ -40,7 +40,7 @@ class BatchRunCancel(_Action):
 
     @extend_schema(request=None, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Cancel it: what waits never runs, what runs ends. 409 when it is over."""
+        """Cancel the run: waiting elements never run, running ones end. 409 if the run has ended."""
         run = self._run(run_id)
         cancel_run(run, asker(request), now=timezone.now())
         return self._answer(run)
@@ -51,29 +51,29 @@ class BatchRunPause(_Action):
 
     @extend_schema(request=None, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Launch nothing more of it until it is resumed; what runs goes on."""
+        """Launch no more elements until the run is resumed; running ones continue."""
         run = self._run(run_id)
         pause_run(run, asker(request))
         return self._answer(run)
 
 
 class BatchRunResume(_Action):
-    """Going on after a pause."""
+    """Resuming a paused run."""
 
     @extend_schema(request=None, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Go on. 409 when it is not paused."""
+        """Resume the run. 409 if it is not paused."""
         run = self._run(run_id)
         resume_run(run, asker(request))
         return self._answer(run)
 
 
 class BatchRunRetry(_Action):
-    """Trying failed elements again."""
+    """Retrying failed elements."""
 
     @extend_schema(request=RetryRequest, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Let failed and cancelled elements wait again, and what was skipped because of them."""
+        """Make failed and cancelled elements wait again, and those that were skipped because of them."""
         run = self._run(run_id)
         body = RetryRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -83,11 +83,11 @@ class BatchRunRetry(_Action):
 
 
 class BatchRunAtOnce(_Action):
-    """How many sessions a run has at once."""
+    """The number of simultaneous sessions of a run."""
 
     @extend_schema(request=AtOnceRequest, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Change it; what runs goes on."""
+        """Change the number; running sessions continue."""
         run = self._run(run_id)
         body = AtOnceRequest(data=request.data)
         body.is_valid(raise_exception=True)

@@ -39,8 +39,8 @@ from backendai.pipelines.models import Run, State, Task
 from backendai.pipelines.services.creating import check_run, create_run
 from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
 
-_WITH = OpenApiParameter("with", UUID, description="Another run; left out: the last good one of this name.")
-_STEP = OpenApiParameter("step", str, description="Its name; left out: every step.")
+_WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
+_STEP = OpenApiParameter("step", str, description="Its name; default: every step.")
 
 
 class ByPlace(NewestFirst):
@@ -52,21 +52,21 @@ class ByPlace(NewestFirst):
 
 
 class TaskQuery(serializers.Serializer[Any]):
-    """Which elements are asked for."""
+    """The elements to return."""
 
     step = serializers.CharField(required=False)
     state = serializers.ChoiceField(choices=State.values, required=False)
 
 
 class ExplainQuery(serializers.Serializer[Any]):
-    """Which element is asked about."""
+    """The element to explain."""
 
     step = serializers.CharField(required=False)
     index = serializers.IntegerField(min_value=0, default=0)
 
 
 class ComparisonQuery(serializers.Serializer[Any]):
-    """Which run is compared."""
+    """The run to compare with."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields: ``with`` is a word of Python."""
@@ -74,7 +74,7 @@ class ComparisonQuery(serializers.Serializer[Any]):
 
 
 class BatchRunList(ListAPIView[Run]):
-    """The runs that one may see, and launching another."""
+    """The visible runs; launches one."""
 
     queryset = Run.objects.none()
     serializer_class = RunBriefBody
@@ -89,7 +89,7 @@ class BatchRunList(ListAPIView[Run]):
         return runs_of(self.request)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of them with their numbers."""
+        """Return a page of runs with their counts."""
         page = self.paginate_queryset(self.get_queryset()) or []
         counts = counts_of(page)
         return self.get_paginated_response(RunBriefBody([brief(run, counts[run.pk]) for run in page], many=True).data)
@@ -104,7 +104,7 @@ class BatchRunList(ListAPIView[Run]):
         ],
     )
     def post(self, request: Request) -> Response:
-        """Launch a run; 200 with the earlier one when the idempotency key was used before."""
+        """Launch a run; 200 with the earlier run if the idempotency key was used before."""
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
         key = idempotency_key(request)
@@ -116,7 +116,7 @@ class BatchRunList(ListAPIView[Run]):
 
 
 class BatchRunPreview(GenericAPIView[Run]):
-    """What a run would be."""
+    """Checking a run without launching it."""
 
     serializer_class = RunPreviewBody
     parser_classes = [StrictJSONParser]
@@ -124,7 +124,7 @@ class BatchRunPreview(GenericAPIView[Run]):
 
     @extend_schema(request=RunRequest, responses=RunPreviewBody)
     def post(self, request: Request) -> Response:
-        """Check a run whole and write nothing; its errors are those of the run itself."""
+        """Check the whole run and create nothing; the errors are those of a launch."""
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
         found = check_run(asker(request), body.wish())
@@ -144,7 +144,7 @@ class BatchRunDetail(GenericAPIView[Run]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, run_id: UUID) -> Response:
-        """Return it with its steps and their numbers."""
+        """Return the run with its steps and their counts."""
         return Response(run_body(get_object_or_404(runs_of(request), pk=run_id)))
 
 
@@ -158,7 +158,7 @@ class BatchRunTasks(ListAPIView[Task]):
 
     @extend_schema(parameters=[_STEP, OpenApiParameter("state", str, enum=State.values)])
     def get(self, request: Request, run_id: UUID) -> Response:
-        """Return a page of them in the order of the document."""
+        """Return a page of elements in the order of the document."""
         run = get_object_or_404(runs_of(request), pk=run_id)
         query = TaskQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
@@ -173,7 +173,7 @@ class BatchRunTasks(ListAPIView[Task]):
 
 
 class BatchRunFailures(GenericAPIView[Run]):
-    """What failed in a run."""
+    """The failed elements of a run."""
 
     serializer_class = FailureBody
     filter_backends: list[Any] = []
@@ -189,7 +189,7 @@ class BatchRunFailures(GenericAPIView[Run]):
 
 
 class BatchRunExplanation(GenericAPIView[Run]):
-    """Why an element waits."""
+    """The reasons why an element waits."""
 
     serializer_class = RunWaitBody
     filter_backends: list[Any] = []
@@ -210,14 +210,14 @@ class BatchRunExplanation(GenericAPIView[Run]):
 
 
 class BatchRunComparison(GenericAPIView[Run]):
-    """What differs from an earlier run."""
+    """The differences from an earlier run."""
 
     serializer_class = RunComparisonBody
     filter_backends: list[Any] = []
 
     @extend_schema(parameters=[_WITH], responses=RunComparisonBody)
     def get(self, request: Request, run_id: UUID) -> Response:
-        """Compare with the newest earlier run of this name that succeeded, or with another one."""
+        """Compare with the newest successful earlier run of this name, or with another run."""
         run = get_object_or_404(runs_of(request), pk=run_id)
         query = ComparisonQuery(data=request.query_params)
         query.is_valid(raise_exception=True)

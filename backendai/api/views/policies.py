@@ -23,7 +23,7 @@ from backendai.api.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
 
 
 class PolicyList(ListAPIView[ResourcePolicy]):
-    """All policies, and making another."""
+    """All policies; creates one."""
 
     queryset = ResourcePolicy.objects.none()
     serializer_class = PolicyBody
@@ -32,12 +32,12 @@ class PolicyList(ListAPIView[ResourcePolicy]):
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
-        """Return the visible policies with how many have each."""
+        """Return the visible policies with the number of their holders."""
         return _visible(self.request)
 
     @extend_schema(request=PolicyRequest, responses={201: PolicyBody})
     def post(self, request: Request) -> Response:
-        """Make a policy."""
+        """Create a policy."""
         if not asker(request).is_superadmin:
             raise Http404
         body = PolicyRequest(data=request.data)
@@ -58,12 +58,12 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
 
     @extend_schema(responses=PolicyBody)
     def get(self, request: Request, pk: int) -> Response:
-        """Return it."""
+        """Return the policy."""
         return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
 
     @extend_schema(request=PolicyChange, responses=PolicyBody)
     def patch(self, request: Request, pk: int) -> Response:
-        """Change what is given; it holds from the next pass, and nothing that runs is ended."""
+        """Change the given fields; they apply from the next pass, and running sessions are not ended."""
         policy = get_object_or_404(_visible(request), pk=pk)
         body = PolicyChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -72,7 +72,7 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
-        """Delete it; 409 ``policy-in-use`` with the numbers while somebody has it."""
+        """Delete the policy; 409 ``policy-in-use`` with the counts while it is assigned."""
         delete_policy(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 

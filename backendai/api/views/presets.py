@@ -35,7 +35,7 @@ from backendai.planning.availability import availability
 
 
 class PresetList(ListAPIView[ResourcePreset]):
-    """Named amounts of resources; superadmins make them."""
+    """Named amounts of resources; superadmins create them."""
 
     queryset = ResourcePreset.objects.none()
     serializer_class = PresetBody
@@ -50,7 +50,7 @@ class PresetList(ListAPIView[ResourcePreset]):
 
     @extend_schema(request=PresetRequest, responses={201: PresetBody})
     def post(self, request: Request) -> Response:
-        """Make a preset; its name is unique in its group, and among those for all groups."""
+        """Create a preset; its name is unique in its group, and among those for all groups."""
         body = PresetRequest(data=request.data)
         body.is_valid(raise_exception=True)
         preset = write_preset(asker(request).pk, ResourcePreset(), _values(body.validated_data))
@@ -73,7 +73,7 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
 
     @extend_schema(request=PresetChange, responses=PresetBody)
     def patch(self, request: Request, preset_id: int) -> Response:
-        """Change the fields that are named; sessions that were made of it keep their amounts."""
+        """Change the given fields; launched sessions keep their amounts."""
         preset = get_object_or_404(self.get_queryset(), pk=preset_id)
         body = PresetChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -81,13 +81,13 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, preset_id: int) -> Response:
-        """Delete it."""
+        """Delete the preset."""
         delete_preset(asker(request).pk, get_object_or_404(self.get_queryset(), pk=preset_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class CheckPresets(GenericAPIView[Any]):
-    """What there is room for."""
+    """The available resources and the presets that fit."""
 
     serializer_class = AvailabilityBody
     token_scopes = (Scope.READ,)  # it changes nothing
@@ -96,8 +96,9 @@ class CheckPresets(GenericAPIView[Any]):
 
     @extend_schema(request=CheckPresetsRequest, responses=AvailabilityBody)
     def post(self, request: Request) -> Response:
-        """Return what one may still use, what the resource group has, and which presets fit on a single agent now, each
-        with the reason when it does not. Nothing is changed."""
+        """Return the user's remaining limits, the group's resources, and the presets that fit on a single agent now,
+        otherwise with the reason. Changes nothing.
+        """
         body = CheckPresetsRequest(data=request.data)
         body.is_valid(raise_exception=True)
         project, group = place_of(asker(request), **body.validated_data)

@@ -44,7 +44,7 @@ from backendai.core.errors import UserError
 
 
 class ProjectList(ListAPIView[Project]):
-    """The projects that one may see, and making another."""
+    """The visible projects; creates one."""
 
     queryset = Project.objects.none()
     serializer_class = ProjectDetail
@@ -60,7 +60,7 @@ class ProjectList(ListAPIView[Project]):
 
     @extend_schema(request=NewProjectRequest, responses={201: ProjectDetail})
     def post(self, request: Request) -> Response:
-        """Make a project."""
+        """Create a project."""
         body = NewProjectRequest(data=request.data)
         body.is_valid(raise_exception=True)
         domain = domain_named(asker(request), body.validated_data["domain"])
@@ -86,7 +86,7 @@ class ProjectPage(GenericAPIView[Project]):
 
     @extend_schema(request=ProjectChange, responses=ProjectDetail)
     def patch(self, request: Request, project_id: UUID) -> Response:
-        """Change what is named. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
         project = _project(request, project_id)
         body = ProjectChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -100,13 +100,13 @@ class ProjectPage(GenericAPIView[Project]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID) -> Response:
-        """Delete a project in which nothing was ever run; else 409 with what uses it."""
+        """Delete a project in which nothing was ever run; otherwise 409 with its uses."""
         delete_project(asker(request), _project(request, project_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class MemberList(ListAPIView[Membership]):
-    """Who belongs to a project, for those who choose its members."""
+    """The members of a project, for those who manage them."""
 
     queryset = Membership.objects.none()
     serializer_class = MemberBody
@@ -125,7 +125,7 @@ class MemberList(ListAPIView[Membership]):
 
     @extend_schema(request=NewMemberRequest, responses={201: MemberBody})
     def post(self, request: Request, project_id: UUID) -> Response:
-        """Bring in somebody of the project's domain."""
+        """Add a user of the project's domain."""
         project = _managed(request, project_id)
         body = NewMemberRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -135,7 +135,7 @@ class MemberList(ListAPIView[Membership]):
 
 
 class MemberPage(GenericAPIView[Membership]):
-    """One person in a project."""
+    """One member of a project."""
 
     serializer_class = MemberBody
     parser_classes = [StrictJSONParser]
@@ -143,7 +143,7 @@ class MemberPage(GenericAPIView[Membership]):
 
     @extend_schema(request=MemberChange, responses=MemberBody)
     def patch(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
-        """Give them another role in the project."""
+        """Change the member's role in the project."""
         project, user = self._both(request, project_id, user_id)
         body = MemberChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -151,7 +151,7 @@ class MemberPage(GenericAPIView[Membership]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
-        """Take them out of the project; what they run goes on."""
+        """Remove the member from the project; their sessions continue."""
         remove_member(asker(request), *self._both(request, project_id, user_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -161,7 +161,7 @@ class MemberPage(GenericAPIView[Membership]):
 
 
 def shown_projects(viewer: User) -> QuerySet[Project]:
-    """Return the visible projects with all that an answer shows, in one query."""
+    """Return the visible projects with everything that a response contains, in one query."""
     projects: QuerySet[Project] = Project.objects.visible_to(viewer).select_related("domain", "policy")
     return projects.annotate(number_of_members=number_of(Membership.objects.all(), "project"))
 

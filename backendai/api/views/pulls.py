@@ -25,7 +25,7 @@ from backendai.core.errors import UserError
 
 
 class PullRequest(StrictSerializer):
-    """Where an image shall be: agents and whole resource groups, by name."""
+    """The agents and whole resource groups that should have the image, by name."""
 
     agents = serializers.ListField(
         child=serializers.CharField(max_length=63), required=False, default=list, max_length=MOST_AGENTS
@@ -36,7 +36,7 @@ class PullRequest(StrictSerializer):
 
 
 class PullBody(Answer[ImagePull]):
-    """One agent's part."""
+    """The pull of one agent."""
 
     agent = serializers.CharField(source="agent.name")
 
@@ -47,14 +47,14 @@ class PullBody(Answer[ImagePull]):
 
 
 class PullsBody(serializers.Serializer[Any]):
-    """The newest pull of an image: its job (null: there was none), and how far each agent is."""
+    """The newest pull of an image: its job (null: none), and the progress of each agent."""
 
     job = JobBody(allow_null=True)
     agents = PullBody(many=True)
 
 
 class ImagePulls(GenericAPIView[Any]):
-    """Putting one image on agents."""
+    """Pulling one image to agents."""
 
     serializer_class = PullsBody
     parser_classes = [StrictJSONParser]
@@ -68,7 +68,7 @@ class ImagePulls(GenericAPIView[Any]):
 
     @extend_schema(request=PullRequest, responses={202: JobBody})
     def post(self, request: Request, image_id: UUID) -> Response:
-        """Begin, and return the background job; 409 while one goes on for this image."""
+        """Start the pull, and return the background job; 409 while another one runs for this image."""
         body = PullRequest(data=request.data)
         body.is_valid(raise_exception=True)
         agents = Agent.objects.visible_to(asker(request)).select_related("resource_group")

@@ -1,4 +1,4 @@
-"""One's own recent history of launches by the form."""
+"""The user's own recent history of launches by the form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backendai.compute.services.recent import (
 
 
 class RecentLaunchList(GenericAPIView[LaunchRecord]):
-    """One's own recent launches: there are few, so they come at once."""
+    """The user's recent launches: few, so they are not paged."""
 
     queryset = LaunchRecord.objects.none()
     serializer_class = RecentLaunchBody
@@ -48,7 +48,7 @@ class RecentLaunchDetail(GenericAPIView[Any]):
 
     @extend_schema(request=RecentLaunchChange, responses=RecentLaunchBody)
     def patch(self, request: Request, recent_launch_id: UUID) -> Response:
-        """Rename it, or keep it beside the newest (or no longer)."""
+        """Rename the entry, pin or unpin it."""
         user = asker(request)
         record = recent_launch(user, recent_launch_id)
         body = RecentLaunchChange(data=request.data)
@@ -62,7 +62,7 @@ class RecentLaunchDetail(GenericAPIView[Any]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, recent_launch_id: UUID) -> Response:
-        """Take it out of the history; the sessions that it made go on."""
+        """Delete the entry; sessions launched from it continue."""
         user = asker(request)
         delete_launch(user, recent_launch(user, recent_launch_id))
         return Response(status=status.HTTP_204_NO_CONTENT)

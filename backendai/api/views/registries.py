@@ -57,7 +57,7 @@ class RegistryBody(Answer[Registry]):
 
 
 class RegistryChange(StrictSerializer):
-    """What shall change of a registry."""
+    """Changes of a registry."""
 
     name = serializers.CharField(max_length=50, required=False)
     url = serializers.CharField(max_length=255, required=False)
@@ -70,16 +70,17 @@ class RegistryChange(StrictSerializer):
         max_length=1024, required=False, allow_blank=True, trim_whitespace=False, help_text="Never shown again."
     )
     push_username = serializers.CharField(
-        max_length=128, required=False, allow_blank=True, help_text="Pushes and deletes; empty: username does both."
+        max_length=128,
+        required=False,
+        allow_blank=True,
+        help_text="The account that pushes and deletes; empty: username.",
     )
     push_password = serializers.CharField(
         max_length=1024, required=False, allow_blank=True, trim_whitespace=False, help_text="Never shown again."
     )
     verify_tls = serializers.BooleanField(required=False)
     enables_new = serializers.BooleanField(required=False)
-    takes_pushes = serializers.BooleanField(
-        required=False, help_text="Images that people make of their sessions go there, by its account."
-    )
+    takes_pushes = serializers.BooleanField(required=False, help_text="Push customized images here.")
     is_enabled = serializers.BooleanField(required=False)
     is_global = serializers.BooleanField(required=False)
     domains = serializers.ListField(child=serializers.CharField(max_length=128), required=False)
@@ -107,7 +108,7 @@ class RegistryList(ListAPIView[Registry]):
 
     @extend_schema(request=RegistryRequest, responses={201: RegistryBody})
     def post(self, request: Request) -> Response:
-        """Make a registry."""
+        """Create a registry."""
         if not asker(request).is_superadmin:
             raise NotFound("Not found, or you have no access.")
         body = RegistryRequest(data=request.data)
@@ -130,7 +131,7 @@ class RegistryDetail(RetrieveAPIView[Registry]):
 
     @extend_schema(request=RegistryChange, responses=RegistryBody)
     def patch(self, request: Request, pk: int) -> Response:
-        """Change the fields that are named."""
+        """Change the given fields."""
         registry = get_object_or_404(self.get_queryset(), pk=pk)
         body = RegistryChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -138,20 +139,20 @@ class RegistryDetail(RetrieveAPIView[Registry]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
-        """Delete it; its images stay."""
+        """Delete the registry; its images stay."""
         delete_registry(asker(request).pk, get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class RegistryScan(GenericAPIView[Any]):
-    """Looking through one registry."""
+    """Scanning one registry."""
 
     serializer_class = JobBody
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, pk: int) -> Response:
-        """Begin, and return the background job; 409 while one goes on."""
+        """Start the scan, and return the background job; 409 while another one runs."""
         job = start_scan(asker(request), get_object_or_404(_visible(request), pk=pk), now=timezone.now())
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
 

@@ -45,7 +45,7 @@ class GuestView(AsyncAPIView):
     target: GuestTarget
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Let in who may use the session, before anything of the request is looked at."""
+        """Check access to the session before anything else of the request is read."""
         super().initial(request, *args, **kwargs)
         user = asker(request)
         self.target = find_target(user, kwargs["session_id"])
@@ -87,13 +87,13 @@ class RunDetail(GuestView):
 
     @extend_schema(parameters=[RunQuery], responses=RunBody)
     async def get(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Return state and items from an offset on; waits for something new if asked to."""
+        """Return state and items from an offset on; optionally waits for something new."""
         query = self.read(RunQuery, request.query_params)
         return Response(await self.ask("read", run_id=run_id, **query))
 
     @extend_schema(responses={200: dict})
     async def delete(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Take a run out of the queue, or delete it with its output when it has ended."""
+        """Withdraw a queued run, or delete an ended one with its output."""
         return Response(await self.ask("withdraw", run_id=run_id))
 
 
@@ -121,7 +121,7 @@ class RunInterrupt(GuestView):
 
     @extend_schema(request=None, responses={200: dict})
     async def post(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Interrupt a run; one that waits for its turn is withdrawn."""
+        """Interrupt a run; a queued one is withdrawn."""
         return Response(await self.ask("interrupt", run_id=run_id))
 
 
@@ -135,7 +135,7 @@ class ContextList(GuestView):
 
     @extend_schema(request=ContextWish, responses={201: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Make a context of a language; its interpreter starts with its first run."""
+        """Create a context of a language; its interpreter starts with its first run."""
         wish = self.read(ContextWish, request.data)
         told = await self.ask("context", context=wish["name"], language=wish["language"])
         return Response(told, status.HTTP_201_CREATED)
@@ -146,7 +146,7 @@ class LanguageList(GuestView):
 
     @extend_schema(responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return name and title of each; the first is the one of a context for which none is named."""
+        """Return name and title of each; the first is the default of a context."""
         return Response({"results": (await self.ask("languages"))["languages"]})
 
 
@@ -155,7 +155,7 @@ class ContextDetail(GuestView):
 
     @extend_schema(parameters=[ContextEnd], responses={204: None})
     async def delete(self, request: Request, session_id: UUID, context: str) -> Response:
-        """End the interpreter and delete the context; what it runs is lost."""
+        """End the interpreter and delete the context; its current run is lost."""
         await self.ask("delete-context", context=context, **self.read(ContextEnd, request.query_params))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -165,7 +165,7 @@ class ContextRestart(GuestView):
 
     @extend_schema(request=None, responses={200: dict})
     async def post(self, request: Request, session_id: UUID, context: str) -> Response:
-        """End the interpreter with what it runs; the next run gets a new one."""
+        """End the interpreter with its current run; the next run gets a new one."""
         return Response(await self.ask("restart", context=context))
 
 

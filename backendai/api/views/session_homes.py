@@ -32,7 +32,7 @@ class SessionHome(GenericAPIView[Folder]):
 
     @extend_schema(request=KeepHomeRequest, responses={202: FolderBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Begin to copy the home folder into a new folder, which is READY when all files are there."""
+        """Start to copy the home folder into a new folder, which is READY when all files are copied."""
         user = asker(request)
         session = get_object_or_404(ComputeSession.objects.visible_to(user), pk=session_id)
         body = KeepHomeRequest(data=request.data)

@@ -70,7 +70,7 @@ class SessionList(ListAPIView[ComputeSession]):
         ],
     )
     def post(self, request: Request) -> Response:
-        """Launch a session; 200 with the earlier one when the idempotency key was used before."""
+        """Launch a session; 200 with the earlier session if the idempotency key was used before."""
         key = idempotency_key(request)
         (spec, retry), pair = launch_asked_for(request), signing_pair(request)
         if pair and not spec.owner:
@@ -102,7 +102,7 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
 
 
 class SessionEnd(GenericAPIView[ComputeSession]):
-    """Ending a session."""
+    """Terminating a session."""
 
     serializer_class = SessionBody
     parser_classes = [StrictJSONParser]
@@ -110,7 +110,7 @@ class SessionEnd(GenericAPIView[ComputeSession]):
 
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """End the session; ``force`` kills at once. 409 when it has ended already."""
+        """Terminate the session; ``force`` kills at once. 409 if it has ended."""
         visible = (
             ComputeSession.objects.visible_to(asker(request))
             .select_related("owner")
@@ -124,7 +124,7 @@ class SessionEnd(GenericAPIView[ComputeSession]):
 
 
 class SessionsEnd(GenericAPIView[Any]):
-    """Ending many sessions."""
+    """Terminating many sessions."""
 
     serializer_class = EndedManyBody
     parser_classes = [StrictJSONParser]
@@ -134,7 +134,7 @@ class SessionsEnd(GenericAPIView[Any]):
         operation_id="v1_sessions_terminate_many_create", request=TerminateManyRequest, responses=EndedManyBody
     )
     def post(self, request: Request) -> Response:
-        """End those that live and that one may see, 100 at most; of each other one it is said why not."""
+        """Terminate the live and visible ones, at most 100; the response says why each of the others was refused."""
         body = TerminateManyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -161,7 +161,7 @@ class SessionName(GenericAPIView[ComputeSession]):
 
 
 class SessionPriority(GenericAPIView[ComputeSession]):
-    """The priority of a session that waits."""
+    """The priority of a pending session."""
 
     serializer_class = SessionBody
     parser_classes = [StrictJSONParser]
@@ -169,7 +169,7 @@ class SessionPriority(GenericAPIView[ComputeSession]):
 
     @extend_schema(request=PriorityRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Change it; 409 ``not-pending`` when the session waits no longer."""
+        """Change the priority; 409 ``not-pending`` if the session is no longer pending."""
         visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner", "project__domain")
         session = get_object_or_404(visible, pk=session_id)
         body = PriorityRequest(data=request.data)
@@ -186,13 +186,13 @@ class SessionKernels(GenericAPIView[Kernel]):
 
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return them all: a session has sixteen at most."""
+        """Return all kernels: at most sixteen."""
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
         return Response(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
 
 class SessionHistory(ListAPIView[SchedulingRecord]):
-    """What the scheduler and the nodes did with a session."""
+    """The scheduling history of a session."""
 
     queryset = SchedulingRecord.objects.none()
     serializer_class = RecordBody

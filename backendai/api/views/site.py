@@ -26,7 +26,7 @@ from backendai.core.slots import parse_amount
 
 
 class SlotTypeList(ListAPIView[SlotType]):
-    """The kinds of resources."""
+    """The slot types."""
 
     serializer_class = SlotTypeBody
     pagination_class = ByRank
@@ -37,7 +37,7 @@ class SlotTypeList(ListAPIView[SlotType]):
 
 
 class SlotTypeDetail(GenericAPIView[SlotType]):
-    """One kind of resource."""
+    """One slot type."""
 
     serializer_class = SlotTypeBody
     token_scopes = (Scope.ADMIN,)
@@ -45,12 +45,12 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, slot: str) -> Response:
-        """Return it."""
+        """Return the slot type."""
         return Response(SlotTypeBody(get_object_or_404(SlotType, name=slot)).data)
 
     @extend_schema(request=SlotTypeChange, responses=SlotTypeBody)
     def patch(self, request: Request, slot: str) -> Response:
-        """Change how it is shown and given, as a superadmin."""
+        """Change how it is displayed and allocated; superadmins only."""
         actor = steerer(request)
         found = get_object_or_404(SlotType, name=slot)
         body = SlotTypeChange(data=request.data)
@@ -76,13 +76,13 @@ class SiteSettingsView(GenericAPIView[Any]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request) -> Response:
-        """Return all of them, as a superadmin."""
+        """Return all settings; superadmins only."""
         steerer(request)
         return Response(stored_settings())
 
     @extend_schema(request=SettingsBody, responses=SettingsBody)
     def patch(self, request: Request) -> Response:
-        """Change those that are named; they hold from now on."""
+        """Change the given settings; they apply from now on."""
         actor = steerer(request)
         body = SettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
@@ -91,13 +91,13 @@ class SiteSettingsView(GenericAPIView[Any]):
 
 
 class AnnouncementList(GenericAPIView[Any]):
-    """What administrators tell everybody."""
+    """The announcements of administrators."""
 
     serializer_class = AnnouncementBody
     filter_backends: list[Any] = []
 
     @extend_schema(responses=AnnouncementBody(many=True))
     def get(self, request: Request) -> Response:
-        """Return what is to be read now, the newest first."""
+        """Return the current announcements, the newest first."""
         asker(request)
         return Response([AnnouncementBody(one).data for one in announcements(timezone.now())])

@@ -32,7 +32,7 @@ from backendai.gateways.ssh_access import (
 
 
 class SshConfig(GenericAPIView[Any]):
-    """All one's sessions as blocks of ``~/.ssh/config``."""
+    """All the user's sessions as blocks of ``~/.ssh/config``."""
 
     serializer_class = SshConfigBody
     token_scopes = (Scope.SESSIONS,)
@@ -45,7 +45,7 @@ class SshConfig(GenericAPIView[Any]):
 
 
 class SessionSsh(GenericAPIView[Any]):
-    """How one session is reached by SSH."""
+    """How to reach one session by SSH."""
 
     serializer_class = SshWayBody
     token_scopes = (Scope.SESSIONS,)
@@ -61,14 +61,14 @@ class SessionSsh(GenericAPIView[Any]):
 
 
 class SystemSessions(GenericAPIView[Any]):
-    """The session that opens all one's folders to clients of files."""
+    """The session that opens all folders of the user to file clients."""
 
     serializer_class = SystemSessionBody
     token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses={200: SystemSessionBody})
     def post(self, request: Request) -> Response:
-        """Return it, started if need be, and how it is reached. It ends when nobody has been connected for a while."""
+        """Return the session, started if needed, and how to reach it. It ends some time after its last connection."""
         site = _site(request)
         user = asker(request)
         session = open_folders(user, timezone.now())
@@ -80,7 +80,7 @@ class SystemSessions(GenericAPIView[Any]):
 
 
 class SessionSshKeyView(GenericAPIView[Any]):
-    """The key that opens one session and nothing else."""
+    """The key for this session only."""
 
     serializer_class = SshPrivateKeyBody
     parser_classes = [StrictJSONParser]
@@ -88,7 +88,7 @@ class SessionSshKeyView(GenericAPIView[Any]):
 
     @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Return the private key; with ``renew`` a new one. Only the owner gets it."""
+        """Return the private key, with ``renew`` a new one; for the owner only."""
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
         wish = SshKeyWish(data=request.data)
         wish.is_valid(raise_exception=True)

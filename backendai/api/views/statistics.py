@@ -20,29 +20,27 @@ from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics
 
 
 class StatisticsQuery(serializers.Serializer[Any]):
-    """Which days, added up how."""
+    """The days, and the grouping."""
 
-    first = serializers.DateField(required=False, help_text="UTC; left out: 30 days with the last.")
-    last = serializers.DateField(required=False, help_text="UTC; left out: today.")
+    first = serializers.DateField(required=False, help_text="UTC; default: 30 days up to the last.")
+    last = serializers.DateField(required=False, help_text="UTC; default: today.")
     by = serializers.ChoiceField(choices=list(GROUPINGS), default="user")
     as_file = serializers.ChoiceField(choices=["json", "csv"], default="json", help_text="csv: as a file.")
 
 
 class LineBody(serializers.Serializer[Any]):
-    """What one of them held."""
+    """The allocations of one user, project, domain, group or day."""
 
     name = serializers.CharField()
     hours = serializers.DictField(child=serializers.FloatField(), help_text="By slot; of sizes GiB-hours.")
     used = serializers.DictField(
-        child=serializers.FloatField(), help_text="What programs really used of it, where that was measured."
+        child=serializers.FloatField(), help_text="Hours that programs really used, where measured."
     )
-    measured = serializers.DictField(
-        child=serializers.FloatField(), help_text="What was held while its use was measured."
-    )
+    measured = serializers.DictField(child=serializers.FloatField(), help_text="Allocated hours with measurements.")
 
 
 class StatisticsBody(serializers.Serializer[Any]):
-    """What was held, as far as one may see it."""
+    """The allocations that are visible to the user."""
 
     first = serializers.DateField()
     last = serializers.DateField()
@@ -53,7 +51,7 @@ class StatisticsBody(serializers.Serializer[Any]):
 
 
 class StatisticsView(GenericAPIView[Any]):
-    """Slots held over time: everybody's for superadmins, the domain's for its admins, else one's own."""
+    """Allocations over time: everybody's for superadmins, the domain's for its admins, otherwise the user's own."""
 
     serializer_class = StatisticsBody
     filter_backends: list[Any] = []

@@ -24,7 +24,7 @@ from backendai.storage.services import delete_host, write_host
 
 
 class StorageHostList(ListAPIView[StorageHost]):
-    """The storage hosts; superadmins see more of each, and those where no folders can be created."""
+    """The storage hosts; superadmins see more fields, and disabled hosts."""
 
     queryset = StorageHost.objects.none()
     serializer_class = WholeHostBody
@@ -43,7 +43,7 @@ class StorageHostList(ListAPIView[StorageHost]):
 
     @extend_schema(request=HostRequest, responses={201: WholeHostBody})
     def post(self, request: Request) -> Response:
-        """Add a storage host, whose file server runs already."""
+        """Add a storage host whose file server is already running."""
         body = HostRequest(data=request.data)
         body.is_valid(raise_exception=True)
         made = write_host(asker(request).pk, StorageHost(), body.validated_data)
@@ -60,12 +60,12 @@ class StorageHostDetail(GenericAPIView[StorageHost]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, storage_host_id: UUID) -> Response:
-        """Return it."""
+        """Return the storage host."""
         return Response(_body_of(request)(_host(request, storage_host_id)).data)
 
     @extend_schema(request=HostChange, responses=WholeHostBody)
     def patch(self, request: Request, storage_host_id: UUID) -> Response:
-        """Change the fields that are named."""
+        """Change the given fields."""
         host = _host(request, storage_host_id)
         body = HostChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -73,7 +73,7 @@ class StorageHostDetail(GenericAPIView[StorageHost]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, storage_host_id: UUID) -> Response:
-        """Take it out of the portal; its files stay. 409 ``storage-host-in-use`` while folders lie there."""
+        """Remove the host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
         delete_host(asker(request).pk, _host(request, storage_host_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 

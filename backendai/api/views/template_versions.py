@@ -43,7 +43,7 @@ class ByNumber(NewestFirst):
 
 
 class TemplateVersions(ListAPIView[TemplateVersion]):
-    """The versions of a template, and publishing another."""
+    """The versions of a template; publishes one."""
 
     queryset = TemplateVersion.objects.none()
     serializer_class = VersionBody
@@ -61,7 +61,7 @@ class TemplateVersions(ListAPIView[TemplateVersion]):
 
     @extend_schema(request=WrittenRequest, responses={201: VersionDetailBody})
     def post(self, request: Request, template_id: UUID) -> Response:
-        """Publish a version. Launches go on taking the current one until this one is activated."""
+        """Publish a version. New launches use the current one until this one is activated."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = WrittenRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -79,7 +79,7 @@ class TemplateVersionDetail(GenericAPIView[TemplateVersion]):
     renderer_classes = [JSONRenderer, YAMLRenderer]
 
     def get(self, request: Request, template_id: UUID, number: int) -> Response:
-        """Return it; as YAML the document alone, as it was written."""
+        """Return the version; as YAML only the document, as it was written."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         version = get_object_or_404(template.versions.select_related("author"), number=number)
         if request.accepted_renderer.format == "yaml":
@@ -88,7 +88,7 @@ class TemplateVersionDetail(GenericAPIView[TemplateVersion]):
 
 
 class TemplateActivate(GenericAPIView[Any]):
-    """Which version launches take."""
+    """The current version of a template."""
 
     serializer_class = TemplateDetailBody
     parser_classes = [StrictJSONParser]
@@ -96,7 +96,7 @@ class TemplateActivate(GenericAPIView[Any]):
 
     @extend_schema(request=ActivateRequest, responses=TemplateDetailBody)
     def post(self, request: Request, template_id: UUID) -> Response:
-        """Make a version the current one; what runs stays as it is."""
+        """Activate a version; running sessions are not affected."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = ActivateRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -105,7 +105,7 @@ class TemplateActivate(GenericAPIView[Any]):
 
 
 class TemplateRender(GenericAPIView[Any]):
-    """What a launch from a template would say."""
+    """Rendering a launch request from a template."""
 
     serializer_class = RenderedBody
     parser_classes = [StrictJSONParser]
@@ -114,7 +114,7 @@ class TemplateRender(GenericAPIView[Any]):
 
     @extend_schema(request=RenderRequest, responses=RenderedBody)
     def post(self, request: Request, template_id: UUID) -> Response:
-        """Return the launch request with the source of each field, also of what the resource group adds."""
+        """Return the launch request with the source of each field, including the resource group's defaults."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = RenderRequest(data=request.data)
         body.is_valid(raise_exception=True)

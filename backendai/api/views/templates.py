@@ -32,7 +32,7 @@ from backendai.templates.services.publishing import (
 
 
 class TemplateList(ListAPIView[Template]):
-    """The templates that one may see, and creating another."""
+    """The visible templates; creates one."""
 
     queryset = Template.objects.none()
     serializer_class = TemplateBody
@@ -47,7 +47,10 @@ class TemplateList(ListAPIView[Template]):
 
     @extend_schema(request=TemplateRequest, responses={201: TemplateDetailBody})
     def post(self, request: Request) -> Response:
-        """Create a template; its first version is the current one. What is wrong in a text is told with its place."""
+        """Create a template; its first version is the current one.
+
+        Errors in a text are reported with line and column.
+        """
         body = TemplateRequest(data=request.data)
         body.is_valid(raise_exception=True)
         said = dict(body.validated_data)
@@ -67,7 +70,7 @@ class TemplateDetail(GenericAPIView[Template]):
     token_scopes = (Scope.SESSIONS,)
 
     def get(self, request: Request, template_id: UUID) -> Response:
-        """Return it with its current document; as YAML the document alone, as it was written."""
+        """Return the template with its current document; as YAML only the document, as it was written."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         if request.accepted_renderer.format == "yaml":
             return Response(template.current.text if template.current else "")
@@ -75,7 +78,7 @@ class TemplateDetail(GenericAPIView[Template]):
 
     @extend_schema(request=TemplateChange)
     def patch(self, request: Request, template_id: UUID) -> Response:
-        """Change what is said about it."""
+        """Change title, description, icon or deprecation."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = TemplateChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -84,13 +87,13 @@ class TemplateDetail(GenericAPIView[Template]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, template_id: UUID) -> Response:
-        """Delete it with its versions; sessions go on."""
+        """Delete the template with its versions; sessions continue."""
         delete_template(asker(request), get_object_or_404(templates_of(request), pk=template_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def templates_of(request: Request) -> QuerySet[Template]:
-    """Return the visible templates with all that an answer shows."""
+    """Return the visible templates with everything that a response contains."""
     visible: QuerySet[Template] = Template.objects.visible_to(asker(request))
     return visible.select_related("owner", "project", "domain", "current")
 

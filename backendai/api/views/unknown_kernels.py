@@ -24,7 +24,9 @@ from backendai.core.errors import Conflict
 
 
 class UnknownKernelBody(Answer[UnknownKernel]):
-    """A kernel that an agent reports and the database does not know; it runs on until it is adopted or removed."""
+    """A kernel that an agent reports and that is not in the database; it keeps running until it is adopted or
+    removed.
+    """
 
     agent = serializers.CharField(source="agent.name")
     session_name = serializers.CharField(help_text="Empty: not known.")
@@ -42,7 +44,7 @@ class UnknownKernelBody(Answer[UnknownKernel]):
 
 
 class AdoptedBody(serializers.Serializer[Any]):
-    """The session that the database has again."""
+    """The adopted session."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -54,14 +56,14 @@ class _NewestFirst(NewestFirst):
 
 
 class UnknownKernelList(ListAPIView[UnknownKernel]):
-    """Every kernel that agents report and the database does not know."""
+    """All kernels that agents report and that are not in the database."""
 
     queryset = UnknownKernel.objects.none()
     serializer_class = UnknownKernelBody
     pagination_class = _NewestFirst
 
     def get_queryset(self) -> QuerySet[UnknownKernel]:
-        """Return them all; for others than superadmins there is nothing here."""
+        """Return all unknown kernels; superadmins only."""
         steerer(self.request)
         return UnknownKernel.objects.select_related("agent")
 
@@ -74,7 +76,7 @@ class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
 
     @extend_schema(request=None, responses=AdoptedBody)
     def post(self, request: Request, pk: int) -> Response:
-        """Take the session of this kernel into the database, with all its kernels; 409 when that cannot be done."""
+        """Add the session of this kernel to the database, with all its kernels; 409 if that is not possible."""
         user = steerer(request)
         row = get_object_or_404(UnknownKernel, pk=pk)
         if row.session_id is None:
@@ -90,7 +92,7 @@ class UnknownKernelRemove(GenericAPIView[UnknownKernel]):
 
     @extend_schema(request=None, responses={202: UnknownKernelBody})
     def post(self, request: Request, pk: int) -> Response:
-        """Have the agent stop the kernel and delete its home folder and log; 409 when that is decided already."""
+        """Let the agent stop the kernel and delete its home folder and log; 409 if this was already requested."""
         user = steerer(request)
         row = get_object_or_404(UnknownKernel.objects.select_related("agent"), pk=pk)
         remove_unknown(user, row, now=timezone.now())

@@ -19,14 +19,14 @@ from backendai.usage.samples import averages, series
 
 
 class SessionUsage(GenericAPIView[Any]):
-    """What the kernels of a session used, as their nodes measured it."""
+    """The measured usage of a session's kernels."""
 
     serializer_class = UsageBody
     filter_backends: list[Any] = []
 
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the use over a time, in points and as a mean; the mean is always that of all kernels."""
+        """Return the usage over a time, in points and as a mean; the mean is always of all kernels."""
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
         query = UsageQuery(data=request.query_params)
         query.is_valid(raise_exception=True)

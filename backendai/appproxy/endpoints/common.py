@@ -97,9 +97,7 @@ def pool_for(pools: Sequence[Pool], model: str) -> Pool:
         message = f"{len(found)} endpoints serve a model named {_short(model)}: name one of {labels}."
         raise Refused(400, "model-ambiguous", message)
     names = ", ".join(sorted({_short(model_of(one.endpoint)) for one in pools})[:_MOST_NAMED])
-    raise Refused(
-        404, "model-not-found", f"There is no model named {_short(model)} for this token; there are: {names}."
-    )
+    raise Refused(404, "model-not-found", f"Model {_short(model)} not found for this token. Available models: {names}.")
 
 
 async def _read(request: web.BaseRequest) -> bytes:

@@ -157,7 +157,7 @@ class EndpointDoor:
         if (not pool.waiting or tried) and (known := pool.take(tried, key)) is not None:
             return known
         if tried:
-            raise Refused(502, "replica-broken", "The replica broke off, and there is no other one. Try again.")
+            raise Refused(502, "replica-broken", "The replica disconnected, and no other replica is ready. Try again.")
         endpoint = pool.endpoint
         if pool.waiting >= endpoint.queue:
             message = f"{endpoint.queue} requests wait already. Try again in a moment."

@@ -158,5 +158,5 @@ def _image(images: Iterable[Any], there: Container[str]) -> Any:
 
     found = min(images, key=rank, default=None)
     if found is None:
-        raise UserError("There is no image to open folders with: an administrator has to add one.", code="no-image")
+        raise UserError("No image can open folders: ask an administrator to add one.", code="no-image")
     return found

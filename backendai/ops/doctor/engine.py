@@ -86,7 +86,7 @@ def networks(pool: str | None = None) -> Check:
     try:
         count = most_networks(text)
     except ValueError:
-        return problem("networks", f"BACKENDAI_NETWORK_POOL {text} is no network", fix)
+        return problem("networks", f"BACKENDAI_NETWORK_POOL {text} is not a valid network", fix)
     said = f"{text} has addresses for {count} networks of sessions, and each cluster session needs one"
     return ok("networks", said) if count >= _ENOUGH_NETWORKS else warning("networks", said, fix)
 

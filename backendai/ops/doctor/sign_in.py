@@ -72,5 +72,5 @@ def _projects(mapping: dict[str, dict[str, Any]]) -> Check:
     there = set(Project.objects.filter(domain__name__in=[one for one, _ in named]).values_list("domain__name", "name"))
     if missing := sorted("/".join(one) for one in named - there):
         fix = "Check their names in BACKENDAI_OIDC_MAPPING: the first sign-in with such a group makes the project."
-        return warning("groups", f"there is no project {', '.join(missing)} yet", fix)
+        return warning("groups", f"no project is named {', '.join(missing)} yet", fix)
     return ok("groups", f"{len(mapping)} groups have a meaning")

@@ -71,7 +71,7 @@ def check_access(origins: Sequence[str], affinity: str) -> None:
     for origin in origins:
         if not _ORIGIN.match(origin):
             raise UserError(
-                "{origin} is no origin: write https://NAME, with a port where it is not the usual one.",
+                "{origin} is not a valid origin: enter https://NAME, with a port unless it is the default one.",
                 origin=repr(origin[:80]),
                 field="origins",
                 code="invalid-origin",

@@ -61,7 +61,7 @@ def host_for(user: User, host: StorageHost | None) -> StorageHost:
         text = (
             Message("Nobody can create folders on this storage host.")
             if host
-            else Message("There is no storage host for new folders.")
+            else Message("No storage host accepts new folders.")
         )
         raise Conflict("{text} Ask an administrator.", text=text, field="host", code="no-storage-host")
     return found

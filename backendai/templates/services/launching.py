@@ -48,7 +48,7 @@ def version_named(user: User, reference: str, *, project: str = "") -> TemplateV
     found = _REFERENCE.fullmatch(reference)
     if found is None:
         raise UserError(
-            "{given} is no template: write scope/name, or scope/name@version.",
+            "{given} is not a valid template: enter scope/name, or scope/name@version.",
             given=repr(reference[:80]),
             field="template",
             code="invalid-template",
@@ -58,7 +58,7 @@ def version_named(user: User, reference: str, *, project: str = "") -> TemplateV
     if found[3]:
         version = template.versions.filter(number=int(found[3])).first()
     if version is None:
-        raise NotFound("There is no such version of template {name}.", name=template.name, field="template")
+        raise NotFound("Template {name} does not have this version.", name=template.name, field="template")
     version.template = template
     return version
 
@@ -121,7 +121,7 @@ def _template_named(user: User, scope: str, name: str, project: str) -> Template
     if len(found) > 1 and project:
         found = [one for one in found if one.project and project in (str(one.project_id), one.project.name)] or found
     if not found:
-        raise NotFound("There is no template {name}.", name=repr(name), field="template", code="not-found")
+        raise NotFound("Template {name} not found.", name=repr(name), field="template", code="not-found")
     if len(found) > 1:
         text = Message("Several projects have a template {name}: name the project.", name=repr(name))
         raise UserError(text, field="template", code="ambiguous-template")

@@ -105,7 +105,7 @@ def activate_version(user: User, template: Template, number: int, *, now: dateti
     check_changeable(user, template)
     version: TemplateVersion | None = template.versions.filter(number=number).first()
     if version is None:
-        text = Message("There is no version {number}.", number=number)
+        text = Message("Version {number} not found.", number=number)
         raise UserError(text, field="version", code="unknown-template-version")
     if template.current_id == version.pk:
         return version
@@ -196,7 +196,7 @@ def _place(user: User, wish: TemplateWish) -> dict[str, Any]:
     if wish.scope in Template.Scope.values:
         raise NotAllowed("You may not publish templates of this scope.", field="scope", code="not-allowed")
     allowed = ", ".join(Template.Scope.values)
-    raise UserError("There is no such scope: use {allowed}.", allowed=allowed, field="scope", code="invalid-scope")
+    raise UserError("Unknown scope: use {allowed}.", allowed=allowed, field="scope", code="invalid-scope")
 
 
 def _values(user: User, said: Mapping[str, str]) -> dict[str, str]:
@@ -206,7 +206,7 @@ def _values(user: User, said: Mapping[str, str]) -> dict[str, str]:
     }
     if "icon" in said:
         if said["icon"] not in ICONS:
-            text = Message("There is no such icon: use {icons}.", icons=", ".join(ICONS))
+            text = Message("Unknown icon: use {icons}.", icons=", ".join(ICONS))
             raise UserError(text, field="icon", code="unknown-icon")
         values["icon"] = said["icon"]
     return values

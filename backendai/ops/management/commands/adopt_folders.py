@@ -32,12 +32,14 @@ class Command(BaseCommand):
         if options["host"]:
             hosts = hosts.filter(name=options["host"])
         if not hosts:
-            raise CommandError("There is no such storage host." if options["host"] else "There is no storage host.")
+            raise CommandError(
+                "Storage host not found." if options["host"] else "No storage host exists. Create one first."
+            )
         owner = None
         if options["owner"]:
             owner = User.objects.filter(email=options["owner"].lower(), purged_at=None).first()
             if owner is None:
-                raise CommandError(f"There is no user {options['owner']}.")
+                raise CommandError(f"User {options['owner']} not found.")
         done = failed = 0
         for host in hosts:
             try:

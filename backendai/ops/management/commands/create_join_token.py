@@ -28,7 +28,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         group = ResourceGroup.objects.filter(name=options["group"]).first()
         if group is None:
-            raise CommandError(f"There is no resource group {options['group']!r}.")
+            raise CommandError(f"Resource group {options['group']!r} not found.")
         prefix = options["name_prefix"]
         try:
             check_prefix(prefix)

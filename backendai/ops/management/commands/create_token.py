@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(email=options["email"].lower(), is_active=True).first()
         if user is None:
-            raise CommandError(f"There is no active user {options['email']}.")
+            raise CommandError(f"No active user has the address {options['email']}.")
         scopes = options["scopes"]
         wanted = None if scopes is None else [each.strip() for each in scopes.split(",") if each.strip()]
         try:
