@@ -230,6 +230,8 @@ async def _one_answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
         answer += piece
         if len(answer) > LARGEST_ANSWER:
             raise NodeUnreachable("the answer is too large")
+    if not answer:  # worth another try, which starts a guest
+        raise NodeUnreachable("the guest ended before it answered")
     return _checked(bytes(answer))
 
 

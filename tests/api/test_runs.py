@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -201,6 +202,22 @@ def test_a_node_that_is_away_is_a_fault_of_the_platform(cast: Cast) -> None:
     session = make_running_session(cast.alice)
     Agent.objects.update(gateway_url="http://127.0.0.1:1")
     answer = run(Caller(cast.alice), session, "1")
+    assert (answer.status_code, answer.json()["code"]) == (503, "node-unreachable")
+
+
+def test_a_guest_that_ends_before_its_answer_is_worth_another_try(cast: Cast) -> None:
+    class Silent(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    session = make_running_session(cast.alice)
+    with HTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        Agent.objects.update(gateway_url=f"http://127.0.0.1:{server.server_port}")
+        answer = run(Caller(cast.alice), session, "1")
+        server.shutdown()
     assert (answer.status_code, answer.json()["code"]) == (503, "node-unreachable")
 
 
