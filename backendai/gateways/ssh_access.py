@@ -11,10 +11,14 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.cluster.capabilities import capabilities_of
 from backendai.compute.models import ComputeSession, SessionSshKey
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.names import FOLDERS
 from backendai.gateways.site_keys import fingerprint_of, host_key, private_text, public_text, session_key
+from backendai.wire.capabilities import Capability
 
+HOME = "/home/work"
 _MOST_KERNELS = 32  # what a reader can look through; the others follow the same pattern
 
 
@@ -56,8 +60,9 @@ def site_for(portal_host: str) -> SshSite | None:
     return SshSite(name, settings.SSH_PUBLIC_PORT, fingerprint_of(public), public)
 
 
-def lines_for(site: SshSite, name: str) -> dict[str, str]:
-    """Return the ready commands for a session, by what they do."""
+def lines_for(site: SshSite, name: str, home: str = HOME) -> dict[str, str]:
+    """Return the ready commands for a session, by what they do. ``home`` is its home folder, which VS Code opens;
+    empty: unknown, and VS Code asks."""
     port = "" if site.port == 22 else f" -P {site.port}"
     far, tunnel = site.far(name), site.address(name)
     authority = far.strip("'")
@@ -68,8 +73,16 @@ def lines_for(site: SshSite, name: str) -> dict[str, str]:
         "scp": f"scp{port} FILE {far}:",
         "rsync": f"rsync -e {remote} -a FOLDER/ {far}:FOLDER/",
         "forward": f"ssh -L 8000:localhost:8000 {tunnel}",
-        "vscode": f"vscode://vscode-remote/ssh-remote+{authority}:{site.port}/home/work",
+        "vscode": f"vscode://vscode-remote/ssh-remote+{authority}:{site.port}{home or '?windowId=_blank'}",
     }
+
+
+def home_of(session: ComputeSession) -> str:
+    """Return the home folder as programs of the session name it; empty if only its agent knows: a native session
+    without a sandbox has its home somewhere on the machine. One query."""
+    kernel = session.kernels.select_related("agent").filter(rank=0).first()
+    is_native = kernel is not None and kernel.agent is not None and Capability.NATIVE in capabilities_of(kernel.agent)
+    return "" if is_native else HOME
 
 
 def other_kernels(site: SshSite, session: ComputeSession) -> list[str]:
@@ -91,9 +104,26 @@ def file_lines_for(site: SshSite, name: str) -> dict[str, str]:
 
 
 def config_of(user: User, site: SshSite) -> str:
-    """Return the ``ssh_config`` of all one's sessions that have not ended. One query."""
-    live = ComputeSession.objects.visible_to(user).filter(owner=user).live()
-    return site.config(list(live.order_by("name").values_list("name", flat=True)))
+    """Return the ``ssh_config`` of all one's folders and of one's sessions that have not ended, each with its other
+    kernels. Two queries."""
+    live = ComputeSession.objects.visible_to(user).filter(owner=user).live().order_by("name")
+    return site.config([FOLDERS, *_names_of(list(live.prefetch_related("kernels")))])
+
+
+def config_for(site: SshSite, session: ComputeSession) -> str:
+    """Return the ``ssh_config`` of a session and its other kernels. One query."""
+    return site.config(_names_of([session]))
+
+
+def _names_of(sessions: list[ComputeSession]) -> list[str]:
+    return [
+        name
+        for session in sessions
+        for name in (
+            session.name,
+            *(f"{session.name}+{one.hostname}" for one in list(session.kernels.all())[1 : _MOST_KERNELS + 1]),
+        )
+    ]
 
 
 def key_of(user: User, session: ComputeSession, *, renew: bool = False) -> tuple[str, str]:

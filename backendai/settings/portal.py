@@ -53,6 +53,8 @@ SSH_PUBLIC_PORT = told.whole("BACKENDAI_SSH_PUBLIC_PORT", SSH_PORT, least=1, mos
 SSH_PROCESSES = told.whole("BACKENDAI_SSH_PROCESSES", 1, least=0, most=64)
 SSH_PROXIES = told.words("BACKENDAI_SSH_PROXIES")
 SSH_HOST_KEY = told.text("BACKENDAI_SSH_HOST_KEY").replace("\\n", "\n")
+# Where second factors are required, SSH keys let in that long after a sign-in to the portal (0: always).
+SSH_FRESH_LOGIN = timedelta(hours=told.number("BACKENDAI_SSH_FRESH_LOGIN", 0.0, least=0, most=366 * 24))
 # The server that scaling rules of endpoints may ask, and how often.
 PROMETHEUS_URL = told.text("BACKENDAI_PROMETHEUS_URL").rstrip("/")
 METRICS_INTERVAL = timedelta(seconds=15)

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from backendai.accounts.credentials import Credential
 from backendai.accounts.models import SshKey, User
+from backendai.accounts.second_factors import is_required_of
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.mounts import MOST_MOUNTS
 from backendai.compute.services.system_sessions import left_out, open_folders
 from backendai.compute.status import Status
+from backendai.core.durations import describe_duration
 from backendai.core.errors import UserError
 from backendai.core.names import FOLDERS
 from backendai.gateways.reach import reach
@@ -61,6 +64,7 @@ class ShellTarget:
     owner: str
     neighbours: Mapping[str, tuple[UUID, int]] = field(default_factory=dict)
     has_shell: bool = True
+    ends_at: datetime | None = None
     credential: Credential = NOBODY
     recheck_seconds: float = field(default=RECHECK_SECONDS)
 
@@ -75,11 +79,13 @@ def entrance_for(fingerprint: str, name: str, now: datetime) -> Entrance | None:
     key = SshKey.objects.select_related("user").filter(fingerprint=fingerprint).order_by("pk").first()
     session_name, _, hostname = name[:_LONGEST_NAME].partition("+")
     if key is None:
-        return _by_session_key(fingerprint, hostname)
+        return _by_session_key(fingerprint, hostname, now)
     if key.is_contested:
         return Entrance(key.pk, key.user_id, apology=_CONTESTED)
     if not key.user.is_active:
         return None
+    if is_stale(key.user, now):
+        return Entrance(key.pk, key.user_id, apology=_stale())
     if name == FOLDERS:
         return Entrance(key.pk, key.user_id, wants_folders=True)
     sessions = ComputeSession.objects.visible_to(key.user).filter(owner=key.user).live()
@@ -89,12 +95,29 @@ def entrance_for(fingerprint: str, name: str, now: datetime) -> Entrance | None:
     return _to_kernel(Entrance(key.pk, key.user_id), session, hostname)
 
 
-def _by_session_key(fingerprint: str, hostname: str) -> Entrance | None:
+def _by_session_key(fingerprint: str, hostname: str, now: datetime) -> Entrance | None:
     """Return what the own key of a session opens: that session, whatever name is asked for."""
     key = SessionSshKey.objects.select_related("session__owner").filter(fingerprint=fingerprint).first()
     if key is None or not key.session.owner.is_active or key.session.is_terminal:
         return None
-    return _to_kernel(Entrance(key.pk, key.session.owner_id, is_of_session=True), key.session, hostname)
+    entrance = Entrance(key.pk, key.session.owner_id, is_of_session=True)
+    if is_stale(key.session.owner, now):
+        return replace(entrance, apology=_stale())
+    return _to_kernel(entrance, key.session, hostname)
+
+
+def is_stale(user: User, now: datetime) -> bool:
+    """Return whether this person has to sign in to the portal before keys count again: a key on a disk is one factor,
+    and this person has to have two."""
+    limit = settings.SSH_FRESH_LOGIN
+    if not limit or not is_required_of(user):
+        return False
+    return user.last_login is None or user.last_login < now - limit
+
+
+def _stale() -> str:
+    lasting = describe_duration(settings.SSH_FRESH_LOGIN)
+    return f"Sign in to the portal, then connect again: your SSH keys count for {lasting} after each sign-in."
 
 
 def _to_kernel(entrance: Entrance, session: ComputeSession, hostname: str) -> Entrance:
@@ -143,6 +166,7 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
         user.email,
         {hostname: (pk, generation) for hostname, pk, generation in beside},
         has_shell=kernel.session.kind.has_shell,
+        ends_at=kernel.session.ends_at,
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from backendai.accounts.models import SshKey, User
 from backendai.accounts.services import environments
@@ -22,7 +25,7 @@ from backendai.gateways.ssh_access import key_of, lines_for, site_for
 from backendai.gateways.targets import Denied
 from backendai.sshgate.entrances import entrance_for, open_at
 from tests.cast import Cast
-from tests.factories import make_running_session, make_session
+from tests.factories import make_agent, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -197,6 +200,51 @@ def test_a_cluster_names_the_way_into_each_kernel(cast: Cast, client: Client) ->
     told = client.get(f"/api/v1/sessions/{session.pk}/ssh/").json()["other_kernels"]
     assert told == [f"ssh -p 2200 train+sub{number}@testserver" for number in (1, 2)]
     assert all(line in page for line in told)
+
+
+def test_openssh_reads_the_lines_for_all_sessions(cast: Cast, client: Client, tmp_path: Path) -> None:
+    make_running_session(cast.alice, name="train", cluster_size=3)
+    make_session(cast.alice, name="other")
+    make_running_session(cast.bob, name="theirs")
+    client.force_login(cast.alice)
+    told = client.get("/api/v1/me/ssh-config/").json()["config"]
+    assert escape(told) in client.get("/account/ssh-keys/").content.decode() and "theirs" not in told
+    file = tmp_path / "config"
+    file.write_text(told)
+    for name in ("train", "train+sub1", "train+sub2", "other", "folders"):
+        told = subprocess.run(["ssh", "-G", "-F", file, name], capture_output=True, text=True, check=True).stdout
+        assert {f"user {name}", "hostname testserver", "port 2200"} <= set(told.splitlines()), name
+
+
+def test_vs_code_asks_for_the_folder_where_only_the_agent_knows_the_home(cast: Cast, client: Client) -> None:
+    native = make_running_session(cast.alice, make_agent(backend="process"), name="train")
+    client.force_login(cast.alice)
+    link = client.get(f"/api/v1/sessions/{native.pk}/ssh/").json()["commands"]["vscode"]
+    assert link == "vscode://vscode-remote/ssh-remote+train@testserver:2200?windowId=_blank"
+    assert link in client.get(f"/sessions/{native.pk}/ssh/").content.decode()
+
+
+def test_where_second_factors_are_required_keys_count_for_a_while_after_a_sign_in(
+    cast: Cast, tmp_path: Path, settings: Any
+) -> None:
+    key = add_ssh_key(cast.alice, Path(f"{new_key(tmp_path, 'alice')}.pub").read_text())
+    session = make_running_session(cast.alice, name="train")
+    own = key_of(cast.alice, session)[1]
+
+    def opens(now: datetime) -> list[bool]:
+        found = [entrance_for(fingerprint, "train", now) for fingerprint in (key.fingerprint, own)]
+        told = [(one.kernel_id is not None, "Sign in to the portal" in one.apology) for one in found if one]
+        assert all(is_open != is_told for is_open, is_told in told)
+        return [is_open for is_open, _ in told]
+
+    settings.SSH_FRESH_LOGIN = timedelta(hours=12)
+    assert opens(NOW) == [True, True], "no second factor is required"
+    settings.REQUIRE_MFA = "all"
+    assert opens(NOW) == [False, False]
+    User.objects.filter(pk=cast.alice.pk).update(last_login=NOW)
+    assert opens(NOW + timedelta(hours=11)) == [True, True] and opens(NOW + timedelta(hours=13)) == [False, False]
+    settings.SSH_FRESH_LOGIN = timedelta(0)
+    assert opens(NOW + timedelta(days=400)) == [True, True]
 
 
 def test_page_and_rest_tell_the_same(cast: Cast, client: Client) -> None:

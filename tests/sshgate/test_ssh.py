@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
 from tests.cast import Cast
 from tests.factories import make_running_session
-from tests.sshgate.stage import Stage
+from tests.sshgate.stage import Stage, connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -85,6 +88,36 @@ def test_names_of_kernels_lead_to_their_own_ports_and_to_no_others_of_the_machin
             refused = here.run(key, "pair", "-W", f"{host}:{number}", given=b"x", LogLevel="INFO")
             assert b"Nothing is listening" in refused.stderr, (host, refused)
     assert here.run(key, "pair", "-W", f"sub1:{port}", given=b"hello").stdout == b"HELLO of sub1"
+    running.wait(10)
+    running.stdout.close()
+
+
+def test_a_login_shell_on_a_terminal_is_greeted_and_nothing_else_is(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    ComputeSession.objects.update(ends_at=timezone.now() + timedelta(hours=3, seconds=30))
+    told = here.run(key, "train", "-tt", given=b"touch .hushlogin; exit\n").stdout.decode()
+    first = told.splitlines()[0]
+    assert first == f"Session train, kernel main1, of {session.owner.email}. It ends in 3 h."
+    assert "Programs end with this connection." in told.splitlines()[1]
+    for words in (("-tt",), ("-tt", "true"), (), ("true",)):
+        assert b"Session train" not in here.run(key, "train", *words, given=b"exit\n").stdout
+
+
+def test_a_socket_of_the_session_is_reached_by_its_path(here: Stage, key: Path, session: ComputeSession) -> None:
+    server = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('x.sock'); s.listen(); import os;"
+    server += "print(os.path.abspath('x.sock'), flush=True); c = s.accept()[0]; c.sendall(c.recv(100).upper())"
+    running = subprocess.Popen(here.ssh(key, "train", f'python3 -c "{server}"'), stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    path = running.stdout.readline().decode().strip()
+
+    async def walk() -> bytes:
+        async with connect(here, key) as connection:
+            reader, writer = await connection.open_unix_connection(path)
+            writer.write(b"hello")
+            return bytes(await reader.readexactly(5))
+
+    assert asyncio.run(walk()) == b"HELLO"
     running.wait(10)
     running.stdout.close()
 

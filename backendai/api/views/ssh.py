@@ -24,6 +24,7 @@ from backendai.gateways.ssh_access import (
     SshSite,
     config_of,
     file_lines_for,
+    home_of,
     key_of,
     lines_for,
     other_kernels,
@@ -55,7 +56,7 @@ class SessionSsh(GenericAPIView[Any]):
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
         site = _site(request)
         told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
-        told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name)}
+        told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name, home_of(session))}
         told["other_kernels"] = other_kernels(site, session)
         return Response(SshWayBody(told).data)
 

@@ -25,6 +25,7 @@ from backendai.accounts.services.environments import (
     size_of,
 )
 from backendai.core.errors import NotFound, UserError
+from backendai.gateways.ssh_access import config_of, site_for
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import account_page, blame
 from backendai.web.credential_forms import DotfileForm, ScriptForm, SshKeyForm
@@ -48,6 +49,8 @@ def ssh_keys(request: PageRequest) -> HttpResponse:
             blame(form, error)
     keys = SshKey.objects.visible_to(request.user)
     context = {"form": form, "keys": keys, "most": MOST_SSH_KEYS}
+    if site := site_for(request.get_host()):
+        context |= {"site": site, "config": config_of(request.user, site)}
     return account_page(request, "web:ssh_keys", context, status=422 if form.is_bound else 200)
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.core.errors import NotFound, UserError
-from backendai.gateways.ssh_access import key_of, lines_for, other_kernels, site_for
+from backendai.gateways.ssh_access import config_for, home_of, key_of, lines_for, other_kernels, site_for
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import find_session
 from backendai.web.views.session_boxes import box
@@ -27,8 +27,8 @@ def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
     site = site_for(request.get_host())
     context: dict[str, Any] = {"site": site, "is_own": session.owner_id == request.user.pk}
     if site is not None:
-        lines = lines_for(site, session.name)
-        context |= {"lines": lines, "config": site.config([session.name])}
+        lines = lines_for(site, session.name, home_of(session))
+        context |= {"lines": lines, "config": config_for(site, session)}
         context |= {"other_kernels": other_kernels(site, session)}
         context |= {"has_keys": request.user.ssh_keys.exists()}
     return box(request, session, "web/_session_ssh.html", context)
