@@ -1,4 +1,5 @@
-"""The kit: Python, rsync, scp and a server of files of this machine, each with its libraries, for images without them.
+"""The kit: Python, rsync, scp, tmux and a server of files of this machine, each with its libraries, for images without
+them.
 
 Containers mount its folder read-only. Programs in it are started by their own loader, so they need nothing of the image
 but a shell. It is made when a kernel first needs it, and again when what it was made from changes.
@@ -22,10 +23,13 @@ from backendai.agent.backends.trees import remove_tree
 logger = logging.getLogger(__name__)
 
 INSIDE = "/run/backendai-kit"
-_CURRENT, _FORMAT = "current", 1
+_CURRENT, _FORMAT = "current", 2
 _SECONDS = 60.0
-_TOOLS = ("rsync", "scp")
+_TOOLS = ("rsync", "scp", "tmux")
 _FILE_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
+_TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo")
+# Terminals that people come with, and those that tmux is: an image without tmux often knows neither.
+_TERMINALS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux", "vt100", "dumb")
 _LINKED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 # What nothing in the guest imports, and what would bring large libraries.
 _LEFT_OUT = (
@@ -33,6 +37,20 @@ _LEFT_OUT = (
     "lib2to3", "pydoc_data", "distutils", "venv", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "_xx*", "xx*",
     "_sqlite3*", "_curses*", "_dbm*", "_gdbm*", "readline*", "nis*", "_ssl*", "_hashlib*", "_lzma*", "_bz2*",
 )  # fmt: skip
+_HERE = f"{INSIDE}/{_CURRENT}"
+_LOCALE = Path("/usr/lib/locale/C.utf8/LC_CTYPE")  # tmux wants UTF-8, for which its C library needs this file
+# What programs of the image must not get of the settings that our tmux needs, and people's own files after it.
+_TMUX_CONF = """\
+set-environment -gr LOCPATH
+source-file -q /etc/tmux.conf
+source-file -q ~/.tmux.conf
+source-file -q ~/.config/tmux/tmux.conf
+"""
+_TMUX_START = f"""\
+export TERMINFO_DIRS="${{TERMINFO_DIRS:-/etc/terminfo:/usr/share/terminfo:{_HERE}/terminfo}}"
+export LOCPATH={_HERE}/locale
+set -- -u -f {_HERE}/tmux.conf "$@"
+"""
 
 
 class Kit:
@@ -109,13 +127,27 @@ def _fill(draft: Path, programs: dict[str, Path]) -> None:
         shutil.copy2(path, draft / "programs" / name)
         (draft / "programs" / name).chmod(0o755)
         _write_starter(draft / ("bin" if name in _TOOLS else ".") / name, name, loader)
+    _prepare_tmux(draft)
     draft.chmod(0o755)
 
 
+def _prepare_tmux(draft: Path) -> None:
+    """Write tmux's settings, and copy what this machine knows of terminals and of UTF-8: it does not start without."""
+    (draft / "tmux.conf").write_text(_TMUX_CONF)
+    if _LOCALE.exists():
+        (draft / "locale" / "C.utf8").mkdir(parents=True)
+        shutil.copy2(_LOCALE, draft / "locale" / "C.utf8" / _LOCALE.name)
+    target = draft / "terminfo"
+    for name in _TERMINALS:
+        found = next((path for place in _TERMINFO if (path := Path(place, name[0], name)).exists()), None)
+        if found is not None:
+            (target / name[0]).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(found, target / name[0] / name)
+
+
 def _write_starter(path: Path, name: str, loader: str) -> None:
-    here = f"{INSIDE}/{_CURRENT}"
-    start = f'exec {here}/libraries/{loader} --library-path {here}/libraries {here}/programs/{name} "$@"'
-    path.write_text(f"#!/bin/sh\n{start}\n")
+    start = f'exec {_HERE}/libraries/{loader} --library-path {_HERE}/libraries {_HERE}/programs/{name} "$@"'
+    path.write_text(f"#!/bin/sh\n{_TMUX_START if name == 'tmux' else ''}{start}\n")
     path.chmod(0o755)
 
 

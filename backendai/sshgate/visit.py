@@ -8,11 +8,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
 from backendai.compute.services.traffic import meter
+from backendai.core.durations import describe_duration
 from backendai.gateways.guard import Guard, Unknown
 from backendai.gateways.targets import Denied
 from backendai.sshgate.entrances import Entrance, ShellTarget, entrance_for, note, open_at, to_folders
@@ -90,7 +92,11 @@ class Visit:
                 kernel_id, generation = target.neighbours[hostname]
                 beside = replace(self.entrance, kernel_id=kernel_id, generation=generation)
                 target = await self._guard.target(beside)
-            return await open_link(target, question if target.has_shell else only_files(question))
+            if not target.has_shell:
+                question = only_files(question)
+            elif "pty" in question:
+                question = {**question, "greeting": greeting(target, timezone.now())}
+            return await open_link(target, question)
         except Denied as error:
             raise GuestRefused(error.code, str(error.message)) from None
         except Unknown:
@@ -144,6 +150,14 @@ class Visit:
     async def _note(self, target: ShellTarget, action: str, **more: object) -> None:
         with contextlib.suppress(Unknown):
             await self._guard.ask(lambda: note(self.entrance, target.session_id, action, self._address, **more))
+
+
+def greeting(target: ShellTarget, now: datetime) -> str:
+    """Return the first line of a shell: where it is, whose it is, and when it ends."""
+    where = f"Session {target.session_name}, kernel {target.hostname}, of {target.owner}."
+    if target.ends_at is None or target.ends_at <= now:
+        return where
+    return f"{where} It ends in {describe_duration(target.ends_at - now)}."
 
 
 class Use:

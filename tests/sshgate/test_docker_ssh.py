@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,33 @@ def test_shells_commands_and_files_of_an_image_without_python(here: Stage, key: 
     missing = here.run(key, "train", "git-receive-pack 'x'")
     assert missing.returncode == 255 and b"There is no git in this session: install git in its image." in missing.stderr
     _compare_rsync(here, key)
+    _come_back_to_a_shell(here, key)
+
+
+def _come_back_to_a_shell(here: Stage, key: Path) -> None:
+    """Start a shell in the kit's tmux as the greeting says, lose the connection, and find it again."""
+    if shutil.which("tmux") is None:
+        return
+    told = here.run(key, "train", "-tt", given=b"exit\n").stdout.decode()
+    tmux = next(word for word in told.split() if word.endswith("/tmux"))
+    shell = subprocess.Popen(
+        here.ssh(key, "train", "-tt", f"{tmux} new -A -s main"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert shell.stdin is not None
+    with shell.stdin:
+        shell.stdin.write(b"mark=here\necho $mark >started\n")
+        shell.stdin.flush()
+        _wait_for(here, key, "started")
+        shell.kill()
+        shell.wait(10)
+    here.run(key, "train", f"{tmux} send-keys -t main 'echo $mark >again' Enter")
+    _wait_for(here, key, "again")
+
+
+def _wait_for(here: Stage, key: Path, name: str) -> None:
+    until = time.monotonic() + 20
+    while here.run(key, "train", f"cat {name}").stdout != b"here\n":
+        assert time.monotonic() < until, name
 
 
 def _compare_rsync(here: Stage, key: Path) -> None:

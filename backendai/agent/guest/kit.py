@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 PLACE = "/run/backendai-kit/current"
@@ -23,6 +24,15 @@ def file_server() -> str | None:
     """Return the kit's server of files, if it has one."""
     path = f"{PLACE}/sftp-server"
     return path if os.access(path, os.X_OK) else None
+
+
+def tmux(path: str) -> str:
+    """Return how tmux is called: by name where the image has it, else that of the kit, by its path, because login
+    shells set a path of their own. Empty: there is none."""
+    if shutil.which("tmux", path=path):
+        return "tmux"
+    kept = f"{PROGRAMS}/tmux"
+    return kept if os.access(kept, os.X_OK) else ""
 
 
 def search_path(path: str) -> str:

@@ -39,6 +39,8 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     program = await _start(order)
     writer.write(b"{}\n")
     sending = asyncio.Lock()
+    if greeting := _greeting(order):
+        writer.write(frames.frame(frames.STDOUT, greeting))
     pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
     listening = asyncio.ensure_future(_hear(program, reader))
     ending = asyncio.ensure_future(_end(program, pumps))
@@ -146,6 +148,18 @@ class Started:
 def _resolve(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
+
+
+def _greeting(order: dict[str, Any]) -> bytes:
+    """Return what a login shell on a terminal begins with: the greeting of the order, and how to start a shell that
+    survives the connection. Nothing for commands, and for people with a ``.hushlogin``."""
+    told = str(order.get("greeting") or "")
+    if not told or order.get("pty") is None or order.get("command") is not None or Path(_home(), ".hushlogin").exists():
+        return b""
+    tmux = kit.tmux(os.environ.get("PATH") or os.defpath)
+    after = f"Programs end with this connection. To keep them, and to come back to them: {tmux} new -A -s main"
+    lines = [told, after if tmux else "Programs end with this connection."]
+    return "".join(f"{line}\r\n" for line in lines).encode(errors="replace")
 
 
 async def _start(order: dict[str, Any]) -> Started:
