@@ -64,6 +64,50 @@
     }
   });
 
+  // A new file is an empty text, which opens in the editor.
+  const newFile = document.getElementById("new-file");
+  newFile?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const error = newFile.querySelector("[data-error]");
+    const button = newFile.querySelector("[type=submit]");
+    const name = newFile.querySelector("input").value.trim();
+    const path = explorer.dataset.path ? `${explorer.dataset.path}/${name}` : name;
+    error.textContent = "";
+    try {
+      const headers = { "If-None-Match": "*", "Content-Type": "text/plain; charset=utf-8" };
+      const answer = await ask("PUT", `/text?${query({ path })}`, { headers, body: "" });
+      if (answer.ok) return location.assign(`${found.dataset.file}?${query({ path })}`);
+      error.textContent = [409, 412].includes(answer.status) ? says.dataset.exists : says.dataset.failed.replace("%what", await faultOf(answer));
+    } catch {
+      error.textContent = says.dataset.unreachable;
+    }
+    button.disabled = false;
+    button.classList.remove("is-busy");
+  });
+
+  // Whether a copy may replace what has its name; Escape keeps what is there.
+  const replace = document.getElementById("replace");
+  const mayReplace = (path) => new Promise((resolve) => {
+    const text = replace.querySelector("[data-text]");
+    text.textContent = text.dataset.one.replace("%what", path);
+    replace.returnValue = "";
+    const pick = ({ target }) => {
+      const answer = target.closest("[data-answer]");
+      if (answer) replace.close(answer.dataset.answer);
+    };
+    replace.addEventListener("click", pick);
+    replace.addEventListener("close", () => (replace.removeEventListener("click", pick), resolve(replace.returnValue === "replace")), { once: true });
+    replace.showModal();
+  });
+  const copyOne = async (source, to, options, overwrite = false) => {
+    const body = JSON.stringify({ source, into: to, overwrite });
+    const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
+    if (answer.ok) return follow(answer, options);
+    const told = await answer.json().catch(() => ({}));
+    if (told.code !== "exists" || overwrite) throw new Error(told.message ?? String(answer.status));
+    if (await mayReplace(source.split("/").pop())) return copyOne(source, to, options, true);
+  };
+
   // A copy may take long: the dialog says how far it is, and closing it stops the copy. A move is as quick as a rename.
   let copying = null;
   relocate?.addEventListener("close", () => copying?.abort());
@@ -84,12 +128,7 @@
       else bar.removeAttribute("value");
     };
     try {
-      for (const source of chosen()) {
-        const body = JSON.stringify({ source, into: to });
-        const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
-        if (!answer.ok) throw new Error(await faultOf(answer));
-        await follow(answer, { progress, signal });
-      }
+      for (const source of chosen()) await copyOne(source, to, { progress, signal });
       copying = null;
       relocate.close();
       choose(false);

@@ -39,6 +39,7 @@ class FakeFileServer:
         self.refuses: tuple[int, str] | None = None
         self.clones_at_once = True
         self.deletes_at_once = True
+        self.taken: set[str] = set()  # paths, and items of the trash, in whose place something is
         self.fault = ""
         self.quota_mode = "measured"
         self.measured: list[dict[str, Any]] = []
@@ -138,6 +139,10 @@ class FakeFileServer:
             return 200, shown(bytes_of(query["path"][0])) | {"kind": "file", "size": 0, "mtime": 1.0}
         if rest == ["trash"]:
             return (200, {"items": [], "next": None}) if method == "GET" else (200, {})
+        if rest[0] == "moves" or rest[-1] == "restore":
+            name = body["target"] if rest[0] == "moves" else rest[1]
+            if name in self.taken and not body["overwrite"]:
+                return 409, {"code": "exists", "message": "There is something at this path already."}
         if rest[0] == "directories":
             if body["path"] in files:
                 return 409, {"code": "exists", "message": f"{body['path']} exists."}

@@ -105,7 +105,12 @@ def try_to(request: PageRequest, work: Callable[[], str]) -> bool:
 
 def back_to(folder_id: UUID, path: str = "") -> HttpResponse:
     """Lead back to a directory of the folder."""
-    return redirect(reverse("web:folder", args=[folder_id], query={"path": path} if path else None))
+    return redirect(explorer_at(folder_id, path))
+
+
+def explorer_at(folder_id: UUID, path: str = "") -> str:
+    """Return the address of a directory of the folder."""
+    return reverse("web:folder", args=[folder_id], query={"path": path} if path else None)
 
 
 def _tabs(folder: Folder) -> list[tuple[str, str]]:

@@ -6,18 +6,22 @@ import re
 from collections.abc import Callable
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.core.errors import UserError
 from backendai.storage.entries import FolderFiles, open_folder
 from backendai.storage.models import Folder
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
-from backendai.web.folders.access import back_to, find_folder, try_to
+from backendai.web.folders.access import back_to, explorer_at, find_folder, try_to
+from backendai.web.folders.moving import ask_to_replace, each_moved, may_replace, tell
 from backendai.web.folders.paths import directory_of, inside, moved_to, path_in
 from backendai.web.requests import PageRequest
 
@@ -45,15 +49,18 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Give an entry another name."""
+    """Give an entry another name; asks before something is replaced."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
-    place, name = directory_of(source), name_in(request)
+    place, name, overwrite = directory_of(source), name_in(request), may_replace(request)
 
-    def give() -> str:
-        _files(request, folder).move(source, inside(place, valid_name(name)))
-        return _("Renamed to %(name)s.") % {"name": name}
+    def give(path: str) -> None:
+        _files(request, folder).move(path, inside(place, valid_name(name)), overwrite=overwrite)
 
-    try_to(request, give)
+    moves = each_moved([source], give)
+    if moves.taken:
+        taken = {"back": explorer_at(folder_id, place), "field_name": "source"}
+        return ask_to_replace(request, folder, [source], names=[name], **taken)
+    tell(request, moves, _("Renamed to %(name)s.") % {"name": name})
     return back_to(folder_id, place)
 
 
@@ -61,17 +68,18 @@ def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Move entries to another directory of the folder."""
+    """Move entries to another directory of the folder; asks before something is replaced."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
-    target = path_in(request.POST.get("target", ""))
-
-    def move_all() -> str:
-        files = _files(request, folder)
-        for source in chosen_paths(request):
-            files.move(source, moved_to(target, source))
-        return _("Moved to %(target)s.") % {"target": target or folder.name}
-
-    try_to(request, move_all)
+    target, overwrite = path_in(request.POST.get("target", "")), may_replace(request)
+    try:
+        sources, files = chosen_paths(request), _files(request, folder)
+    except UserError as error:
+        messages.error(request, in_words(error.message))
+        return back_to(folder_id, place)
+    moves = each_moved(sources, lambda path: files.move(path, moved_to(target, path), overwrite=overwrite))
+    tell(request, moves, _("Moved to %(target)s.") % {"target": target or folder.name})
+    if moves.taken:
+        return ask_to_replace(request, folder, moves.taken, back=explorer_at(folder_id, place), field_name="path")
     return back_to(folder_id, place)
 
 
@@ -102,6 +110,8 @@ def change_bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
     folder, item = find_folder(request, folder_id), request.POST.get("item", "")
     if item and not _ITEM.match(item):
         raise Http404
+    if request.POST.get("verb") == "restore" and item:
+        return _restore(request, folder, item)
     try_to(request, _bin_work(request, folder, item))
     return redirect("web:folder_bin", folder_id)
 
@@ -110,9 +120,6 @@ def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], s
     verb = request.POST.get("verb", "")
 
     def work() -> str:
-        if verb == "restore" and item:
-            _files(request, folder).restore(item)
-            return _("Restored.")
         if verb == "purge" and item:
             _files(request, folder).forget(item)
             return _("Deleted for good.")
@@ -122,6 +129,17 @@ def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], s
         return _("The trash is empty.")
 
     return work
+
+
+def _restore(request: PageRequest, folder: Folder, item: str) -> HttpResponse:
+    """Put an item of the folder's trash back; asks before something is replaced."""
+    overwrite, bin = may_replace(request), reverse("web:folder_bin", args=[folder.pk])
+    moves = each_moved([item], lambda one: _files(request, folder).restore(one, overwrite=overwrite))
+    if moves.taken:
+        names = [request.POST.get("name", "").strip() or item]
+        return ask_to_replace(request, folder, [item], names=names, back=bin, field_name="item", tab="bin")
+    tell(request, moves, _("Restored."))
+    return redirect(bin)
 
 
 def _files(request: PageRequest, folder: Folder) -> FolderFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -115,6 +116,47 @@ def test_changes_go_to_the_file_server_with_the_right_to_edit(
         ("moves", {"source": "sub/newer", "target": "other/newer", "overwrite": False}),
         ("deletions", {"paths": ["other/newer", "other/x"]}),
     ]
+
+
+def test_a_move_asks_before_it_replaces_and_says_which_entries_moved(
+    data: Folder, files: FakeFileServer, alice: Client
+) -> None:
+    files.taken = {"other/b"}
+    form = {"place": "", "target": "other", "path": ["a", "b", "c"]}
+    asked = text(alice.post(page(data, "folder_move"), form))
+    assert "Moved to other. Done: a, c" in asked and "Replace what is there?" in asked
+    fields = re.findall(r'name="(place|target|path|overwrite)" value="([^"]*)"', asked)
+    assert sorted(fields) == [("overwrite", "1"), ("path", "b"), ("place", ""), ("target", "other")]
+    alice.post(page(data, "folder_move"), dict(fields))
+    assert files.bodies[-1] == {"source": "b", "target": "other/b", "overwrite": True}
+
+
+def test_a_rename_and_a_restore_ask_before_they_replace(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    files.taken = {"sub/new", "1-a"}
+    asked = text(alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new"}))
+    assert "Replace what is there?" in asked and "<bdi>new</bdi>" in asked
+    alice.post(page(data, "folder_rename_entry"), {"source": "sub/old", "name": "new", "overwrite": "1"})
+    assert files.bodies[-1] == {"source": "sub/old", "target": "sub/new", "overwrite": True}
+    restore = {"verb": "restore", "item": "1-a", "name": "sub/gone"}
+    assert "<bdi>sub/gone</bdi>" in text(alice.post(page(data, "folder_change_bin"), restore))
+    alice.post(page(data, "folder_change_bin"), restore | {"overwrite": "1"})
+    assert files.bodies[-1] == {"overwrite": True}
+
+
+def test_a_move_that_a_silent_host_ends_names_what_did_not_move(
+    data: Folder, files: FakeFileServer, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = files.answer
+
+    def fall_silent(method: str, path: str, query: Any, body: Any, token: str) -> tuple[int, Any]:
+        if body and body.get("source") == "b":
+            return 503, {"code": "storage-silent", "message": "It does not answer."}
+        return answer(method, path, query, body, token)
+
+    monkeypatch.setattr(files, "answer", fall_silent)
+    form = {"place": "", "target": "other", "path": ["a", "b", "c"]}
+    told = text(alice.post(page(data, "folder_move"), form, follow=True))
+    assert "Done: a" in told and "Not done: b, c." in told
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b"])

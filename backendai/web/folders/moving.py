@@ -1,0 +1,99 @@
+"""Moves, renames and restores: a taken name is asked about, and what was done in part says which entries moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.contrib import messages
+from django.http import HttpResponse
+
+from backendai.core.errors import UserError
+from backendai.storage.file_server import FileServerError, StorageSilent
+from backendai.storage.models import Folder
+from backendai.texts.messages import in_words
+from backendai.texts.translation import gettext as _
+from backendai.web.folders.access import folder_page
+from backendai.web.folders.paths import name_of
+from backendai.web.requests import PageRequest
+
+_MOST_NAMED = 10
+_EXISTS = "exists"
+
+
+@dataclass(slots=True)
+class Moves:
+    """What became of entries: their paths, and why the others stayed."""
+
+    done: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+
+def each_moved(sources: Iterable[str], move: Callable[[str], object]) -> Moves:
+    """Return what became of each. A storage host that does not answer ends it: the rest has failed with that reason."""
+    moves, silent = Moves(), ""
+    for source in sources:
+        if silent:
+            moves.failed.append((source, silent))
+            continue
+        try:
+            move(source)
+        except StorageSilent as error:
+            silent = in_words(error.message)
+            moves.failed.append((source, silent))
+        except FileServerError as error:
+            if error.code == _EXISTS:
+                moves.taken.append(source)
+            else:
+                moves.failed.append((source, in_words(error.message)))
+        except UserError as error:
+            moves.failed.append((source, in_words(error.message)))
+        else:
+            moves.done.append(source)
+    return moves
+
+
+def tell(request: PageRequest, moves: Moves, done: str) -> None:
+    """Say on the next page what was ``done``, and each entry that was not moved with its reason."""
+    if moves.done and not (moves.taken or moves.failed):
+        messages.success(request, done)
+    elif moves.done:
+        messages.success(request, f"{done} {_('Done: %(names)s.') % {'names': _names(moves.done)}}")
+    for why in dict.fromkeys(why for _path, why in moves.failed):
+        names = _names([path for path, reason in moves.failed if reason == why])
+        messages.error(request, _("Not done: %(names)s. %(why)s") % {"names": names, "why": why})
+
+
+def ask_to_replace(
+    request: PageRequest,
+    folder: Folder,
+    taken: Sequence[str],
+    *,
+    back: str,
+    field_name: str,
+    names: Sequence[str] = (),
+    tab: str = "files",
+) -> HttpResponse:
+    """Return a page that asks whether what has the names of ``taken``, or these ``names``, is to be replaced, and sends
+    the form once more."""
+    kept = [
+        (name, value)
+        for name, values in request.POST.lists()
+        for value in values
+        if name not in (field_name, "overwrite", "csrfmiddlewaretoken")
+    ]
+    fields = [*kept, *((field_name, path) for path in taken), ("overwrite", "1")]
+    shown = names or [name_of(path) for path in taken]
+    context = {"fields": fields, "names": shown, "back": back, "action": request.path}
+    return folder_page(request, folder, "replace", context, tab=tab)
+
+
+def may_replace(request: PageRequest) -> bool:
+    """Return whether the person was asked and wants that."""
+    return request.POST.get("overwrite") == "1"
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = " …" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(name_of(path) for path in paths[:_MOST_NAMED]) + more
