@@ -51,6 +51,7 @@ urlpatterns = [
     path("sessions/new/opening/<str:launch_key>/<slug:service>/", opening.opening, name="opening"),
     path("sessions/new/environments/", launch_environment.launch_environments, name="launch_environments"),
     path("sessions/new/folder/", launch_folder.launch_folder, name="launch_folder"),
+    path("sessions/new/folders/", launch_folder.launch_folders, name="launch_folders"),
     path("sessions/new/recent/", recent.recent, name="recent"),
     path("sessions/new/recent/<uuid:recent_launch_id>/", recent.change, name="recent_change"),
     path("sessions/<uuid:session_id>/", session.session, name="session"),

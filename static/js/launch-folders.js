@@ -5,6 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const rowOf = (target) => target.closest("#id_mounts [data-mount]");
 
   document.addEventListener("input", ({ target }) => {
+    if (target.id === "mounts-search" && "atThePortal" in target.dataset) return;
     if (target.id === "mounts-search") {
       const wanted = target.value.trim().toLowerCase();
       for (const row of document.querySelectorAll("#id_mounts [data-mount]")) row.hidden = !row.dataset.mount.includes(wanted) && !tick(row).checked;

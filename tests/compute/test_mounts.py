@@ -23,7 +23,7 @@ from backendai.compute.spec import BroughtFile, MountWish, SessionSpec
 from backendai.compute.spec_document import digest_of
 from backendai.core.errors import UserError
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
-from backendai.storage.status import FolderStatus, Rights
+from backendai.storage.status import FolderStatus, Rights, Usage
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
@@ -105,6 +105,16 @@ def test_the_same_folder_can_be_mounted_in_two_parts(cast: Cast) -> None:
 def test_a_sub_path_stays_inside(cast: Cast, path: str) -> None:
     ready_folder(cast.alice)
     assert refusal(cast, MountWish("data", path=path)).code == "invalid-sub-path"
+
+
+def test_a_folder_of_models_is_mounted_read_only_unless_writing_is_asked_for(cast: Cast) -> None:
+    ready_folder(cast.alice, "weights", usage=Usage.MODEL)
+    ready_folder(cast.alice, ".models", usage=Usage.MODEL)
+    assert mounted(launch(cast, MountWish("weights"))) == [
+        (".models", f"{HOME}/.models", "view"),
+        ("weights", f"{HOME}/weights", "view"),
+    ]
+    assert mounted(launch(cast, MountWish("weights", rights="edit")))[1][2] == "edit"
 
 
 def test_rights_are_at_most_those_granted(cast: Cast) -> None:

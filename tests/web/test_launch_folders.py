@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -142,6 +143,40 @@ def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> 
     assert told not in browse(site.alice).get(page).content.decode()
     plain = make_running_session(site.bob)
     assert "Nothing is mounted." in browse(site.bob).get(reverse("web:session", args=[plain.pk])).content.decode()
+
+
+def test_folders_beyond_the_first_200_are_found_sorted_and_kept_when_checked(site: Cast, browse: Browse) -> None:
+    usual = {"host": storage_host(), "status": FolderStatus.READY, "user": site.alice}
+    Folder.objects.bulk_create(Folder(name=f"f{number:03}", used_bytes=number, **usual) for number in range(200))
+    zebra = ready_folder(site.alice, "zebra", used_bytes=10**9)
+    client = browse(site.alice)
+    page = client.get(reverse(LAUNCH)).content.decode()
+    assert rows_of(page) == 200 and 'data-mount="zebra"' not in page and "search for others" in page
+    chosen = str(Folder.objects.get(name="f007").pk)
+    sent = {"mounts_search": "ZEB", "mounts": chosen}
+    rows = client.post(reverse("web:launch_folders"), sent).content.decode()
+    assert re.findall('data-mount="([^"]+)"', rows) == ["f007", "zebra"]
+    by_size = client.post(reverse("web:launch_folders"), {"mounts_sort": "size"}).content.decode()
+    assert re.findall('data-mount="([^"]+)"', by_size)[:2] == ["zebra", "f199"]
+    page = client.get(reverse(LAUNCH), {"mounts": str(zebra.pk)}).content.decode()
+    assert f'value="{zebra.pk}" id="mount-{zebra.pk}" checked' in page
+    bobs = browse(site.bob).post(reverse("web:launch_folders"), {"mounts": str(zebra.pk), "mounts_search": "zebra"})
+    assert "zebra" not in re.findall('data-mount="([^"]+)"', bobs.content.decode())
+
+
+def test_folders_lead_to_the_explorer_and_the_explorer_to_the_launcher(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    explorer = reverse("web:folder", args=[data.pk])
+    client = browse(site.alice)
+    page = client.get(reverse(LAUNCH)).content.decode()
+    assert f'href="{explorer}"' in page and f'name="mount.{data.pk}.path"' in page
+    session = make_running_session(site.alice, make_agent("a2"), mounts=[MountWish("data", path="sub")])
+    page = reverse("web:session", args=[session.pk])
+    assert f'href="{explorer}?path=sub"' in client.get(page).content.decode()
+    Folder.objects.update(user=site.bob)
+    assert explorer not in client.get(page).content.decode()  # lost since, so the link would lead nowhere
+    Folder.objects.update(user=site.alice)
+    assert f'href="{reverse(LAUNCH)}?mounts={data.pk}"' in client.get(explorer).content.decode()
 
 
 def test_folders_cost_the_form_no_query_each(site: Cast, browse: Browse) -> None:

@@ -19,7 +19,7 @@ from backendai.core.home_paths import clash
 from backendai.core.messages import Message
 from backendai.core.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
 from backendai.storage.models import Folder
-from backendai.storage.status import Rights
+from backendai.storage.status import Rights, Usage
 
 MOST_MOUNTS = 32
 _FIELD = "mounts"
@@ -198,7 +198,7 @@ def _unknown(owner: User, name: str) -> UserError:
 
 def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
     granted = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
-    rights = wish.rights or granted
+    rights = wish.rights or _usual_rights(folder, granted)
     if rights not in (Rights.VIEW, Rights.EDIT):
         text = Message("{rights} are not rights: use view or edit, or leave it empty.", rights=repr(wish.rights[:16]))
         raise _refused(text, "invalid-rights")
@@ -218,6 +218,11 @@ def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
     return ResolvedMount(folder.pk, folder.name, folder.host.name, wish.path, target, str(rights))
 
 
+def _usual_rights(folder: Any, granted: Rights) -> Rights:
+    """Return the rights of a mount that names none: models are read by many, and written only on request."""
+    return Rights.VIEW if folder.usage == Usage.MODEL else granted
+
+
 def _automatic(
     owner: User, offered: Sequence[Any], wished: Sequence[ResolvedMount], files: Sequence[str]
 ) -> list[ResolvedMount]:
@@ -230,7 +235,7 @@ def _automatic(
         if target_problem(target) or _file_in_the_way(target, files):
             continue
         if not any(overlap(one.target, target) for one in (*wished, *found)):
-            rights = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
+            rights = _usual_rights(folder, Rights.VIEW if folder.linked_path else _GRANTED[folder.rights])
             found.append(ResolvedMount(folder.pk, folder.name, folder.host.name, "", target, str(rights), True))
     return found
 

@@ -12,6 +12,7 @@ from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.renaming import may_be_renamed
 from backendai.compute.status import PLACED, Status
+from backendai.storage.models import Folder
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
 from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of, waited
@@ -35,20 +36,23 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | _neighbours(session, user)
         | facts
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
-        | _mounts(session, kernels)
+        | _mounts(session, kernels, user)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
         | {"app_logs": app_logs_of(session, main)}
     )
 
 
-def _mounts(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any]:
-    """Return the folders of the session, and those of them that come by themselves and could not."""
+def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> dict[str, Any]:
+    """Return the folders of the session, which of them the user can open, and which could not be mounted."""
     found = read_mounts([session.pk] if session.mount_count else [])
     agents = {kernel.agent_id for kernel in kernels if kernel.agent_id}
     left_out = [mount for agent_id in agents for mount in found.left_out(session.pk, agent_id)]
     told = [kernel for kernel in kernels if kernel.status == Status.RUNNING and kernel.status_message]
+    mounts = found.of_session(session.pk)
+    ids = [mount.folder_id for mount in mounts if mount.folder_id]
     return {
-        "mounts": found.of_session(session.pk),
+        "mounts": mounts,
+        "folders_to_open": set(Folder.objects.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True)),
         "mounts_left_out": [] if session.is_terminal else left_out,
         "kernels_without_folders": told if session.mount_count else [],
     }

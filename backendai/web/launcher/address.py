@@ -19,6 +19,7 @@ from backendai.web.launcher.mount_fields import PREFIX
 
 _NEVER = frozenset(
     {"request_key", "owner", "access_key", "time_zone", "wished", "emptied", "template", "parameters", "unshown"}
+    | {"mounts_search", "mounts_sort"}
 )
 _ROWS = ("environ.name", "environ.value")
 _PATH, _TEXTS = "files.path", ("files.bytes", "files.content")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from uuid import UUID
 
 from django import forms
+from django.db.models import F, Q
+from django.utils.functional import cached_property
 
 from backendai.accounts.models import User
 from backendai.compute.spec import MountWish
@@ -17,6 +20,13 @@ from backendai.texts.translation import gettext_lazy
 MOST_SHOWN = 200
 PARTS = ("path", "target", "rights")  # of a row, as they are sent: ``mount.<id>.target``
 PREFIX = "mount."
+
+
+SORTS: dict[str, tuple[Any, ...]] = {
+    "name": (),
+    "created": ("-created_at",),
+    "size": (F("used_bytes").desc(nulls_last=True),),
+}
 
 
 class MountRows(forms.Widget):
@@ -66,12 +76,40 @@ class MountFields(forms.Form):
 
     mounts: Any = MountsField(required=False, label=gettext_lazy("Folders"))
     start_in: Any = forms.CharField(max_length=255, required=False, label=gettext_lazy("Start here"))
-    folders: Sequence[Any] = ()
+    mounts_search: Any = forms.CharField(max_length=100, required=False)
+    mounts_sort: Any = forms.ChoiceField(choices=[(name, name) for name in SORTS], required=False)
+    mounts_owner: User
 
     def offer_folders(self, owner: User) -> None:
         """Let people choose among the folders that the owner of the session can mount."""
-        rows = Folder.objects.offered_to(owner).select_related("host", "user", "project")
-        self.folders = list(rows.order_by("name", "pk")[: MOST_SHOWN + 1])
+        self.mounts_owner = owner
+
+    @cached_property
+    def folders(self) -> list[Any]:
+        """Those that are shown, one more than ``MOST_SHOWN`` if there are more: what is searched for, and all that are
+        checked. One query, and one more if something is checked that is not among the first."""
+        rows = Folder.objects.offered_to(self.mounts_owner).select_related("host", "user", "project")
+        found = rows
+        for word in self.searched().split():
+            found = found.filter(
+                Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word)
+            )
+        first = list(found.order_by(*SORTS[self.sorted_by()], "name", "pk")[: MOST_SHOWN + 1])
+        known = {name for folder in first[:MOST_SHOWN] for name in (str(folder.pk), folder.name)}
+        missing = [wish.folder for wish in self["mounts"].value() or () if wish.folder not in known]
+        if not missing:
+            return first
+        ids = [name for name in missing if is_uuid(name)]
+        return [*rows.filter(Q(pk__in=ids) | Q(name__in=missing)), *first]
+
+    def searched(self) -> str:
+        """Return what folders are searched for."""
+        return str(self["mounts_search"].value() or "")[:100].replace("\0", "").strip()
+
+    def sorted_by(self) -> str:
+        """Return by what folders are sorted."""
+        asked = str(self["mounts_sort"].value() or "")
+        return asked if asked in SORTS else "name"
 
     def chosen_mounts(self) -> Sequence[MountWish]:
         """Return the mounts of a valid form."""
@@ -88,10 +126,10 @@ class MountFields(forms.Form):
         start = self["start_in"].value() or ""
         rows = [
             _row(folder, wishes.get(str(folder.pk)) or wishes.get(folder.name), start)
-            for folder in self.folders[:MOST_SHOWN]
+            for folder in {folder.pk: folder for folder in self.folders}.values()
             if not folder.name.startswith(".")
         ]
-        return sorted(rows, key=lambda row: not row.is_chosen)
+        return sorted(rows, key=lambda row: not row.is_chosen)[:MOST_SHOWN]
 
     def automatic_folders(self) -> list[str]:
         """Return the names of those that are mounted by themselves."""
@@ -127,6 +165,15 @@ def start_in(said: Mapping[str, Any]) -> str:
 def sent_of(wishes: Iterable[MountWish]) -> Mapping[str, str]:
     """Return what a browser sends beside the ticks, by name."""
     return {f"{PREFIX}{wish.folder}.{part}": text for wish in wishes for part in PARTS if (text := getattr(wish, part))}
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text is an id."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _row(folder: Any, wish: MountWish | None, start: str) -> FolderRow:

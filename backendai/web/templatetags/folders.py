@@ -7,14 +7,14 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from backendai.storage.models import Folder
+from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import used_percent
 from backendai.web.folders.forms import rights_words
 from backendai.web.folders.writers import Change
-from backendai.web.templatetags.portal import size
+from backendai.web.templatetags.portal import ago, size
 
 register = template.Library()
 register.filter("rights_words", rights_words)
@@ -60,6 +60,17 @@ def folder_size(folder: Folder) -> SafeString:
             '<meter min="0" max="100" value="{}" class="{}" aria-label="{}">{} %</meter>', percent, full, text, percent
         )
     return format_html('<span class="number">{}</span> <span class="sub">({})</span>{}', text, how, meter)
+
+
+@register.simple_tag
+def host_away(host: StorageHost) -> SafeString | str:
+    """Return that the folders of a storage host cannot be reached, and when it answered last; empty while they can."""
+    if not host.fault:
+        return ""
+    why, told = in_words(host.fault), _("unreachable, last answer")
+    if host.answered_at is None:
+        return format_html('<div class="sub state-bad" title="{}">{}</div>', why, _("unreachable"))
+    return format_html('<div class="sub state-bad" title="{}">{} {}</div>', why, told, ago(host.answered_at))
 
 
 @register.simple_tag

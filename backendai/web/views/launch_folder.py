@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.core.errors import UserError
 from backendai.storage.models import Folder
@@ -15,6 +15,7 @@ from backendai.storage.status import FolderStatus
 from backendai.web.account_pages import blame
 from backendai.web.folders.forms import CreateForm
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.owner import asked_owner
 from backendai.web.requests import PageRequest
 
 _PREFIX = "new_folder"  # the launch form has fields of the same names
@@ -35,6 +36,16 @@ def launch_folder(request: PageRequest) -> HttpResponse:
     # htmx swaps nothing for a 422, and the faults belong into the dialog.
     answer["HX-Retarget"] = "#new-folder-form"
     return answer
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_folders(request: PageRequest) -> HttpResponse:
+    """Return the folders of the launch form that are searched for, and those that are checked."""
+    owner = asked_owner(request).owner
+    context = {"form": LaunchForm(request.POST, user=owner, actor=request.user), "owner": owner, "waiting": None}
+    return render(request, "web/launch/_mounts.html", context)
 
 
 def _choice_with(request: PageRequest, folder: Folder) -> HttpResponse:
