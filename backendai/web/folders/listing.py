@@ -16,7 +16,7 @@ from backendai.accounts.models import Membership, User
 from backendai.compute.mount_models import SessionMount
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.querysets import MANAGE, FolderQuerySet
-from backendai.storage.status import FolderStatus
+from backendai.storage.status import FolderStatus, Usage
 
 PAGE_SIZE = 50
 KINDS: dict[str, str | Promise] = {
@@ -24,6 +24,12 @@ KINDS: dict[str, str | Promise] = {
     "own": _l("Mine"),
     "shared": _l("Shared with me"),
     "project": _l("Of projects"),
+}
+ONLY: dict[str, tuple[str | Promise, Q]] = {
+    "": (_l("Any use"), Q()),
+    "general": (_l("General data"), Q(usage=Usage.GENERAL)),
+    "model": (_l("Models"), Q(usage=Usage.MODEL)),
+    "automatic": (_l("Mounted automatically"), Q(name__startswith=".")),
 }
 _SORTS = {"name": "name", "size": "used_bytes", "limit": "limit_bytes", "created": "created_at", "owner": "owner_name"}
 _SHOWN = [FolderStatus.CREATING, FolderStatus.READY, FolderStatus.DELETING, FolderStatus.ERROR]
@@ -45,6 +51,7 @@ class Asked(NamedTuple):
     kind: str
     words: str
     sort: str
+    only: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Asked:
@@ -54,11 +61,13 @@ class Asked(NamedTuple):
             kind if kind in KINDS else "",
             str(query.get("q", ""))[:100].replace("\0", ""),
             sort if sort.removeprefix("-") in _SORTS else "name",
+            str(query.get("only", "")) if query.get("only", "") in ONLY else "",
         )
 
     def to(self, **over: str) -> str:
         """Return the address of the list with some of it changed."""
-        params = {"kind": self.kind, "q": self.words, "sort": "" if self.sort == "name" else self.sort} | over
+        params = {"kind": self.kind, "q": self.words, "sort": "" if self.sort == "name" else self.sort}
+        params |= {"only": self.only} | over
         return "?" + urlencode({name: value for name, value in params.items() if value})
 
     def heading(self, name: str) -> tuple[str, str]:
@@ -84,7 +93,7 @@ def trash_of(user: User) -> QuerySet[Any]:
 
 def page_of(user: User, asked: Asked, number: str) -> Any:
     """Return one page of what is asked for; its rows bring their owners, hosts and the sessions that mount them."""
-    rows: QuerySet[Any] = _kinds(folders_of(user), user)[asked.kind]
+    rows: QuerySet[Any] = _kinds(folders_of(user), user)[asked.kind].filter(ONLY[asked.only][1])
     for word in asked.words.split():
         rows = rows.filter(Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word))
     field = F(_SORTS[asked.sort.removeprefix("-")])

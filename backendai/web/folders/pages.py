@@ -26,12 +26,16 @@ from backendai.storage.services import (
     trash_folder,
 )
 from backendai.storage.status import FolderStatus
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.folders.access import find_folder, try_to
 from backendai.web.folders.forms import CreateForm
-from backendai.web.folders.listing import Asked, page_of, tabs_of, trash_of
+from backendai.web.folders.listing import ONLY, Asked, page_of, tabs_of, trash_of
+from backendai.web.launcher.mount_fields import is_uuid
 from backendai.web.requests import PageRequest
+
+_MOST_AT_ONCE = 100
 
 
 @require_safe
@@ -42,6 +46,7 @@ def folders(request: PageRequest) -> HttpResponse:
     asked = Asked.of(request.GET)
     context = {"asked": asked, "page": page_of(request.user, asked, request.GET.get("page", "1"))}
     context |= {"tabs": tabs_of(request.user, asked), "columns": _columns(asked)}
+    context["uses"] = [(name, title, name == asked.only) for name, (title, _rule) in ONLY.items()]
     if request.htmx and not request.htmx.boosted:
         return render(request, "web/folders/_list.html", context)
     invitations = FolderGrant.objects.pending_for(request.user).select_related("folder", "created_by")
@@ -138,6 +143,30 @@ def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpRespon
         is_in_trash = folder.status == FolderStatus.TRASHED
         return redirect("web:folders_trash") if is_in_trash else redirect("web:folder_settings", folder_id)
     return redirect("web:folder", folder_id) if verb in ("restore", "retry") else redirect("web:folders")
+
+
+@require_POST
+@never_cache
+@login_required
+def change_many(request: PageRequest) -> HttpResponse:
+    """Move the selected folders to the trash, or restore those that are there; each that stays is named with why."""
+    is_restored, now = request.POST.get("verb") == "restore", timezone.now()
+    ids = [pk for pk in dict.fromkeys(request.POST.getlist("folder")) if is_uuid(pk)][:_MOST_AT_ONCE]
+    rows = Folder.objects.visible_to(request.user).filter(pk__in=ids).select_related("host", "user", "project__domain")
+    done = []
+    for folder in rows.order_by("name", "pk"):
+        try:
+            (restore_folder if is_restored else trash_folder)(folder, request.user, now=now)
+            done.append(folder.name)
+        except UserError as error:
+            told = {"name": folder.name, "why": in_words(error.message)}
+            messages.error(request, _("%(name)s stays where it is. %(why)s") % told)
+    if done:
+        text = _("Restored: %(names)s.") if is_restored else _("In the trash: %(names)s.")
+        messages.success(request, text % {"names": ", ".join(done)})
+    elif not ids:
+        messages.error(request, _("Select at least one folder."))
+    return redirect("web:folders_trash" if is_restored else "web:folders")
 
 
 @require_safe

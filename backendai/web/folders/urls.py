@@ -13,6 +13,7 @@ urlpatterns = [
     path("new/", pages.create, name="folder_new"),
     path("sftp/", sftp.sftp, name="folders_sftp"),
     path("trash/", pages.trash, name="folders_trash"),
+    path("many/", pages.change_many, name="folders_many"),
     path("at/<folder_digits:digits>/", pages.by_digits, name="folder_by_digits"),
     path("invitations/<int:grant_id>/", pages.answer_invitation, name="folder_invitation"),
     path("<uuid:folder_id>/", explorer.explorer, name="folder"),

@@ -14,14 +14,18 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
+from django.views.generic import TemplateView
 
-from backendai.accounts.models import Project
+from backendai.accounts.models import Project, User
 from backendai.core.errors import UserError
 from backendai.core.slots import format_size
 from backendai.storage.models import Folder, StorageHost
-from backendai.storage.services import link_folder
+from backendai.storage.services import link_folder, transfer_folders
 from backendai.storage.status import FolderStatus
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
+from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import FormPage, show_error
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
@@ -158,3 +162,49 @@ class LinkPage(FormPage):
                 messages.success(request, _("%(name)s is offered.") % {"name": folder.name})
                 return redirect("web:folder_settings", folder.pk)
         return self.render_to_response(self.get_context_data(form=form), status=422)
+
+
+class TransferForm(forms.Form):
+    """Whose folders go to whom."""
+
+    from_email = forms.EmailField(label=_l("Folders of"), help_text=_l("The e-mail address of their owner."))
+    to_email = forms.EmailField(label=_l("New owner"), help_text=_l("The e-mail address of an active account."))
+
+
+class TransferPage(PanelPage, TemplateView):
+    """Gives all folders of one person to another one, those in the trash included."""
+
+    section = "folders"
+    title = _l("Transfer folders")
+    rule = staticmethod(administrator)
+    template_name = "web/panel/transfer_folders.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the form, with the owner that the address names."""
+        form = kwargs.pop("form", None) or TransferForm(initial={"from_email": self.request.GET.get("from", "")})
+        return super().get_context_data(form=form, **kwargs)
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Transfer them through their verb, which asks the file servers: in no transaction."""
+        form = TransferForm(request.POST)
+        if form.is_valid() and (people := self._people(form)):
+            try:
+                moved = transfer_folders(self.viewer, *people, now=timezone.now())
+            except UserError as error:
+                form.add_error({"to": "to_email"}.get(error.field or ""), in_words(error.message))
+            else:
+                number = ngettext("%(number)s folder", "%(number)s folders", len(moved)) % {"number": len(moved)}
+                told = {"folders": number, "to": people[1].email}
+                messages.success(request, _("Transferred to %(to)s: %(folders)s.") % told)
+                return redirect("manage:folders")
+        return self.render_to_response(self.get_context_data(form=form), status=422)
+
+    def _people(self, form: TransferForm) -> tuple[User, User] | None:
+        found = []
+        for name in ("from_email", "to_email"):
+            rows = User.objects.visible_to(self.viewer).filter(email__iexact=form.cleaned_data[name])
+            if (user := rows.first()) is None:
+                form.add_error(name, _("You manage nobody with this address."))
+            else:
+                found.append(user)
+        return (found[0], found[1]) if len(found) == 2 else None

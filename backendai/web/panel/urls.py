@@ -95,6 +95,7 @@ urlpatterns = [
     path("storage-hosts/<uuid:pk>/", storage_hosts.StorageHostPage.as_view(), name="storage-host"),
     path("storage-hosts/<uuid:pk>/delete/", storage_hosts.StorageHostDelete.as_view(), name="storage-host-delete"),
     path("folders/", folders.FolderList.as_view(), name="folders"),
+    path("folders/transfer/", folders.TransferPage.as_view(), name="folder-transfer"),
     path("folders/link/", folders.LinkPage.as_view(), name="folder-link"),
     path("jobs/", jobs.JobList.as_view(), name="jobs"),
     path("jobs/<uuid:pk>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),

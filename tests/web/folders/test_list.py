@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import Membership, User
+from backendai.accounts.models import Membership, ResourcePolicy, User
 from backendai.compute.mount_models import SessionMount
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services import create_folder, share_folder, trash_folder
@@ -67,6 +67,57 @@ def test_it_is_searched_and_sorted(cast: Cast, data: Folder, host: StorageHost, 
     assert names("?sort=size") == ["beta", "alpha", "data"]
     assert names("?q=ta") == ["beta", "data"]
     assert names("?sort=nonsense&kind=nonsense&page=99") == ["alpha", "beta", "data"]
+
+
+def test_it_is_narrowed_by_use_and_says_what_is_left_and_what_is_away(
+    cast: Cast, data: Folder, host: StorageHost, alice: Client
+) -> None:
+    for name, usage in ((".cache", "general"), ("weights", "model")):
+        create_folder(cast.alice, name=name, usage=usage, host=host, now=timezone.now())
+    names = lambda query: [row.name for row in alice.get(LIST + query, **HTMX).context["page"]]  # noqa: E731
+    assert names("?only=model") == ["weights"]
+    assert names("?only=automatic") == [".cache"]
+    assert names("?only=general&kind=own") == [".cache", "data"]
+    User.objects.filter(pk=cast.alice.pk).update(policy=ResourcePolicy.objects.create(name="few", max_folders=7))
+    page = text(alice.get(LIST))
+    assert "3 of 7" in page and "unreachable" not in page
+    StorageHost.objects.update(fault="The share is gone.", answered_at=timezone.now())
+    page = text(alice.get(LIST))
+    assert page.count("unreachable, last answer") == 3 and "The share is gone." in page
+
+
+def test_many_are_trashed_and_restored_at_once_and_those_that_stay_say_why(
+    cast: Cast, data: Folder, host: StorageHost, alice: Client, bob: Client
+) -> None:
+    other, used = (create_folder(cast.alice, name=name, host=host, now=timezone.now()) for name in ("other", "used"))
+    SessionMount.objects.create(
+        session=make_session(cast.alice), folder=used, folder_name="used", target="/x", rights=Rights.EDIT
+    )
+    many, ids = reverse("web:folders_many"), [str(one.pk) for one in (data, other, used)]
+    bob.post(many, {"verb": "trash", "folder": ids})
+    assert set(Folder.objects.values_list("status", flat=True)) == {FolderStatus.READY}
+    told = text(alice.post(many, {"verb": "trash", "folder": [*ids, "nonsense"]}, follow=True))
+    assert "In the trash: data, other." in told and "used stays where it is." in told and "is mounted by" in told
+    told = text(alice.post(many, {"verb": "restore", "folder": ids[:2]}, follow=True))
+    assert "Restored: data, other." in told
+    assert set(Folder.objects.values_list("status", flat=True)) == {FolderStatus.READY}
+    assert "Select at least one folder." in text(alice.post(many, {"verb": "trash"}, follow=True))
+
+
+def test_an_administrator_transfers_the_folders_of_one_person(
+    cast: Cast, data: Folder, alice: Client, browse: Callable[[User], Client]
+) -> None:
+    page = reverse("manage:folder-transfer")
+    assert alice.get(page).status_code == 404
+    User.objects.filter(pk=cast.dana.pk).update(role=User.Role.SUPERADMIN)
+    client = browse(User.objects.get(pk=cast.dana.pk))
+    assert "alice@example.com" in text(client.get(page, {"from": "alice@example.com"}))
+    wrong = client.post(page, {"from_email": cast.alice.email, "to_email": "nobody@example.com"})
+    assert wrong.status_code == 422 and "You manage nobody with this address." in text(wrong)
+    form = {"from_email": cast.alice.email, "to_email": cast.bob.email}
+    assert client.post(page, form)["Location"] == reverse("manage:folders")
+    data.refresh_from_db()
+    assert data.user == cast.bob
 
 
 def test_many_folders_take_no_more_queries_than_few(cast: Cast, data: Folder, host: StorageHost, alice: Client) -> None:
