@@ -116,7 +116,13 @@ class LaunchRequest(StrictSerializer):
     depends_on = serializers.ListField(
         child=serializers.CharField(max_length=64),
         default=list,
-        help_text="IDs or names of your sessions that must succeed first. Batch only.",
+        help_text="IDs or names of your sessions that must end first. Batch only.",
+    )
+    depends_when = serializers.CharField(
+        max_length=16,
+        default="",
+        allow_blank=True,
+        help_text="How they must end: success (the default), failure, or any.",
     )
     agents = serializers.ListField(
         child=serializers.CharField(max_length=64), default=list, help_text="The only agents that can run the session."

@@ -40,6 +40,7 @@ from backendai.compute.status import (
     Placement,
     Result,
     Status,
+    When,
 )
 from backendai.compute.unknown_models import UnknownKernel as UnknownKernel
 from backendai.core.messages import Message, shortened
@@ -130,6 +131,7 @@ class ComputeSession(models.Model):
     run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run of which it is an element.")
     placement = models.CharField(max_length=16, choices=Placement, blank=True)
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
+    depends_when = models.CharField(max_length=8, choices=When, default=When.SUCCESS, db_default="success")
     overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
     attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since it became pending.")
     queue_position = models.PositiveIntegerField(

@@ -59,15 +59,16 @@ class SessionSpec:
     """A launch request as entered; ``services.create`` validates every field.
 
     ``resources`` are strings or numbers (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default. ``priority``
-    None: the default, or the highest that policies allow. ``depends_on``: own sessions, by id or name, that must
-    succeed first. ``agents``: designated agents, by id or name. Sessions with the same ``launch_id`` belong together;
-    ``placement`` distributes them. ``owner``: e-mail address of the person for whom an administrator launches; empty:
-    oneself. ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start. ``access_key``: the
-    owner's key pair that it counts against; empty: the main one. ``files``: written to the home before the command
-    runs. ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal
-    kernels. ``start_in``: working directory, as folder or mount path of one of the ``mounts``; empty: the home.
-    ``done_when``: which role's kernels must all have finished before a batch session ends well, or ``all``; empty: the
-    main one. ``template``: version of the template that rendered the request with these ``parameters``; informational.
+    None: the default, or the highest that policies allow. ``depends_on``: own sessions, by id or name, that must end
+    first; ``depends_when``: how, ``success`` (the default), ``failure`` or ``any``. ``agents``: designated agents, by
+    id or name. Sessions with the same ``launch_id`` belong together; ``placement`` distributes them. ``owner``: e-mail
+    address of the person for whom an administrator launches; empty: oneself. ``retry_on_agent_loss``: a batch session
+    whose agent is lost runs again from the start. ``access_key``: the owner's key pair that it counts against; empty:
+    the main one. ``files``: written to the home before the command runs. ``roles``: kernels that differ, by role,
+    ``main`` first; without them there are ``cluster_size`` equal kernels. ``start_in``: working directory, as folder
+    or mount path of one of the ``mounts``; empty: the home. ``done_when``: which role's kernels must all have finished
+    before a batch session ends well, or ``all``; empty: the main one. ``template``: version of the template that
+    rendered the request with these ``parameters``; informational.
     """
 
     image: str
@@ -87,6 +88,7 @@ class SessionSpec:
     priority: int | None = None
     batch_timeout: timedelta | None = None
     depends_on: Sequence[str] = ()
+    depends_when: str = ""
     agents: Sequence[str] = ()
     placement: str = ""
     launch_id: UUID | None = None

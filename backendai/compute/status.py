@@ -53,6 +53,14 @@ class Result(models.TextChoices):
     FAILED = "FAILED", Message("failed")
 
 
+class When(models.TextChoices):
+    """How other sessions must have ended before one that depends on them starts."""
+
+    SUCCESS = "success", Message("all succeeded")
+    FAILURE = "failure", Message("all ended without success")
+    ANY = "any", Message("all ended, no matter how")
+
+
 class Outcome(models.TextChoices):
     """The result of one step in the scheduling history."""
 

@@ -75,4 +75,6 @@ def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:
         for role in checked.roles
         for _ in range(role.count)
     )
-    return Newcomer(row, kernels, tuple(checked.depends_on), storage_need(checked.all_mounts))
+    return Newcomer(
+        row, kernels, tuple(checked.depends_on), storage_need(checked.all_mounts), spec.depends_when or "success"
+    )

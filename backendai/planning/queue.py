@@ -19,7 +19,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
-from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status
+from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status, When
 from backendai.core.session_kinds import KINDS
 from backendai.planning.storage import storage_needs_of
 from backendai.scheduler.snapshot import (
@@ -66,12 +66,13 @@ class Row(NamedTuple):
 
 class Newcomer(NamedTuple):
     """A session before its launch: its kernels (amounts as JSON text, image if it differs from the session's) and the
-    ids of its dependencies."""
+    ids of its dependencies, with how they must have ended."""
 
     row: Row
     kernels: tuple[KernelRow, ...]
     depends_on: tuple[UUID, ...] = ()
     storage: StorageNeed | None = None
+    depends_when: str = When.SUCCESS.value
 
 
 class Queue:
@@ -92,7 +93,7 @@ class Queue:
             self._longest.update(longest_runs(ids))
         for newcomer in newcomers:
             self._kernels[newcomer.row.id] = list(newcomer.kernels)
-            self._dependencies[newcomer.row.id] = _dependencies_on(newcomer.depends_on)
+            self._dependencies[newcomer.row.id] = _dependencies_on(newcomer.depends_on, newcomer.depends_when)
             self._longest[newcomer.row.id] = newcomer.row.batch_timeout
             if newcomer.storage:
                 self._storage[newcomer.row.id] = newcomer.storage
@@ -239,23 +240,25 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
 def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
     """Return the dependencies of each session, in one query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
-    for session_id, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
-        found[session_id].append(Dependency(pk, name, _state(status, result)))
+    for session_id, when, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
+        found[session_id].append(Dependency(pk, name, _state(status, result, when), when))
     return found
 
 
-def _dependencies_on(ids: Sequence[UUID]) -> list[Dependency]:
+def _dependencies_on(ids: Sequence[UUID], when: str) -> list[Dependency]:
     if not ids:
         return []
     rows = ComputeSession.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "name", "status", "result")
-    return [Dependency(pk, name, _state(status, result)) for pk, name, status, result in rows]
+    return [Dependency(pk, name, _state(status, result, when), when) for pk, name, status, result in rows]
 
 
-def _state(status: str, result: str) -> DependencyState:
+def _state(status: str, result: str, when: str) -> DependencyState:
+    """Return whether a session has ended as one that depends on it needs."""
     if status not in TERMINAL:
         return DependencyState.LIVE
     well = status == Status.TERMINATED and result == Result.SUCCESS
-    return DependencyState.SUCCEEDED if well else DependencyState.FAILED
+    is_met = when == When.ANY or well == (when == When.SUCCESS)
+    return DependencyState.SUCCEEDED if is_met else DependencyState.FAILED
 
 
 def _holder(row: Row) -> Holder:
@@ -279,7 +282,7 @@ def _kernels_in(sessions: str) -> QuerySet[Any, Any]:
 def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:
     through = ComputeSession.depends_on.through.objects.filter(from_computesession__in=listed(sessions))
     columns = [f"to_computesession__{name}" for name in ("pk", "name", "status", "result")]
-    return through.order_by("pk").values_list("from_computesession", *columns)
+    return through.order_by("pk").values_list("from_computesession", "from_computesession__depends_when", *columns)
 
 
 _NONE: frozenset[UUID] = frozenset()

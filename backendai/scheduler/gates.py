@@ -137,9 +137,7 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
     if not open_ones:
         return None
     names = [each.name for each in open_ones]
-    of = Message(
-        "{number} of {number_2} sessions that must succeed first", number=len(open_ones), number_2=len(ordered)
-    )
+    of = _some_of(open_ones, len(ordered))
     details: dict[str, object] = {
         "sessions": [str(each.id) for each in open_ones], "names": [each.name for each in open_ones],
         "open": len(open_ones), "dependencies": len(ordered),
@@ -147,11 +145,22 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
     if failed:
         return Reason(
             "dependency-failed",
-            Message("{of} failed: {names}.", of=of, names=names),
+            Message("{of} succeeded: {names}.", of=of, names=names)
+            if failed[0].needed == "failure"
+            else Message("{of} failed: {names}.", of=of, names=names),
             details,
             never=True,
         )
     return Reason("dependency-not-finished", Message("{of} have not ended yet: {names}.", of=of, names=names), details)
+
+
+def _some_of(some: Sequence[Dependency], number: int) -> Message:
+    match some[0].needed:
+        case "failure":
+            return Message("{number} of {number_2} sessions that must fail first", number=len(some), number_2=number)
+        case "any":
+            return Message("{number} of {number_2} sessions that must end first", number=len(some), number_2=number)
+    return Message("{number} of {number_2} sessions that must succeed first", number=len(some), number_2=number)
 
 
 def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:

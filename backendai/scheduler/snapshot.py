@@ -94,20 +94,21 @@ class ImageBuild:
 
 
 class DependencyState(StrEnum):
-    """State of a session that another one depends on."""
+    """State of a session that another one depends on, as that one needs it."""
 
     LIVE = "live"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"  # ended without success: it will never succeed
+    SUCCEEDED = "succeeded"  # it ended as needed
+    FAILED = "failed"  # it ended otherwise, for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Another session that must succeed first."""
+    """Another session that must end first, as the one that waits needs it."""
 
     id: UUID
     name: str
     state: DependencyState
+    needed: str = "success"  # or failure, any
 
 
 class Holder(NamedTuple):

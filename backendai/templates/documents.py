@@ -23,7 +23,9 @@ from backendai.templates.rendering import check_gaps, filled_in, merged
 
 KIND = "session"
 # What belongs to one launch and one person alone.
-NEVER = frozenset({"owner", "launch_id", "access_key", "starts_at", "depends_on", "template", "parameters"})
+NEVER = frozenset(
+    {"owner", "launch_id", "access_key", "starts_at", "depends_on", "depends_when", "template", "parameters"}
+)
 SESSION_KEYS = frozenset(USUAL) - NEVER
 KEYS = SESSION_KEYS | {"version", "kind", "params", "locked"}
 _MOST_LOCKED = 64

@@ -14,7 +14,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY, LONGEST_RUN
 from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import LIVE, Placement, Result
+from backendai.compute.status import LIVE, Placement, Result, When
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
@@ -120,8 +120,13 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
 
 
 def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:
-    """Return the ids of the user's sessions that must succeed first. A name means the live session of that name, else
-    the newest. Raises UserError for sessions that the actor may not see or that cannot succeed any more."""
+    """Return the ids of the user's sessions that must end first, as asked. A name means the live session of that name,
+    else the newest. Raises UserError for sessions that the actor may not see or that cannot end so any more."""
+    when = spec.depends_when or When.SUCCESS
+    if when not in When.values:
+        values = ", ".join(When.values)
+        text = Message("{given} is not known here: use {values}.", given=repr(when[:32]), values=values)
+        raise UserError(text, field="depends_when", code="invalid-condition")
     if not spec.depends_on:
         return []
     if not KINDS[spec.session_type].has_dependencies:
@@ -138,8 +143,10 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
         found[name] = found[str(pk)] = pk
         if not KINDS[kind].has_result:
             hopeless[pk] = Message("{name} is interactive: only batch sessions end with success or failure.", name=name)
-        elif status not in LIVE and result != Result.SUCCESS:
+        elif status not in LIVE and when == When.SUCCESS and result != Result.SUCCESS:
             hopeless[pk] = Message("{name} has ended without success.", name=name)
+        elif status not in LIVE and when == When.FAILURE and result == Result.SUCCESS:
+            hopeless[pk] = Message("{name} has succeeded already.", name=name)
     named = list(
         dict.fromkeys(_found(text, found, Message("You have no session"), "depends_on") for text in spec.depends_on)
     )

@@ -26,7 +26,7 @@ from backendai.compute.services.session_files import write_files
 from backendai.compute.services.system_limits import check_system_sessions
 from backendai.compute.spec import SessionSpec
 from backendai.compute.spec_document import digest_of, kept_document
-from backendai.compute.status import LIVE, Outcome, Phase, Status
+from backendai.compute.status import LIVE, Outcome, Phase, Status, When
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name
@@ -190,6 +190,7 @@ def session_row(owner: User, asked: SessionSpec, checked: Checked, name: str, **
         placement=spec.placement,
         retry_on_agent_loss=spec.retry_on_agent_loss,
         done_when=spec.done_when,
+        depends_when=spec.depends_when or When.SUCCESS,
         spec=kept_document(asked),
         start_in=checked.start_in,
         **own,

@@ -24,7 +24,7 @@ from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.commits import refuse_while_saved
 from backendai.compute.services.home_keeping import refuse_while_home_is_kept
 from backendai.compute.services.moves import Why, move, move_kernels
-from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status
+from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status, When
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message, for_column
 from backendai.wire.broker import hint_on_commit
@@ -207,20 +207,30 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
-    """Return the pending sessions with an unsuccessful dependency, and why each cannot start. ``failed``: only these
-    dependencies (None: all)."""
+    """Return the pending sessions with a dependency that ended otherwise than they need, and why each cannot start.
+    ``failed``: only these dependencies (None: all)."""
+    well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
+    needs = "from_computesession__depends_when"
     links = ComputeSession.depends_on.through.objects.filter(
-        from_computesession__status=Status.PENDING, to_computesession__status__in=TERMINAL
-    ).exclude(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
+        Q(~well, **{needs: When.SUCCESS}) | Q(well, **{needs: When.FAILURE}),
+        from_computesession__status=Status.PENDING,
+        to_computesession__status__in=TERMINAL,
+    )
     if failed is not None:
         links = links.filter(to_computesession__in=failed)
     whys: dict[UUID, Why] = {}
     rows = links.values_list(
-        "from_computesession_id", "to_computesession_id", "to_computesession__name", "to_computesession__status_reason"
+        "from_computesession_id",
+        "to_computesession_id",
+        "to_computesession__name",
+        "to_computesession__status_reason",
+        needs,
     )
-    for pk, dependency, name, reason in rows.order_by("pk")[:_MOST_AT_ONCE]:
+    for pk, dependency, name, reason, when in rows.order_by("pk")[:_MOST_AT_ONCE]:
         because = f" ({reason})" if reason else ""
         message = Message("Session {name}, which it depends on, did not succeed{because}.", name=name, because=because)
+        if when == When.FAILURE:
+            message = Message("Session {name} succeeded, and this one was to start if it fails.", name=name)
         data = {"dependency": str(dependency), "dependency_name": name, "dependency_reason": reason}
         whys.setdefault(pk, Why(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
     return whys

@@ -67,7 +67,7 @@ class CheckedRun:
 def array_of(spec: SessionSpec, size: int, *, retries: Any = 0) -> RunWish:
     """Return a run of so many sessions like this one, each retried after a failure: so often, or by a rule as a step
     has it. Raises a UserError for what only single sessions have."""
-    for field_name in ("starts_at", "depends_on", "owner"):
+    for field_name in ("starts_at", "depends_on", "depends_when", "owner"):
         if getattr(spec, field_name):
             text = Message("An array or a session with retries has no {field}: leave it empty.", field=field_name)
             raise UserError(text, field=field_name, code="single-only")

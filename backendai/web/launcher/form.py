@@ -102,6 +102,7 @@ class LaunchForm(
             priority=data["priority"],
             batch_timeout=data["batch_timeout"] if kind.runs_program else None,
             depends_on=[str(each.pk) for each in data["depends_on"]] if kind.has_dependencies else [],
+            depends_when=self.condition() if kind.has_dependencies else "",
             retry_on_agent_loss=data["retry_on_agent_loss"] and kind.runs_again,
             agents=[data["agents"]] if data.get("agents") else [],
             owner=data["owner"],

@@ -44,6 +44,7 @@ _AS_THEY_ARE = (
     "cluster_mode",
     "priority",
     "depends_on",
+    "depends_when",
     "preopen_ports",
     "retry_on_agent_loss",
     "access_key",

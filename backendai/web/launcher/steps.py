@@ -26,6 +26,7 @@ _STEP_OF = {
     "priority": TYPE,
     "retry_on_agent_loss": TYPE,
     "depends_on": TYPE,
+    "depends_when": TYPE,
     "owner": TYPE,
     "access_key": TYPE,
     "mounts": DATA,

@@ -14,10 +14,12 @@ from backendai.accounts.models import User
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
+from backendai.compute.status import When
 from backendai.core.names import check_session_name
 from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds
 from backendai.pipelines.elements import MOST_TASKS
 from backendai.pipelines.retries import MOST_TIMES
+from backendai.texts.messages import in_words_lazy
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.kind_words import KindWords, kinds_to_launch
 from backendai.web.launcher.checks import checked, ignore_errors
@@ -109,6 +111,13 @@ class TypeFields(forms.Form):
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")
     )
 
+    depends_when = forms.ChoiceField(
+        required=False,
+        choices=[(one.value, in_words_lazy(one.label)) for one in When],
+        initial=When.SUCCESS,
+        label=_("Start when"),
+    )
+
     def offer_order(self, user: User, actor: User) -> None:
         """Let it wait for the user's batch sessions that the actor may see."""
         self.fields["priority"].help_text = _("0 to %(most)s, default %(usual)s; higher priorities start first.") % {
@@ -147,6 +156,11 @@ class TypeFields(forms.Form):
         if self.runs_program() is False:
             ignore_errors(self, "startup_command", "array_size", "retries", "starts_at", "batch_timeout", "depends_on")
         return data
+
+    def condition(self) -> str:
+        """Return how the sessions before it must have ended; empty: as usual, or there are none."""
+        chosen = str(self.cleaned_data["depends_when"])
+        return chosen if self.cleaned_data["depends_on"] and chosen != When.SUCCESS else ""
 
     def is_run(self) -> bool:
         """Return whether the command runs more than once: as elements, or again after a failure."""

@@ -202,7 +202,11 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
     replaces = model.pk if model.status == Status.PENDING else None
     waits_for = list(model.depends_on.live().values_list("pk", flat=True))
     files = rows_of_files(brought_by(model.pk, request.user))
-    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for, "replaces": replaces, "files": files}
+    return (
+        key
+        | initial_of(parameters_of(model))
+        | {"depends_on": waits_for, "depends_when": model.depends_when, "replaces": replaces, "files": files}
+    )
 
 
 def _refill(request: PageRequest) -> Refill | None:
