@@ -216,3 +216,13 @@ def test_the_gallery_takes_a_fixed_number_of_queries(
     client.get("/templates/")
     with django_assert_max_num_queries(12):
         client.get("/templates/")
+
+
+def test_the_launcher_names_what_is_locked_and_makes_it_read_only(site: Cast, browse: Browse) -> None:
+    text = "image: python\ntype: batch\nstartup_command: run\npriority: 5\nlocked: [startup_command, priority]\n"
+    client = browse(site.alice)
+    answer = client.get(LAUNCH, {"from": str(made(site.alice, text).pk)})
+    form = answer.context["form"]
+    assert "startup_command, priority" in page(answer)
+    assert "readonly" in str(form["startup_command"]) and "readonly" in str(form["priority"])
+    assert "readonly" not in str(form["name"]) and "readonly" not in str(form["shm"])

@@ -23,7 +23,8 @@ def template_refill(query: QueryDict, actor: User) -> Refill:
     given = {name.removeprefix(PREFIX): query[name] for name in query if name.startswith(PREFIX)}
     version = version_named(actor, query.get(FROM, ""))
     made = from_template(version, given, {}, secrets=False)
-    secrets = [one for one in parts_of(version.document).parameters.values() if one.is_secret]
+    parts = parts_of(version.document)
+    secrets = [one for one in parts.parameters.values() if one.is_secret]
     document = _project(_as_typed(made.document, {one.variable for one in secrets}), actor)
     record = LaunchRecord(owner=actor, name=str(version), parameters=document)
     refill = refill_of(record, actor)
@@ -32,7 +33,9 @@ def template_refill(query: QueryDict, actor: User) -> Refill:
         for one in secrets
     ]
     refill.initial["template"] = f"{version.template_id}@{version.number}"
-    return Refill(record, refill.owner, refill.initial, refill.gone, refill.notes, is_template=True)
+    return Refill(
+        record, refill.owner, refill.initial, refill.gone, refill.notes, is_template=True, locked=parts.locked
+    )
 
 
 def _as_typed(document: dict[str, Any], secret: set[str]) -> dict[str, Any]:

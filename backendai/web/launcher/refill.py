@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
@@ -59,7 +59,7 @@ _AS_THEY_ARE = (
 @dataclass(frozen=True, slots=True)
 class Refill:
     """What a recent launch fills the form with. ``gone``: why a field's value cannot be taken over any more; ``notes``:
-    what else is to be looked at."""
+    what else is to be looked at; ``locked``: keys that the template fixes."""
 
     record: LaunchRecord
     owner: User
@@ -67,6 +67,7 @@ class Refill:
     gone: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     is_template: bool = False
+    locked: Sequence[str] = ()
 
     def leave_empty(self, form: forms.Form, sent: MultiValueDict[str, str]) -> None:
         """Take what is gone out of what would be sent: a browser would send the first choice in its place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -73,6 +73,13 @@ class TemplateFields(forms.Form):
         ),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "worker"}),
     )
+
+    def lock(self, keys: Sequence[str]) -> None:
+        """Make the inputs of these keys of a request read-only. Choices stay as they are: other values are refused."""
+        for key in keys:
+            field = self.fields.get(key)
+            if field is not None and isinstance(field.widget, forms.TextInput | forms.NumberInput | forms.Textarea):
+                field.widget.attrs["readonly"] = True
 
     def with_unshown(self, spec: SessionSpec) -> SessionSpec:
         """Return the request with the values of the request before it that the form has no field for. Raises a

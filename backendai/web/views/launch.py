@@ -96,6 +96,7 @@ def _form(
     form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis | named)
     usual, said = sent_by(form), said_in(request.GET, form)
     if refill:
+        form.lock(refill.locked)
         refill.leave_empty(form, usual)
     context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
     if request.POST and not _looks_up(request):
