@@ -5,6 +5,7 @@ from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.compute.models import (
     Allocation,
     ComputeSession,
+    EarlierLog,
     IdleWarning,
     Kernel,
     KernelLog,
@@ -61,6 +62,12 @@ class SchedulingRecordAdmin(ReadOnly):
     list_filter = ["phase", "result"]
     search_fields = ["session__name", "session__id", "error_code"]
     list_select_related = ["session"]
+
+
+@admin.register(EarlierLog)
+class EarlierLogAdmin(ReadOnly):
+    list_display = ["kernel", "generation", "size", "is_truncated", "saved_at"]
+    exclude = ["content"]
 
 
 @admin.register(KernelLog)

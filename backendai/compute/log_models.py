@@ -11,6 +11,7 @@ class KernelLog(models.Model):
 
     kernel = models.OneToOneField("compute.Kernel", on_delete=models.CASCADE, related_name="log", primary_key=True)
     content = models.BinaryField()
+    generation = models.PositiveIntegerField(default=0, db_default=0, help_text="The start that wrote it; 0: unknown.")
     size = models.PositiveIntegerField(default=0)
     is_truncated = models.BooleanField(default=False)
     saved_at = models.DateTimeField(default=timezone.now)
@@ -21,3 +22,21 @@ class KernelLog(models.Model):
 
     def __str__(self) -> str:
         return f"log of {self.kernel_id}"
+
+
+class EarlierLog(models.Model):
+    """The end of the output of an earlier start of a kernel (gzip): of a try that failed, or before a restart."""
+
+    kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="earlier_logs", db_index=False)
+    generation = models.PositiveIntegerField()
+    content = models.BinaryField()
+    size = models.PositiveIntegerField(default=0)
+    is_truncated = models.BooleanField(default=False)
+    saved_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        ordering = ["generation"]
+        constraints = [models.UniqueConstraint(fields=["kernel", "generation"], name="earlier_log_once")]
+
+    def __str__(self) -> str:
+        return f"log {self.generation} of {self.kernel_id}"

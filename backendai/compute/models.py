@@ -23,6 +23,7 @@ from backendai.compute.home_models import HomeKeep as HomeKeep
 from backendai.compute.idle_models import IdleWarning as IdleWarning
 from backendai.compute.idle_models import SessionTraffic as SessionTraffic
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
+from backendai.compute.log_models import EarlierLog as EarlierLog
 from backendai.compute.log_models import KernelLog as KernelLog
 from backendai.compute.mount_models import SessionMount as SessionMount
 from backendai.compute.notice_models import SessionNotice as SessionNotice

@@ -42,6 +42,9 @@ class LogQuery(serializers.Serializer[Any]):
     app = serializers.CharField(
         default="", help_text="The output of this app of the main kernel, while the session runs."
     )
+    generation = serializers.IntegerField(
+        default=None, min_value=1, help_text="The start of the kernel; default: the newest."
+    )
     tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
 
 
@@ -63,7 +66,11 @@ class SessionLog(APIView):
         kernels = session.kernels.select_related("agent")
         kernel = get_object_or_404(kernels, pk=wanted["kernel"]) if wanted["kernel"] else kernels.get(rank=0)
         app, tail = wanted["app"], wanted["tail"]
-        content, truncated = _log_of_app(session, kernel, app, tail) if app else _log_of(kernel, tail)
+        generation = wanted["generation"]
+        if generation is not None and generation != kernel.generation and not app:
+            content, truncated = _kept_of(kernel, generation, tail)
+        else:
+            content, truncated = _log_of_app(session, kernel, app, tail) if app else _log_of(kernel, tail)
         answer = HttpResponse(content, content_type="text/plain; charset=utf-8")
         answer["X-Log-Truncated"] = "true" if truncated else "false"
         answer["Cache-Control"] = "no-store"
@@ -95,7 +102,11 @@ def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
         return on_node
     if kernel.status not in TERMINAL | {Status.TERMINATING}:
         return b"", False
-    kept = saved_log(kernel)
+    return _kept_of(kernel, None, tail)
+
+
+def _kept_of(kernel: Kernel, generation: int | None, tail: int | None) -> tuple[bytes, bool]:
+    kept = saved_log(kernel, generation)
     if kept is None:
         raise NotFound("The output of this kernel was not kept.", code="no-log")
     content, truncated = kept

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from django.utils import timezone
 
 from backendai.cluster.models import Agent
-from backendai.compute.models import Kernel, KernelLog
+from backendai.compute.models import EarlierLog, Kernel, KernelLog
 from backendai.compute.services.bulk import among
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.bundles import BundledLog
 
 LARGEST = 4 * 2**20
+MOST_EARLIER = 10
 
 
 def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, truncated: bool) -> None:
-    """Store the end of a kernel's output, replacing earlier output. Raises UserError above ``LARGEST`` bytes, NotFound
-    unless the kernel is on this agent in this generation."""
+    """Store the end of a kernel's output; that of an earlier start is kept beside it. Raises UserError above
+    ``LARGEST`` bytes, NotFound unless the kernel is on this agent in this generation."""
     if len(content) > LARGEST:
         raise UserError("A log may have at most {largest} bytes.", largest=LARGEST, code="too-long")
     kernel = Kernel.objects.filter(pk=kernel_id, agent=agent).first()
     if kernel is None or kernel.generation != generation:
         raise NotFound("This kernel is not on this agent.")
+    _keep_earlier({kernel_id: generation})
     KernelLog.objects.update_or_create(
         kernel=kernel,
         defaults={
+            "generation": generation,
             "content": gzip.compress(content, 5),
             "size": len(content),
             "is_truncated": truncated,
@@ -38,17 +41,19 @@ def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, 
 
 
 def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> list[bool]:
-    """Store the ends of many kernels' outputs, in two statements. Returns for each log whether its kernel is on this
-    agent in the log's generation; others are not stored."""
+    """Store the ends of many kernels' outputs, in three statements; more where kernels started before. Returns for
+    each log whether its kernel is on this agent in the log's generation; others are not stored."""
     if not logs:
         return []
     packed = {log.kernel_id: (log, gzip.compress(log.content, 5)) for log in logs}
     rows = Kernel.objects.filter(pk__in=among(list(packed)), agent=agent).order_by()
     here = dict(rows.values_list("pk", "generation"))
+    _keep_earlier({log.kernel_id: log.generation for log in logs if here.get(log.kernel_id) == log.generation})
     KernelLog.objects.bulk_create(
         [
             KernelLog(
                 kernel_id=log.kernel_id,
+                generation=log.generation,
                 content=content,
                 size=len(log.content),
                 is_truncated=log.truncated,
@@ -59,12 +64,39 @@ def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> lis
         ],
         update_conflicts=True,
         unique_fields=["kernel"],
-        update_fields=["content", "size", "is_truncated", "saved_at"],
+        update_fields=["generation", "content", "size", "is_truncated", "saved_at"],
     )
     return [here.get(log.kernel_id) == log.generation for log in logs]
 
 
-def saved_log(kernel: Kernel) -> tuple[bytes, bool] | None:
-    """Return the stored output and whether its beginning was cut off; None if nothing is stored."""
-    log = KernelLog.objects.filter(kernel=kernel).first()
+def saved_log(kernel: Kernel, generation: int | None = None) -> tuple[bytes, bool] | None:
+    """Return the stored output of the newest start, or of this one, and whether its beginning was cut off; None if
+    nothing is stored."""
+    log: KernelLog | EarlierLog | None = KernelLog.objects.filter(kernel=kernel).first()
+    if generation is not None and (log is None or log.generation != generation):
+        log = EarlierLog.objects.filter(kernel=kernel, generation=generation).first()
     return (gzip.decompress(bytes(log.content)), log.is_truncated) if log else None
+
+
+def earlier_logs(kernels: Sequence[Kernel]) -> list[EarlierLog]:
+    """Return the outputs of earlier starts without their contents, by kernel and start; one query, none where every
+    kernel has started once."""
+    again = [kernel.pk for kernel in kernels if kernel.generation > 1]
+    if not again:
+        return []
+    rows = EarlierLog.objects.filter(kernel__in=again).select_related("kernel").defer("content")
+    return list(rows.order_by("kernel__rank", "generation"))
+
+
+def _keep_earlier(generations: Mapping[UUID, int]) -> None:
+    """Keep the outputs of earlier starts that newer ones are about to replace: the newest ``MOST_EARLIER`` of each
+    kernel. One query where there are none."""
+    found = KernelLog.objects.filter(pk__in=among(list(generations)), generation__gt=0)
+    old = [log for log in found.order_by() if log.generation < generations[log.kernel_id]] if generations else []
+    if not old:
+        return
+    same = ("kernel_id", "generation", "content", "size", "is_truncated", "saved_at")
+    rows = [EarlierLog(**{name: getattr(log, name) for name in same}) for log in old]
+    EarlierLog.objects.bulk_create(rows, ignore_conflicts=True)
+    for log in old:
+        EarlierLog.objects.filter(kernel=log.kernel_id, generation__lte=log.generation - MOST_EARLIER).delete()

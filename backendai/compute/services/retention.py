@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Sum, Window
 
-from backendai.compute.models import ComputeSession, KernelLog, SchedulingRecord
+from backendai.compute.models import ComputeSession, EarlierLog, KernelLog, SchedulingRecord
 from backendai.compute.status import TERMINAL
 
 _OWNER = "kernel__session__owner"
@@ -26,8 +26,12 @@ def delete_old_logs(now: datetime) -> int:
     """Delete logs that were saved more than ``KEEP_LOGS`` ago; returns how many. 0: keep all."""
     if not settings.KEEP_LOGS:
         return 0
-    old = _logs_of_ended().filter(saved_at__lt=now - settings.KEEP_LOGS).order_by("saved_at")
-    return _delete(KernelLog, list(old.values_list("pk", flat=True)[:_MOST_LOGS]), _LOGS_AT_ONCE)
+    limit = now - settings.KEEP_LOGS
+    old = _logs_of_ended().filter(saved_at__lt=limit).order_by("saved_at")
+    deleted = _delete(KernelLog, list(old.values_list("pk", flat=True)[:_MOST_LOGS]), _LOGS_AT_ONCE)
+    earlier = EarlierLog.objects.filter(saved_at__lt=limit, kernel__session__status__in=sorted(TERMINAL))
+    keys = list(earlier.order_by("saved_at").values_list("pk", flat=True)[:_MOST_LOGS])
+    return deleted + _delete(EarlierLog, keys, _LOGS_AT_ONCE)
 
 
 def delete_logs_beyond_share(now: datetime) -> int:
@@ -42,11 +46,14 @@ def delete_logs_beyond_share(now: datetime) -> int:
     owners = list(sums.filter(total__gt=most).order_by("-total").values_list(_OWNER, flat=True)[:_MOST_OWNERS])
     if not owners:
         return 0
+    earlier = EarlierLog.objects.filter(**{f"{_OWNER}__in": owners, "kernel__session__status__in": sorted(TERMINAL)})
+    first = list(earlier.order_by("saved_at").values_list("pk", flat=True)[:_MOST_LOGS])
+    deleted = _delete(EarlierLog, first, _LOGS_AT_ONCE)  # they go before the last output of any session
     newest_first = [F("saved_at").desc(), F("kernel_id").desc()]
     newer = Window(Sum("size"), partition_by=[F(_OWNER)], order_by=newest_first)
     beyond = _logs_of_ended().filter(**{f"{_OWNER}__in": owners}).annotate(newer=newer).filter(newer__gt=most)
     keys = list(beyond.order_by("saved_at").values_list("pk", flat=True)[:_MOST_LOGS])
-    return _delete(KernelLog, keys, _LOGS_AT_ONCE)
+    return deleted + _delete(KernelLog, keys, _LOGS_AT_ONCE)
 
 
 def delete_old_history(now: datetime) -> int:

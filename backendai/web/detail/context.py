@@ -9,6 +9,7 @@ from typing import Any
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.logs import earlier_logs
 from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.renaming import may_be_renamed
 from backendai.compute.status import PLACED, Status
@@ -38,7 +39,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | _mounts(session, kernels, user)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
-        | {"app_logs": app_logs_of(session, main)}
+        | {"app_logs": app_logs_of(session, main), "earlier_logs": earlier_logs(kernels)}
     )
 
 

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.logs import earlier_logs
 from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 from backendai.web.detail.context import ending_context
@@ -75,6 +76,7 @@ def log(request: PageRequest, session_id: UUID) -> HttpResponse:
         return redirect(f"{reverse('web:session', args=[session_id])}?{kernel}#log")
     kernels = list(found.kernels.select_related("agent"))
     context = {"kernels": kernels, "app_logs": app_logs_of(found, next(iter(kernels), None))}
+    context["earlier_logs"] = earlier_logs(kernels)
     return box(request, found, "web/_session_log.html", context)
 
 
