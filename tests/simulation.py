@@ -38,9 +38,11 @@ from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller import loops
+from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import NotFound
 from backendai.core.slots import Slots
 from backendai.ops.auditing import Sighted
+from backendai.pipelines.hints import TASK as RUN_TASK
 from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
 
 
@@ -302,6 +304,9 @@ class Platform:
             return
         index %= len(self.hints)
         task, args, queue = self.hints[index] if keep else self.hints.pop(index)
+        if task == RUN_TASK:
+            run_pipelines(self.now)
+            return
         if queue == "control":
             loops.schedule_group(int(args[0]), self.now)
             return
@@ -318,6 +323,7 @@ class Platform:
             node.engine.faults.start = node.engine.faults.portal = ""
         for number in range(rounds):
             self.now += timedelta(seconds=5)
+            run_pipelines(self.now)
             loops.run_pass(self.now)
             if number % 2 == 0:  # a pass of a hundred statements: more often it would be most of the test's time
                 loops.run_repair(self.now)

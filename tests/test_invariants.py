@@ -20,11 +20,17 @@ from backendai.cluster.models import Agent, PassLease, Reachability, ResourceGro
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountWish, RoleSpec
 from backendai.compute.status import LIVE, TERMINAL, Status
 from backendai.controller import loops
-from backendai.core.errors import NotFound, UserError
+from backendai.controller.pipelines import run_pipelines
+from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.ops.auditing import World, run_checks
+from backendai.pipelines.models import Run
+from backendai.pipelines.reading import Picture, read_picture
+from backendai.pipelines.services.acting import act
+from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed
+from backendai.pipelines.services.creating import RunWish, create_run
 from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
@@ -39,14 +45,14 @@ from tests.simulation import Node, Platform
 pytestmark = pytest.mark.postgres
 
 WALKS = 8 if connection.vendor == "sqlite" else 5  # the same walks at random: what one misses another may find
-SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08", "I-16"]
+SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08", "I-16", "R-01", "R-02", "R-03"]
 ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)
 
 
 def clean() -> None:
     """Empty the tables that the walk writes; far faster than a flush of all."""
-    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession,
+    for model in (AuditEntry, Run, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession,
                   Folder, StorageHost, Agent, Reachability, PassLease, ResourceGroup,
                   Membership, Project, User, Domain):  # fmt: skip
         model.objects.all().delete()
@@ -59,6 +65,7 @@ class WholePlatform(RuleBasedStateMachine):
         self.cast = make_cast()
         self.platform = Platform([Node(make_agent(name, cpu=4, mem="8g")) for name in ("n1", "n2")], timezone.now())
         self.old_picture: list[tuple[ResourceGroup, Snapshot]] = []
+        self.old_runs: Picture | None = None
         self.folder = ready_folder(
             self.cast.alice, host=storage_host("local", *[one.agent for one in self.platform.nodes])
         )
@@ -90,6 +97,53 @@ class WholePlatform(RuleBasedStateMachine):
             make_session(self.cast.alice, resources={"cpu": cpu, "mem": "1g"}, cluster_size=size, **kind)
         except UserError as error:
             assert error.code == "bigger-than-any-agent"
+
+    @rule(
+        policy=st.sampled_from(["end", "tolerate", "restart"]),
+        main=st.sampled_from(["end", "restart"]),
+        done_when=st.sampled_from(["", "worker", "all"]),
+        after=st.booleans(),
+    )
+    def create_with_roles(self, policy: str, main: str, done_when: str, after: bool) -> None:
+        worker = RoleSpec(count=2, on_failure=policy, after=["main"] if after else [])
+        roles = {"main": RoleSpec(on_failure=main), "worker": worker}
+        kind = {"session_type": "batch", "startup_command": "true", "roles": roles, "done_when": done_when}
+        make_session(self.cast.alice, resources={"cpu": 1, "mem": "1g"}, **kind)
+
+    @rule(
+        array=st.integers(1, 3),
+        retry=st.sampled_from([0, 2]),
+        on_failure=st.sampled_from(["continue", "drain", "stop"]),
+        probe=st.sampled_from([0, 1]),
+    )
+    def launch_run(self, array: int, retry: int, on_failure: str, probe: int) -> None:
+        own = {"array": array, "retry": retry, "probe": probe, "startup_command": "true"}
+        each = {"array": array, "after": {"first": "each"}, "startup_command": "true"}
+        usual = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
+        steps = {"first": own, "second": each, "third": {"after": {"second": "any"}, "startup_command": "true"}}
+        wish = RunWish(document={"on_failure": on_failure, "defaults": usual, "steps": steps})
+        create_run(self.cast.alice, wish, now=self.platform.now)
+
+    @rule()
+    def advance_runs(self) -> None:
+        run_pipelines(self.platform.now)
+
+    @rule()
+    def another_control_looks_at_runs(self) -> None:
+        self.old_runs = read_picture(self.platform.now)
+
+    @rule()
+    def another_control_acts_late_on_runs(self) -> None:
+        if self.old_runs is not None:
+            act(self.old_runs)
+
+    @rule(number=index, verb=st.sampled_from([cancel_run, retry_failed, pause_run, resume_run]))
+    def change_run(self, number: int, verb: Any) -> None:
+        runs = list(Run.objects.order_by("created_at", "pk"))
+        if runs:
+            now = {} if verb in (pause_run, resume_run) else {"now": self.platform.now}
+            with contextlib.suppress(Conflict):
+                verb(runs[number % len(runs)], self.cast.alice, **now)
 
     @rule(
         give_up=st.sampled_from([0, 1, 3]),
@@ -210,11 +264,15 @@ class WholePlatform(RuleBasedStateMachine):
             assert run_checks(World(self.platform.now, self.platform.containers())) == {}
             on_the_way = LIVE - {Status.PENDING, Status.RUNNING}
             assert not ComputeSession.objects.filter(status__in=on_the_way).exists()
+            for run in Run.objects.filter(ended_at=None):
+                with contextlib.suppress(Conflict):
+                    cancel_run(run, self.cast.dana, now=self.platform.now)
             for session in ComputeSession.objects.filter(status__in=LIVE):
                 terminate_session(session, self.cast.dana)
             self.platform.settle()
             assert not ComputeSession.objects.exclude(status__in=TERMINAL).exists()
             assert not Allocation.objects.exists()
+            assert not Run.objects.filter(ended_at=None).exists()
             assert self.platform.containers() == []
         finally:
             for patch in self.patches:
