@@ -14,6 +14,7 @@ from backendai.core.errors import UserError
 _LABEL = re.compile(r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_CLASS = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PULL_POLICIES, REACHES, DNS = (
     ("IfNotPresent", "Never", "Always"),
@@ -37,6 +38,7 @@ class PoolSettings:
     reach: str = REACHES[0]  # how the agent comes to the ports of pods
     sources: tuple[str, ...] = ()  # addresses from which an agent outside of the cluster reaches pods
     dns: str = DNS[0]
+    scratch: str = ""  # the storage class of homes; empty: they lie on the nodes' disks
     storage: Mapping[str, PoolStorage] = field(default_factory=dict)  # by name: the hosts of folders
     gpu: str = "nvidia.com/gpu"  # the resource that counts the GPUs of a node
     wait_seconds: float = 0.0  # for room on a node, while an autoscaler may make some; 0: the usual time
@@ -75,6 +77,7 @@ def read_pool(environ: Mapping[str, str]) -> PoolSettings:
         reach=choice("BACKENDAI_KUBERNETES_REACH", REACHES),
         sources=_networks(environ.get("BACKENDAI_KUBERNETES_SOURCES", "")),
         dns=choice("BACKENDAI_KUBERNETES_DNS", DNS),
+        scratch=_storage_class(environ.get("BACKENDAI_KUBERNETES_SCRATCH_CLASS", "")),
         storage=read_storage(environ),
         gpu=gpu,
         wait_seconds=_seconds(environ.get("BACKENDAI_KUBERNETES_WAIT", "")),
@@ -123,6 +126,12 @@ def _networks(text: str) -> tuple[str, ...]:
                 "BACKENDAI_KUBERNETES_SOURCES", part, "use addresses such as 192.0.2.7 or 192.0.2.0/24"
             ) from error
     return found
+
+
+def _storage_class(text: str) -> str:
+    if text and not _CLASS.match(text):
+        raise _wrong("BACKENDAI_KUBERNETES_SCRATCH_CLASS", text, "use the name of a storage class")
+    return text
 
 
 def _seconds(text: str) -> float:

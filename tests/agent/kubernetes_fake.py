@@ -39,6 +39,8 @@ class Cluster:
     bodies: list[tuple[str, str]] = field(default_factory=list)  # of what was to be created
     version: int = 100
     watches: list[queue.Queue[bytes | None]] = field(default_factory=list)
+    denied: set[tuple[str, str]] = field(default_factory=set)  # verbs and kinds, as reviews of access say
+    delay: float = 0.0
     nodes: list[dict[str, Any]] = field(default_factory=lambda: [NODE])
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -174,6 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         parts = [part for part in address.path.split("/") if part]
+        time.sleep(self.cluster.delay)
         with self.cluster.lock:
             self.cluster.asked.append((self.command, self.path))
             if self.command == "POST":
@@ -192,6 +195,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, parts: list[str], query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
         cluster = self.cluster
+        if parts[-1] == "selfsubjectaccessreviews":
+            asked = body["spec"]["resourceAttributes"]
+            return 201, {"status": {"allowed": (asked["verb"], asked["resource"]) not in cluster.denied}}
         if parts == ["version"]:
             return 200, {"gitVersion": "v1.20.2"}
         if parts == ["api"]:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from backendai.agent.accelerators.pool import PoolGpus
 from backendai.agent.backends import (
     kubernetes_cluster,
     kubernetes_feed,
@@ -28,6 +29,7 @@ from backendai.agent.kubernetes_storage import PoolStorage
 from backendai.agent.machine import Machine
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.ops.doctor.kubernetes import kubernetes
 from backendai.wire.mounts import MountSpec
 from backendai.wire.pulls import RegistryAccess
 from tests.agent.contract_tools import until
@@ -659,3 +661,94 @@ def test_the_load_of_the_agents_own_machine_is_not_that_of_the_pool(
     assert (told.architecture, told.os_kernel, told.widest) == ("aarch64", "", [{"cpu": "8", "mem": str(8 * 2**30)}])
     assert told.live is not None
     assert {told.live.cpu_pct, told.live.load, told.live.mem_used, told.live.disk_free} == {None}
+
+
+def test_a_pod_is_made_as_the_pool_and_the_kernel_say(cluster: Cluster, backend: KubernetesBackend) -> None:
+    pool = PoolSettings(
+        nodes={"pool": "a"},
+        labels={"kueue.x-k8s.io/queue-name": "lab"},
+        runtime_class="kata",
+        gpu="amd.com/gpu",
+        tolerations=({"key": "spot", "operator": "Exists"},),
+    )
+    backend = KubernetesBackend(
+        backend._logs._folder, backend.api.access, pool, deployment="test", agent="n1", told=Slots()
+    )
+    cluster.nodes = [node_of("a", "8", "8Gi")]
+    cluster.nodes[0]["status"]["allocatable"]["amd.com/gpu"] = "2"
+    spec = make_spec(slots={"cpu": "0.5", "mem": str(2**30), "cuda.device": "1"}, shm_bytes=2**20, scratch_bytes=2**30)
+    backend.start(spec)
+    pod = cluster.pods()[0]
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
+    assert (pod["spec"]["nodeSelector"], pod["spec"]["runtimeClassName"]) == ({"pool": "a"}, "kata")
+    assert pod["spec"]["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+    volumes = {one.pop("name"): one for one in pod["spec"]["volumes"]}
+    assert volumes["shm"] == {"emptyDir": {"medium": "Memory", "sizeLimit": str(2**20)}}
+    assert volumes["scratch"] == {"emptyDir": {"sizeLimit": str(2**30)}}
+    wanted = {"cpu": "500m", "memory": str(2**30), "amd.com/gpu": "1"}
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert wanted.items() <= resources["requests"].items() and wanted.items() <= resources["limits"].items()
+    assert any("labelSelector=pool%3Da" in path for method, path in cluster.asked if "/nodes" in path)
+    backend.close()
+
+
+def test_gpus_of_a_pool_are_as_many_as_its_nodes_have_and_stay_while_nothing_is_known(
+    cluster: Cluster, backend: KubernetesBackend
+) -> None:
+    now = [2]
+
+    def count() -> int:
+        if not now:
+            raise BackendError("The Kubernetes API does not answer.")
+        return now[0]
+
+    gpus = PoolGpus(count)
+    assert [device.slot for device in gpus.discover().devices] == ["cuda.device"] * 2
+    now.clear()
+    assert len(gpus.discover().devices) == 2, "a cluster that does not answer has not lost its GPUs"
+    assert backend.pool.gpus() == 2
+
+
+def test_a_home_can_lie_on_a_volume_of_its_own(cluster: Cluster, backend: KubernetesBackend, tmp_path: Path) -> None:
+    pool = PoolSettings(scratch="fast")
+    own = KubernetesBackend(tmp_path, backend.api.access, pool, deployment="test", agent="n1")
+    own.start(make_spec(scratch_bytes=5 * 2**30))
+    spec = cluster.pods()[0]["spec"]
+    scratch = next(one for one in spec["volumes"] if one["name"] == "scratch")
+    claim = scratch["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert (claim["storageClassName"], claim["resources"]) == ("fast", {"requests": {"storage": str(5 * 2**30)}})
+    assert "home-on-node" not in [note.code for note in own.notes()]
+    with pytest.raises(StartFailed) as error:
+        own.start(make_spec())
+    assert "BACKENDAI_SCRATCH_BYTES" in error.value.message
+    own.close()
+
+
+def test_a_slow_server_is_waited_for_and_a_late_answer_is_adopted(cluster: Cluster, backend: KubernetesBackend) -> None:
+    cluster.delay = 0.3
+    spec = make_spec()
+    assert not backend.start(spec).adopted
+    assert backend.start(spec).adopted
+    assert [one.running for one in backend.kernels()] == [True]
+
+
+def test_the_doctor_names_the_rights_that_are_missing(cluster: Cluster, tmp_path: Path) -> None:
+    with serving(cluster) as address:
+        said = {
+            "current-context": "lab",
+            "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u", "namespace": "mine"}}],
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        (tmp_path / "config").write_text(json.dumps(said))
+        environ = {
+            "BACKENDAI_AGENT_BACKEND": "kubernetes",
+            "BACKENDAI_KUBERNETES_CONFIG": str(tmp_path / "config"),
+            "BACKENDAI_AGENT_DATA": str(tmp_path),
+        }
+        assert [one.name for one in kubernetes(environ)] == ["kubernetes"]
+        cluster.denied = {("create", "pods"), ("get", "persistentvolumeclaims"), ("list", "nodes")}
+        found = {one.name: one.message for one in kubernetes(environ)}
+    assert "create pods" in found["kubernetes rights"] and "get persistentvolumeclaims" in found["kubernetes rights"]
+    assert "kubernetes nodes" in found
+    assert kubernetes({}) == []

@@ -28,6 +28,7 @@ from backendai.agent.backends.kubernetes_borders import Borders
 from backendai.agent.backends.kubernetes_cluster import Clusters
 from backendai.agent.backends.kubernetes_feed import Feed
 from backendai.agent.backends.kubernetes_folders import MountingPods, PodFolders
+from backendai.agent.backends.kubernetes_guests import PodGuests
 from backendai.agent.backends.kubernetes_images import PoolImages
 from backendai.agent.backends.kubernetes_logs import Logs
 from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, labels_of
@@ -64,6 +65,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
             Capability.SERVING,
             Capability.OWN_NETWORK,
             Capability.SIZE_LIMITS,
+            Capability.EXECUTION,
         }
     )
 
@@ -89,6 +91,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._starter = Starter(self._pods, self.pool, settings, self._images, self._folders)
         self._terminals, self._usage = Terminals(self.api, self._pods.running), PodUsage(self.api)
         self._feed.on_over = self._terminals.over
+        self.guests = self._guests = PodGuests(self.api, self._pods.running, data.absolute() / "guests")
         self._forwards = settings.reach == "forward" or (settings.reach == "auto" and not access.inside)
         self.services = PodServices(self._pods, forwards=self._forwards)
         borders = Borders(self.api, outside=not (access.inside or self._forwards), sources=settings.sources)
@@ -114,7 +117,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
 
     def notes(self) -> list[Note]:
         return [
-            *pool_notes(self._rehearsal.fault(), forwards=self._forwards),
+            *pool_notes(self._rehearsal.fault(), forwards=self._forwards, on_node=not self._settings.scratch),
             *self.pool.notes(),
             *self._policies.notes(),
             *notes_of_pods(self._pods.recent),
@@ -168,6 +171,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
             self._starter.drop_secret(kernel_id)
         self._logs.drop(kernel_id)
         self._folders.drop(kernel_id)
+        self._guests.remove(kernel_id)
 
     def kernels(self) -> list[KernelSighting]:
         pods = self._pods.listed()
@@ -185,6 +189,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._policies.keep({labels_of(pod)[SESSION] for pod in pods})
         self._images.sweep(everything)
         self._logs.sweep(live | here)
+        self._guests.sweep(live | here)
         self._starter.sweep(live | here, everything["secrets"])
         self._tidy(pods, live)
 
@@ -209,6 +214,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
 
     def close(self) -> None:
         self._folders.hosts.stop()
+        self._guests.close()
         self._feed.close()
         self.api.close()
 

@@ -13,7 +13,7 @@ _STUCK_SECONDS = 120
 Pod = dict[str, Any]
 
 
-def pool_notes(fault: str, *, forwards: bool) -> Iterable[Note]:
+def pool_notes(fault: str, *, forwards: bool, on_node: bool) -> Iterable[Note]:
     """Yield what follows from how the pool is set up, and why nothing starts there."""
     if fault:
         yield Note(
@@ -27,11 +27,13 @@ def pool_notes(fault: str, *, forwards: bool) -> Iterable[Note]:
             message="Apps are reached through the Kubernetes API, half a second for each connection.",
             fix="Run the agent in the cluster, or set BACKENDAI_KUBERNETES_REACH=direct where it reaches pods.",
         )
-    yield Note(
-        code="home-on-node",
-        message="Home folders are on the nodes' disks (emptyDir). One that exceeds its limit ends its session within "
-        "two minutes; programs get no earlier error.",
-    )
+    if on_node:
+        yield Note(
+            code="home-on-node",
+            message="Home folders are on the nodes' disks (emptyDir). One that exceeds its limit ends its session "
+            "within two minutes; programs get no earlier error.",
+            fix="Set BACKENDAI_KUBERNETES_SCRATCH_CLASS to give each home a volume of its own.",
+        )
 
 
 def notes_of_pods(pods: Sequence[Pod]) -> Iterable[Note]:

@@ -86,7 +86,7 @@ def pod_body(
             **_pod_options(spec, pool, user),
             "nodeSelector": dict(pool.nodes if nodes is None else nodes),
             "containers": [_container(spec, pool, folders, has_files)],
-            "volumes": _volumes(spec, name, folders, has_files),
+            "volumes": _volumes(spec, pool, name, folders, has_files),
         },
     }
     if spec.cluster_size > 1:
@@ -234,9 +234,24 @@ def _volume_of(folder: Folder) -> str:
     return f"storage-{folder.host}"[:63].rstrip("-")
 
 
-def _volumes(spec: KernelSpec, name: str, folders: Sequence[Folder], has_files: bool) -> list[dict[str, Any]]:
+def _scratch(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
+    """Return the volume of the home: a part of the node's disk, which evicts what grows too large, or one of its own,
+    which is full then."""
+    if not pool.scratch:
+        return {"emptyDir": {"sizeLimit": str(spec.scratch_bytes)} if spec.scratch_bytes else {}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": pool.scratch,
+        "resources": {"requests": {"storage": str(spec.scratch_bytes)}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+
+
+def _volumes(
+    spec: KernelSpec, pool: PoolSettings, name: str, folders: Sequence[Folder], has_files: bool
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": "scratch", "emptyDir": {"sizeLimit": str(spec.scratch_bytes)} if spec.scratch_bytes else {}},
+        {"name": "scratch", **_scratch(spec, pool)},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
     ]
     if has_files:

@@ -113,6 +113,9 @@ class Starter:
     def _create(self, spec: KernelSpec) -> Pod | None:
         """Return the new pod, None where its name is taken."""
         self._check_width(spec)
+        if self._settings.scratch and not spec.scratch_bytes:
+            text = "Homes of this pool are volumes of their own, which need a size: set BACKENDAI_SCRATCH_BYTES."
+            raise StartFailed(text, code="scratch-failed")
         body = pod_body(
             spec,
             self._settings,

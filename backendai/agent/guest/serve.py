@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from backendai.agent.guest import interpreter
+from backendai.agent.guest.carry import carry
 from backendai.agent.guest.guest import LARGEST_QUESTION, Guest
 from backendai.agent.guest.journal import Journal, folder_of_kernel
 from backendai.agent.guest.languages import known_languages, list_languages
@@ -136,10 +137,12 @@ async def _start_interpreter(ipc_only: bool, name: str, language: str, hear: Hea
 
 
 def main() -> None:
-    """``serve FOLDER [ipc-only]`` is the guest; ``run-interpreter FD ORDER`` one of its interpreters,
-    ``run-ipykernel …`` a kernel of Jupyter that drops no output, ``list-languages`` prints which there are, ``sftp`` a
-    server of files on the standard streams."""
-    if sys.argv[1] == "serve":
+    """``serve FOLDER [ipc-only]`` is the guest, ``carry FOLDER`` its way out where no folder is shared;
+    ``run-interpreter FD ORDER`` one of its interpreters, ``run-ipykernel …`` a kernel of Jupyter that drops no output,
+    ``list-languages`` prints which there are, ``sftp`` a server of files on the standard streams."""
+    if sys.argv[1] == "carry":
+        carry(Path(sys.argv[2]))
+    elif sys.argv[1] == "serve":
         serve(Path(sys.argv[2]), ipc_only="ipc-only" in sys.argv[3:])
     elif sys.argv[1] == "run-interpreter":
         run_interpreter(int(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,0 +1,205 @@
+"""Guest agents in pods. A pod shares no folder with its agent: one command in it carries the connections of its guest.
+
+For what asks, the guest dials the socket in a folder of this machine, as elsewhere: each of its connections is made
+here when the command in the pod says that the guest has opened one. Nothing else comes from inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.docker_create import WORKDIR
+from backendai.agent.backends.docker_guest import IS_NEW_ENOUGH
+from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.kubernetes_api import Api
+from backendai.agent.backends.kubernetes_names import pod_name
+from backendai.agent.backends.kubernetes_streams import Command, run_command
+from backendai.agent.backends.trees import remove_tree
+from backendai.agent.guest.carry import SOCKET
+from backendai.agent.guest.carrying import Carrier
+from backendai.agent.guest_host import PROGRAM, GuestPlace, program
+
+logger = logging.getLogger(__name__)
+
+_INSIDE = "/tmp/.backendai-guest"  # noqa: S108 - of the container
+_FIRST_REST, _LONGEST_REST = 0.5, 30.0
+_LAST_SECONDS = 0.5  # for hanging up
+_BRING_SECONDS = 20.0
+_BRING = 'umask 077; mkdir -p "$0" && head -c "$1" >"$0/.new" && mv "$0/.new" "$0/$2"'
+_NO_PYTHON = 127
+# Arguments: how to wait for the bootstrap script, the home, what tells whether a Python is new enough, and the program.
+_CARRY = f"""
+sh -c "$1" wait "$2" true >/dev/null 2>&1 </dev/null
+for python in python3 python; do
+  command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c "$3" || continue
+  exec "$python" -I -S "$4" carry {_INSIDE} 2>/dev/null
+done
+exit {_NO_PYTHON}
+""".strip()
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class PodGuests(GuestPlace):
+    """The guests of one agent's pods. ``find`` raises KernelGone for a kernel that does not run; ``root`` is where the
+    sockets of this side are."""
+
+    def __init__(self, api: Api, find: Callable[[UUID], object], root: Path) -> None:
+        self._api, self._find, self._root = api, find, root
+        self._ways: dict[UUID, _Way] = {}
+        self._guard = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def folder(self, kernel_id: UUID) -> Path:
+        """Return the folder of a kernel's socket; the way to a guest that was started earlier is opened again."""
+        self._find(kernel_id)
+        folder = self._root / str(kernel_id)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.was_launched(kernel_id):
+            self._open(kernel_id, folder)
+        return folder
+
+    def was_launched(self, kernel_id: UUID) -> bool:
+        return (self._root / str(kernel_id) / PROGRAM).exists()
+
+    def launch(self, kernel_id: UUID) -> None:
+        """Start the program in the pod, by the command that carries its connections."""
+        self._find(kernel_id)
+        self._open(kernel_id, self._root / str(kernel_id)).start_program()
+
+    def remove(self, kernel_id: UUID) -> None:
+        """Close the way to a kernel's guest, and forget it."""
+        with self._guard:
+            way = self._ways.pop(kernel_id, None)
+        if way is not None:
+            way.close()
+        remove_tree(self._root / str(kernel_id))
+
+    def sweep(self, live: set[UUID]) -> None:
+        """Forget the kernels that are not among these."""
+        names = {path.name for path in self._root.iterdir()} if self._root.is_dir() else set()
+        for name in names - {str(kernel_id) for kernel_id in live}:
+            self.remove(UUID(name))
+
+    def close(self) -> None:
+        """Close every way; guests and what they run go on."""
+        with self._guard:
+            ways, self._ways = list(self._ways.values()), {}
+            loop, self._loop = self._loop, None
+        for way in ways:
+            way.close()
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.call_later, _LAST_SECONDS, loop.stop)
+
+    def _open(self, kernel_id: UUID, folder: Path) -> _Way:
+        with self._guard:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="guests", daemon=True).start()
+            way = self._ways.get(kernel_id)
+            if way is None or way.is_over:
+                way = self._ways[kernel_id] = _Way(self._api, pod_name(kernel_id), folder, self._loop)
+        return way
+
+
+class _Way:
+    """The way to one pod's guest, opened again whenever it breaks off."""
+
+    def __init__(self, api: Api, pod: str, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._api, self._pod, self._folder, self._loop = api, pod, folder, loop
+        self._carrier: Carrier | None = None
+        self._running = asyncio.run_coroutine_threadsafe(self._run(), loop)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is carried any more, and nothing will be."""
+        return self._running.done()
+
+    def start_program(self) -> None:
+        """Start the guest anew where the way is open; opening it starts one."""
+        if (carrier := self._carrier) is not None:
+            asyncio.run_coroutine_threadsafe(carrier.start_program(), self._loop)
+
+    def close(self) -> None:
+        """Break off."""
+        self._running.cancel()
+
+    async def _run(self) -> None:
+        rest = _FIRST_REST
+        while True:
+            try:
+                began = self._loop.time()
+                if (code := await self._carry()) is not None:
+                    if code != 0:
+                        logger.info("%s has no guest: exit code %d", self._pod, code)
+                    return
+                rest = _FIRST_REST if self._loop.time() - began > _LONGEST_REST else rest
+            except KernelGone:
+                return
+            except BackendError as error:
+                logger.info("%s: the way to its guest broke off: %s", self._pod, error.message)
+            await asyncio.sleep(rest)
+            rest = min(2 * rest, _LONGEST_REST)
+
+    async def _carry(self) -> int | None:
+        """Carry until the stream ends; returns the exit code of the command, None where it broke off."""
+        await self._bring()
+        words = ["sh", "-c", _CARRY, "carry", WAIT, WORKDIR, IS_NEW_ENOUGH, f"{_INSIDE}/{PROGRAM}"]
+        running = await run_command(self._api, self._pod, words, stdin=True)
+        sending = asyncio.Lock()
+
+        async def send(frame: bytes) -> None:
+            async with sending:
+                await running.write(frame)
+
+        self._carrier = carrier = Carrier(send, connect=self._connect)
+        try:
+            while data := await running.read():
+                carrier.take(data)
+        except ValueError as error:
+            logger.warning("%s sends what no guest does: %s", self._pod, error)
+        finally:
+            self._carrier = None
+            carrier.close()
+            await running.close()
+        return running.exit_code
+
+    async def _bring(self) -> None:
+        """Put the program of this version into the pod."""
+        data = program()
+        words = ["sh", "-c", _BRING, _INSIDE, str(len(data)), PROGRAM]
+        running = await run_command(self._api, self._pod, words, stdin=True)
+        try:
+            async with asyncio.timeout(_BRING_SECONDS):
+                await running.write(data)
+                await _end_of(running)
+        except TimeoutError as error:
+            raise BackendError("the program of the guest does not arrive") from error
+        finally:
+            await running.close()
+
+    async def _connect(self) -> Connection:
+        """Connect to the socket of this side. The folder is opened first: its path may be longer than an address."""
+        directory = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)
+            await self._loop.sock_connect(connection, f"/proc/self/fd/{directory}/{SOCKET}")
+        except OSError:
+            connection.close()
+            raise
+        finally:
+            os.close(directory)
+        return await asyncio.open_connection(sock=connection)
+
+
+async def _end_of(running: Command) -> None:
+    while await running.read():
+        pass

@@ -1,0 +1,167 @@
+"""Many connections over one stream of bytes, the same at both of its ends.
+
+A frame is the number of a connection, a kind, the length of its content, and the content. Each end may send a window of
+bytes for a connection before the other has passed them on, so that a slow one holds up nothing but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+OPEN, DATA, END, CLOSE, GRANT, START = range(6)
+WINDOW = 256 * 1024
+MOST = 256  # connections at once
+_MOST_TASKS = 4 * MOST
+_HEAD = struct.Struct(">IBI")
+_PIECE = 24 * 1024  # with its head in one message of a stream to a pod
+_NUMBER = struct.Struct(">I")
+if TYPE_CHECKING:  # older versions of Python in images do not know these types as values
+    Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Carrier:
+    """One end. ``send`` takes whole frames; ``connect`` makes the connection that the other end has opened (None: this
+    end opens them); ``on_start`` is called when the other end asks for a program. Lives on one event loop."""
+
+    def __init__(
+        self,
+        send: Callable[[bytes], Awaitable[None]],
+        *,
+        connect: Callable[[], Awaitable[Connection]] | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._send, self._connect, self._on_start = send, connect, on_start
+        self._carried: dict[int, _Carried] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._waiting, self._last = b"", 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no connection is open."""
+        return not self._carried
+
+    async def start_program(self) -> None:
+        """Have the other end start its program."""
+        await self._send(_frame(0, START))
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry a connection of this end until both sides have ended."""
+        if len(self._carried) >= MOST:
+            writer.close()
+            return
+        self._last += 1
+        number, carried = self._last, _Carried()
+        self._carried[number] = carried
+        await self._send(_frame(number, OPEN))
+        await self._run(number, carried, reader, writer)
+
+    def take(self, data: bytes) -> None:
+        """Take what came from the other end. Raises ValueError for what is no frame."""
+        self._waiting += data
+        while len(self._waiting) >= _HEAD.size:
+            number, kind, size = _HEAD.unpack_from(self._waiting)
+            if size > WINDOW or kind > START or (kind == GRANT and size != _NUMBER.size):
+                raise ValueError("this is no frame")
+            if len(self._waiting) < _HEAD.size + size:
+                return
+            content = self._waiting[_HEAD.size : _HEAD.size + size]
+            self._waiting = self._waiting[_HEAD.size + size :]
+            self._heed(number, kind, content)
+
+    def close(self) -> None:
+        """End every connection."""
+        for task in list(self._tasks):
+            task.cancel()
+        self._carried.clear()
+
+    def _heed(self, number: int, kind: int, content: bytes) -> None:
+        if kind == START:
+            self._on_start()
+        elif kind == OPEN:
+            if self._connect is not None and number not in self._carried and len(self._carried) < MOST:
+                self._carried[number] = _Carried()  # what comes before the connection is made waits in it
+                self._spawn(self._answer(number, self._carried[number], self._connect))
+            elif len(self._tasks) < _MOST_TASKS:
+                self._spawn(self._send(_frame(number, CLOSE)))
+        elif (carried := self._carried.get(number)) is None:
+            return  # it has just ended here
+        elif kind == DATA:
+            carried.owed += len(content)
+            if carried.owed > WINDOW:
+                raise ValueError("more came than was granted")
+            carried.came.put_nowait(content)
+        elif kind == GRANT:
+            carried.may_send += min(_NUMBER.unpack(content)[0], WINDOW)
+            carried.granted.set()
+        else:
+            carried.came.put_nowait(b"" if kind == END else None)
+
+    async def _answer(self, number: int, carried: _Carried, connect: Callable[[], Awaitable[Connection]]) -> None:
+        try:
+            reader, writer = await connect()
+        except OSError:
+            self._carried.pop(number, None)
+            await self._send(_frame(number, CLOSE))
+            return
+        await self._run(number, carried, reader, writer)
+
+    async def _run(
+        self, number: int, carried: _Carried, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        out = asyncio.ensure_future(self._send_all(number, carried, reader))
+        self._tasks.add(out)
+        try:
+            await self._pass_on(number, carried, writer)
+            await out
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            out.cancel()
+            self._tasks.discard(out)
+            writer.close()
+            if self._carried.pop(number, None) is not None:
+                await self._send(_frame(number, CLOSE))
+
+    async def _send_all(self, number: int, carried: _Carried, reader: asyncio.StreamReader) -> None:
+        while True:
+            while carried.may_send <= 0:
+                carried.granted.clear()
+                await carried.granted.wait()
+            data = await reader.read(min(_PIECE, carried.may_send))
+            if not data:
+                await self._send(_frame(number, END))
+                return
+            carried.may_send -= len(data)
+            await self._send(_frame(number, DATA, data))
+
+    async def _pass_on(self, number: int, carried: _Carried, writer: asyncio.StreamWriter) -> None:
+        while data := await carried.came.get():
+            writer.write(data)
+            await writer.drain()
+            carried.owed -= len(data)
+            await self._send(_frame(number, GRANT, _NUMBER.pack(len(data))))
+        if data is None:
+            self._carried.pop(number, None)
+            raise ConnectionResetError
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Carried:
+    """A connection. ``came``: what is to be passed on; empty: the end; None: it was closed."""
+
+    def __init__(self) -> None:
+        self.came: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.owed, self.may_send, self.granted = 0, WINDOW, asyncio.Event()
+
+
+def _frame(number: int, kind: int, content: bytes = b"") -> bytes:
+    return _HEAD.pack(number, kind, len(content)) + content
