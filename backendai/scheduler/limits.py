@@ -11,6 +11,8 @@ from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView, Networks
 
 Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
+TOO_MANY_SESSIONS, SLOT_LIMIT = "too-many-sessions", "slot-limit"
+LIMIT_CODES = frozenset({TOO_MANY_SESSIONS, SLOT_LIMIT})
 
 _SCOPES = {
     "key-pair": Message("Key pair"),
@@ -119,7 +121,7 @@ class _Account:
             sessions=self.sessions,
             limit=limit,
         )
-        return Reason("too-many-sessions", message, details, never=limit == 0)
+        return Reason(TOO_MANY_SESSIONS, message, details, never=limit == 0)
 
     def slots_reason(self, slot: str, amount: int, *, never: bool) -> Reason:
         most = self.most.get(slot, 0)
@@ -140,7 +142,7 @@ class _Account:
                 may=may,
                 asks=asks,
             )
-        return Reason("slot-limit", message, details, never=never)
+        return Reason(SLOT_LIMIT, message, details, never=never)
 
     def _details(self, **numbers: object) -> dict[str, object]:
         return {"scope": self.limit.scope, "name": self.limit.name, **numbers}

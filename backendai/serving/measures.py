@@ -70,6 +70,8 @@ def load_of(readings: Iterable[Reading], now: datetime, *, is_partial: bool = Fa
         open=sum(one.open for one in last),
         held=sum(one.held for one in last),
         age=max(now - min(one.at for one in last), timedelta(0)),
+        rate=sum(one.requests / one.seconds for one in spans if one.seconds > 0),
+        p95=quantile(_counts(spans), 0.95),
         is_partial=is_partial,
     )
 
@@ -117,10 +119,14 @@ def metrics_of(readings: Sequence[Reading], ready: int) -> Mapping[str, float | 
     spans = [one for one in spans_of(readings, LONG) if one.seconds > 0]
     if not spans:
         return {"latency": None, "rate": None, "queue": None}
-    counts = [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
+    counts = _counts(spans)
     rate = sum(one.requests / one.seconds for one in spans)
     queued = {one.proxy: float(one.queued) for one in sorted(readings, key=lambda one: one.at)}
     return {"latency": quantile(counts, 0.95), "rate": rate / max(ready, 1), "queue": sum(queued.values())}
+
+
+def _counts(spans: Sequence[Span]) -> list[int]:
+    return [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
 
 
 def _span(rows: Sequence[Reading], seconds: float) -> Span:

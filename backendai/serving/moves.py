@@ -52,6 +52,16 @@ def move_replicas(
     return set(moved)
 
 
+def claim(endpoint: Endpoint) -> bool:
+    """Grow the version of an endpoint that is as it was read; returns whether. Its row stays locked until the end of
+    the caller's transaction, in which the decision is carried out."""
+    seen = Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version)
+    if not seen.update(version=F("version") + 1):
+        return False
+    endpoint.version += 1
+    return True
+
+
 def set_desired(
     endpoint: Endpoint, desired: int, *, now: datetime, panic_until: datetime | None, code: str, **about: Any
 ) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
+
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.status import PLACED, Status
@@ -36,6 +38,7 @@ from backendai.usage.samples import averages
 
 HEARD, GONE = timedelta(seconds=10), timedelta(minutes=10)
 SILENT = timedelta(seconds=30)  # then a replica is no capacity any more
+_SUBSTITUTE_STARTS = timedelta(minutes=10)
 _WINDOW = timedelta(seconds=45)
 _GPU_WINDOW = timedelta(seconds=60)
 _QUERY_FRESH = timedelta(seconds=60)  # four times what lies between two questions to Prometheus
@@ -72,7 +75,7 @@ class Picture:
     views: Mapping[UUID, EndpointView]
     seen: Mapping[UUID, Seen]
     peaks: Mapping[UUID, list[list[float]]]
-    proxies: Sequence[ServingProxy]  # that can be heard
+    proxies: Sequence[ServingProxy]  # that may hold a book, heard lately or not
     versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's book
 
 
@@ -81,16 +84,16 @@ def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) ->
     a rule looks at accelerators."""
     rows = Endpoint.objects.unfinished() if endpoint_ids is None else Endpoint.objects.filter(pk__in=endpoint_ids)
     endpoints = {one.pk: one for one in rows.select_related("current", "next", "resource_group", "owner").order_by()}
-    everything = list(ServingProxy.objects.filter(left_at=None, seen_at__gt=now - GONE))
-    proxies = [one for one in everything if one.seen_at >= now - HEARD]
+    proxies = list(ServingProxy.objects.filter(left_at=None, seen_at__gt=now - _book_lasts()))
+    heard = {one.name for one in proxies if one.seen_at >= now - HEARD}
     replicas = list(
         Replica.objects.live().filter(endpoint__in=endpoints).select_related("session", "revision").order_by("number")
     )
-    seen = _seen(replicas, proxies)
+    seen = _seen(replicas, proxies, heard)
     readings = _readings(endpoints, now)
     rules, errors = _rules(endpoints), _answers_by_revision(endpoints)
     versions = {(pk, proxy): version for pk, rows in readings.items() for proxy, version in rows[1].items()}
-    is_partial = len(proxies) < len(everything)
+    is_partial = any(one.name not in heard and one.seen_at > now - GONE for one in proxies)
     own: defaultdict[UUID, list[Seen]] = defaultdict(list)
     for one in replicas:
         own[one.endpoint_id].append(seen[one.pk])
@@ -144,13 +147,30 @@ def _replica_view(one: Seen, now: datetime) -> ReplicaView:
         waits_for=(session.status_reason or "waiting") if waits else "",
         wait_message=session.status_message if waits else "",
         is_answering=not lost and not silent,
-        is_leaving=any(is_drained for *_, is_drained in one.agents),
+        is_leaving=any(is_drained for *_, is_drained in one.agents) or _ends_soon(replica, now),
         ready_at=replica.ready_at,
         open=one.open,
     )
 
 
-def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy]) -> dict[UUID, Seen]:
+def _ends_soon(replica: Replica, now: datetime) -> bool:
+    """Return whether a policy's maximum run time will end the replica before long: it is time for a substitute, which
+    has to start, and for the requests that are open then."""
+    session = replica.session
+    if session.ends_at is None or session.started_at is None:
+        return False
+    ahead = min(_SUBSTITUTE_STARTS + replica.revision.drain_timeout, (session.ends_at - session.started_at) / 2)
+    return bool(session.ends_at - now <= ahead)
+
+
+def _book_lasts() -> timedelta:
+    """Return how long a proxy serves from its book after it last reached the database."""
+    return timedelta(seconds=settings.SERVING_TRUST)
+
+
+def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy], heard: Collection[str]) -> dict[UUID, Seen]:
+    """Return each replica with what proxies say of it. One that was cut off from the database says nothing of health,
+    and its requests are still open: its last number counts until it starts again."""
     boots = {one.name: one.boot for one in proxies}
     agents: defaultdict[UUID, list[tuple[str, bool, bool]]] = defaultdict(list)
     kernels = Kernel.objects.filter(session__in=[one.session_id for one in replicas], status__in=PLACED)
@@ -162,8 +182,10 @@ def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy]) -> dict[
     messages: dict[UUID, str] = {}
     for sight in ReplicaSight.objects.filter(replica__in=[one.pk for one in replicas]):
         if boots.get(sight.proxy) == sight.boot:
-            answering[sight.replica_id][sight.proxy] = sight.is_answering
             opened[sight.replica_id] += sight.open
+            if sight.proxy not in heard:
+                continue
+            answering[sight.replica_id][sight.proxy] = sight.is_answering
             messages[sight.replica_id] = sight.message
     return {
         pk: Seen(one, tuple(agents[one.session_id]), answering[pk], opened[pk], messages.get(pk, ""))

@@ -19,7 +19,7 @@ from backendai.ops.auditing import run_checks
 from backendai.serving.auditing import SERVING_CHECKS
 from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
 from backendai.serving.services.endpoints import create_endpoint
-from backendai.serving.services.readings import Sight, Tally, record
+from backendai.serving.services.readings import Sight, Tally, farewell, record
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.wire.messages import KernelState
 from tests.factories import make_agent, make_group, make_image, report_of
@@ -39,7 +39,8 @@ def make_endpoint(owner: User, name: str = "chat", *, revision: RevisionSpec | N
 
 @dataclass
 class World:
-    """Time passes in steps of two seconds. ``silent`` replicas are ready no probe, by number; ``load`` is counted."""
+    """Time passes in steps of two seconds. ``silent`` replicas are ready no probe, by number; ``load`` is counted;
+    ``opened``: requests of each replica, by proxy."""
 
     owner: User
     cpu: int = 8
@@ -53,6 +54,7 @@ class World:
     requests: float = 0.0
     busy: float = 0.0
     knows_drains: bool = True
+    opened: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         make_group()
@@ -79,6 +81,11 @@ class World:
             self.steps()
         raise AssertionError(f"it did not come about; records: {codes_of()}")
 
+    def farewell(self, proxy: str) -> None:
+        """Let this proxy stop in good order."""
+        self.proxies.remove(proxy)
+        farewell(proxy, "boot", now=self.now)
+
     def _node_works(self) -> None:
         for kernel in Kernel.objects.filter(status__in=[Status.SCHEDULED, Status.TERMINATING]).select_related("agent"):
             replica = Replica.objects.filter(session=kernel.session_id).select_related("revision").first()
@@ -95,8 +102,11 @@ class World:
         self.requests += 2 * self.each_second
         self.busy += 2 * self.open
         replicas = Replica.objects.live().filter(state__in=[State.LOADING, State.READY, State.DRAINING])
-        sights = [Sight(one.pk, one.number not in self.silent, "503 of /health") for one in replicas]
         for number, proxy in enumerate(self.proxies):
+            sights = [
+                Sight(one.pk, one.number not in self.silent, "503 of /health", open=self.opened.get(proxy, 0))
+                for one in replicas
+            ]
             share = self.open if number == 0 else 0
             tallies = [
                 Tally(

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from backendai.core.messages import Message
+from backendai.scheduler.limits import LIMIT_CODES
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
 
 PROOF = timedelta(seconds=60)  # how long a new revision serves before an old replica is drained
@@ -31,20 +32,27 @@ class Rollout:
     finishes: bool = False
     rolls_back: bool = False
 
+    @property
+    def is_change(self) -> bool:
+        """Whether there is anything to carry out."""
+        return bool(self.starts or self.drains or self.finishes or self.rolls_back)
+
 
 def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollout:
     """Return the actions that lead to ``desired`` replicas of the newest revision without interruption."""
     live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
-    if endpoint.wish != Wish.RUN or desired == 0:
-        return Rollout(drains=tuple(one.id for one in live), finishes=endpoint.next is not None)
     if endpoint.next is not None and (why := _why_roll_back(endpoint, live)) is not None:
         return Rollout(reason=why, rolls_back=True)
+    if endpoint.wish != Wish.RUN or desired == 0:
+        return Rollout(drains=tuple(one.id for one in live), reason=_why_update_rests(endpoint))
     newest = endpoint.newest
     staying, leaving = list[ReplicaView](), list[ReplicaView]()
     for one in live:
         (staying if one.revision == newest and _stays(one) else leaving).append(one)
     if not leaving and len(staying) <= desired:
         starts, held = _starts(endpoint, newest, desired - len(staying), live, now)
+        if held is None and not starts and (unplaced := [one for one in staying if one.waits_for]):
+            held = no_room(unplaced)
         return Rollout(starts, reason=held, finishes=endpoint.next is not None and _is_done(staying, desired, now))
     if not leaving:
         return Rollout(drains=tuple(one.id for one in _first_to_go(staying, newest)[: len(staying) - desired]))
@@ -117,7 +125,7 @@ def _starts(
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
     """Return why unplaced replicas wait: their number, and the reason of the first one's session."""
     first = unplaced[0]
-    code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
+    code = "over-quota" if first.waits_for in LIMIT_CODES else "no-room"
     waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
     message = Message.joined([waiting, first.wait_message])
     return Reason(code, message, {"waits_for": first.waits_for, "replica": first.number})
@@ -150,6 +158,18 @@ def _why_it_waits(
         else Message("New replicas must serve for a minute first; {old} old ones serve meanwhile.", old=len(leaving))
     )
     return Reason("update-holds", message, {"old": len(leaving)}, until)
+
+
+def _why_update_rests(endpoint: EndpointView) -> Reason | None:
+    """Return why the update of an endpoint without replicas neither ends nor goes on: nothing proves the revision."""
+    if endpoint.next is None:
+        return None
+    message = Message(
+        "Revision {new} replaces revision {old} once it has served for a minute: with the next start or request.",
+        new=endpoint.next,
+        old=endpoint.current,
+    )
+    return Reason("update-rests", message, {"revision": endpoint.next})
 
 
 def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reason | None:

@@ -60,7 +60,7 @@ class LoadView:
     """Load measured by app proxies, in concurrent requests. ``short`` over 6 s, ``long`` over 30 s, ``peak`` the
     highest ``long`` of 300 s: each the larger of mean concurrency and arrivals × service seconds. ``backlog``: the
     concurrency that empties the queue in a minute. ``age``: of the newest measurement (None: there is none). ``held``:
-    requests that wait for the first replica."""
+    requests that wait for the first replica. ``rate`` and ``p95`` are told, and decide nothing."""
 
     short: float = 0.0
     long: float = 0.0
@@ -70,6 +70,8 @@ class LoadView:
     open: int = 0
     held: int = 0
     age: timedelta | None = timedelta(0)
+    rate: float = 0.0
+    p95: float | None = None
     is_partial: bool = False  # an app proxy went silent: its requests are missing in these numbers
 
 

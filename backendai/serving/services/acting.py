@@ -15,13 +15,13 @@ from django.db.models import F
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.create import launch_session
 from backendai.compute.spec import MountWish
-from backendai.core.errors import BackendAIError
+from backendai.core.errors import BackendAIError, Conflict
 from backendai.core.messages import Message
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
-from backendai.scheduler.serving.snapshot import EndpointView
+from backendai.scheduler.serving.snapshot import EndpointView, Reason, Wish
 from backendai.serving.models import Endpoint, Replica, Revision, State
-from backendai.serving.moves import move_replicas, note, set_desired
+from backendai.serving.moves import claim, move_replicas, note, set_desired
 from backendai.serving.reading import Picture
 from backendai.serving.services.checks import agents_that_serve, session_spec
 from backendai.serving.services.following import count_failed_start
@@ -59,43 +59,69 @@ def act(picture: Picture) -> int:
 
 def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
     now, scale, rollout = picture.now, decision.scale, decision.rollout
-    if scale.desired != endpoint.desired or scale.panic_until != endpoint.panic_until:
+    changes_number = scale.desired != endpoint.desired
+    if scale.panic_until != endpoint.panic_until and not changes_number:
+        Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version).update(panic_until=scale.panic_until)
+    if changes_number or rollout.is_change:
+        with transaction.atomic():
+            if not claim(endpoint):
+                return False  # somebody changed the endpoint since it was read: the next pass decides anew
+            _carry_out(endpoint, picture, decision)
+    if rollout.reason is not None and not rollout.rolls_back:
+        _note_hold(endpoint, rollout, scale, now)
+    return bool(rollout.drains or rollout.starts or changes_number)
+
+
+def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> None:
+    now, scale, rollout = picture.now, decision.scale, decision.rollout
+    if scale.desired != endpoint.desired:
         about = {"message": scale.reason.message, "data": scale.reason.data}
-        if scale.desired == endpoint.desired:
-            Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version).update(panic_until=scale.panic_until)
-        elif not set_desired(
-            endpoint, scale.desired, now=now, panic_until=scale.panic_until, code=scale.reason.code, **about
-        ):
-            return False  # somebody changed the endpoint since it was read: the next pass decides anew
+        set_desired(endpoint, scale.desired, now=now, panic_until=scale.panic_until, code=scale.reason.code, **about)
     if rollout.rolls_back or rollout.finishes:
         _end_update(endpoint, rollout, now)
-    if rollout.drains:
-        drain(picture, rollout.drains, scale.reason.message)
+    drain(picture, rollout.drains, scale.reason)
     for number, count in rollout.starts:
         revision = _revision(endpoint, number)
         for _ in range(count):
             start_replica(endpoint, revision, now=now)
-    if rollout.reason is not None and not rollout.rolls_back:
-        _note_hold(endpoint, rollout, scale, now)
-    return bool(rollout.drains or rollout.starts or scale.desired != endpoint.desired)
 
 
-def drain(picture: Picture, replica_ids: Sequence[UUID], message: str) -> None:
-    """Let replicas get no new requests; they end when their last one is answered."""
+def drain(picture: Picture, replica_ids: Sequence[UUID], scaling: Reason) -> None:
+    """Let replicas get no new requests; they end when their last one is answered. App proxies may send to one that is
+    LOADING as soon as their own probe succeeded. ``scaling``: why there are as many replicas as there are."""
     now = picture.now
     for pk in replica_ids:
         replica = picture.seen[pk].replica
-        until = now + replica.revision.drain_timeout if replica.state == State.READY else now
-        move_replicas([pk], State.DRAINING, now=now, reason="scaled", message=message, drain_by=until)
+        until = now if replica.state == State.STARTING else now + replica.revision.drain_timeout
+        if replica.session.ends_at is not None:
+            until = min(until, replica.session.ends_at)
+        reason, message = _why_it_goes(picture.views[replica.endpoint_id], pk, scaling)
+        move_replicas([pk], State.DRAINING, now=now, reason=reason, message=message, drain_by=until)
+
+
+def _why_it_goes(view: EndpointView, replica_id: UUID, scaling: Reason) -> tuple[str, str]:
+    """Return the code and the sentence of a replica that is drained."""
+    (one,) = [one for one in view.replicas if one.id == replica_id]
+    if view.wish != Wish.RUN:
+        return "endpoint-stopped", scaling.message
+    if one.revision != view.newest:
+        return "replaced", Message("Revision {revision} takes its place.", revision=view.newest)
+    if not one.is_answering:
+        return "not-answering", Message("It does not answer, and another replica serves in its place.")
+    if one.is_leaving:
+        text = "Its agent is being drained or its longest time is over, and another replica serves in its place."
+        return "moved", Message(text)
+    return "scaled", scaling.message
 
 
 def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> Replica | None:
     """Launch the session of a new replica, both in one transaction; None when the launch is refused, which counts as a
-    failed start."""
+    failed start unless a limit refuses it for now."""
+    # Outside of the launch: after a refusal the next try has another name.
+    Endpoint.objects.filter(pk=endpoint.pk).update(last_number=F("last_number") + 1)
+    number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk)
     try:
         with transaction.atomic():
-            Endpoint.objects.filter(pk=endpoint.pk).update(last_number=F("last_number") + 1)
-            number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk)
             spec = session_spec(
                 _spec_of(revision),
                 project=str(endpoint.project_id),
@@ -108,13 +134,12 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
                 endpoint=endpoint, revision=revision, number=number, session=launched.session, created_at=now
             )
     except BackendAIError as error:
-        count_failed_start(revision.pk, error.message, now)
-        note(
-            endpoint.pk,
-            error.code,
-            now=now,
-            message=Message.joined([Message("A replica could not be launched."), error.message]),
-        )
+        # A conflict is one with the moment, such as a limit of sessions that wait: the revision did nothing wrong.
+        if not isinstance(error, Conflict):
+            count_failed_start(revision.pk, error.message, now)
+        message = Message.joined([Message("A replica could not be launched."), error.message])
+        code = "over-quota" if isinstance(error, Conflict) else error.code
+        note(endpoint.pk, code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
         return None
 
 

@@ -78,12 +78,13 @@ def _watch(seen: Seen, now: datetime) -> int:
 
 
 def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
-    """End a draining replica once every app proxy knows of it and has nothing open, or its time is up."""
+    """End a draining replica once every app proxy knows of it and has nothing open, or its time is up. A proxy that is
+    cut off from the database sends by its old book, so that its silence is no word."""
     replica = seen.replica
     is_over = replica.drain_by is not None and now >= replica.drain_by
     known = [picture.versions.get((replica.endpoint_id, one.name), 0) for one in picture.proxies]
-    is_known = all(version >= replica.drain_version for version in known) and bool(known)
-    if not is_over and not (is_known and seen.open == 0) and replica.ready_at is not None:
+    is_known = all(version >= replica.drain_version for version in known)
+    if not is_over and not (is_known and seen.open == 0) and replica.loading_at is not None:
         return 0
     reason = replica.message or Message("The endpoint does not need it.")
     cut = Message("{number} requests were cut off.", number=seen.open) if seen.open else ""

@@ -44,6 +44,11 @@ def test_it_starts_what_is_missing_two_unplaced_at_most():
     assert "All is taken." in plan.reason.message
 
 
+def test_one_replica_that_waits_says_why():
+    plan = decide_rollout(an_endpoint(ready(), starting(waits_for="no-agent-fits")), 2, NOW)
+    assert (plan.starts, plan.reason.code) == ((), "no-room")
+
+
 def test_failed_starts_wait():
     fares = {1: RevisionView(failed_starts=2, retry_at=NOW + timedelta(seconds=20))}
     plan = decide_rollout(an_endpoint(ready(), revisions=fares), 2, NOW)
@@ -109,6 +114,20 @@ def test_a_number_can_grow_during_an_update():
 def test_stopped_and_asleep_drain_all():
     endpoint = an_endpoint(ready(), starting(), wish=Wish.STOPPED)
     assert len(decide_rollout(endpoint, 0, NOW).drains) == 2
+
+
+def test_without_replicas_an_update_neither_ends_nor_is_forgotten():
+    for fields in ({"wish": Wish.STOPPED}, {"minimum": 0}):
+        plan = decide_rollout(an_endpoint(starting(2), next=2, **fields), 0, NOW)
+        assert (plan.finishes, plan.rolls_back, plan.reason.code) == (False, False, "update-rests")
+        broken = {2: RevisionView(failed_starts=2)}
+        assert decide_rollout(an_endpoint(next=2, revisions=broken, **fields), 0, NOW).rolls_back
+
+
+def test_what_waits_for_a_limit_says_so():
+    for code, told in (("slot-limit", "over-quota"), ("too-many-sessions", "over-quota"), ("no-agent-fits", "no-room")):
+        waits = [starting(waits_for=code) for _ in range(2)]
+        assert decide_rollout(an_endpoint(*waits), 3, NOW).reason.code == told
 
 
 def test_health():
