@@ -22,6 +22,7 @@ _RESERVE_PERCENT = 5
 _DISK_RESERVE_PERCENT = 5.0
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 16, 64
 _USAGE_SECONDS = 10.0
+SERVING_GRACE = 30.0
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
 _HOST = re.compile(r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -55,6 +56,7 @@ class NodeSettings:
     storage_hosts: Mapping[str, Path]  # by name: where each storage host is on this node
     linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
     serves_natively: bool  # native processes may be replicas of endpoints, whose ports all on this machine reach
+    serving_grace: float  # seconds for open requests to endpoints when the agent stops
     time_scale: float  # of simulated kernels: real seconds per simulated second
     runtime: Runtime = USUAL_RUNTIME  # of the Docker backend
     pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
@@ -109,6 +111,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         storage_hosts=parse_storage_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")),
         linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
         serves_natively=_serves(environ),
+        serving_grace=_parse_number(environ, "BACKENDAI_SERVING_GRACE", default=SERVING_GRACE, least=0.0, most=600.0),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
         runtime=read_runtime(environ),
         pool=read_pool(environ),

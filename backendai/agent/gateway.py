@@ -81,13 +81,13 @@ class Gateway:
         self._shells.add_to(app.router)
         return app
 
-    async def close_websockets(self) -> None:
-        """Tell every open terminal that the agent goes away and may be back, and cut the tunnels to apps."""
-        self._apps.close()
+    async def close_websockets(self, grace: float = 0.0) -> None:
+        """Tell every open terminal that the agent goes away and may be back, and cut the tunnels: those to replicas of
+        endpoints after ``grace`` seconds at the latest."""
         self._shells.close()
         self._guests.close()
         closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
-        await asyncio.gather(*closing, return_exceptions=True)
+        await asyncio.gather(self._apps.close(grace), *closing, return_exceptions=True)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.json_response(self._view.health())

@@ -21,6 +21,7 @@ from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.guest_links import GuestLinks
 from backendai.agent.ports import Ports
 from backendai.agent.roster import Roster
+from backendai.core.service_ports import REPLICA_SERVICE
 from backendai.wire.splice import Side, splice, take_over
 from backendai.wire.tickets import Ticket, TicketRefused
 
@@ -30,6 +31,7 @@ _STATUS = {"ticket-refused": 403, "kernel-gone": 410, "apps-impossible": 501, "a
     "bad-arguments": 400
 }
 _MOST_WORDS = 64
+STOPS = "agent-stops"
 Admit = Callable[[web.Request], Ticket]
 
 
@@ -41,14 +43,22 @@ class AppRoutes:
         self._ports = Ports(backend.services, links) if backend.services else None
         self._starts = AppStarts(backend.services, self._ports) if backend.services else None
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._to_replicas: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._stops = False
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes."""
         router.add_post("/kernels/{id}/app", self._look)
         router.add_get("/kernels/{id}/app", self._tunnel)
 
-    def close(self) -> None:
-        """Cut every tunnel."""
+    async def close(self, grace: float) -> None:
+        """Give no new tunnel, and cut those that are open: those to replicas of endpoints not before ``grace`` seconds,
+        in which their requests can end."""
+        self._stops = True
+        for task in set(self._open) - set(self._to_replicas):
+            task.cancel()
+        if grace and (busy := set(self._to_replicas)):
+            await asyncio.wait(busy, timeout=grace)
         for task in list(self._open):
             task.cancel()
 
@@ -77,6 +87,8 @@ class AppRoutes:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        if ticket.service == REPLICA_SERVICE:
+            self._to_replicas.add(task)
         try:
             answer = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "tcp"})
             await answer.prepare(request)
@@ -86,6 +98,8 @@ class AppRoutes:
         return answer
 
     async def _dial(self, ticket: Ticket) -> Side:
+        if self._stops:
+            raise BackendError("The agent stops, and may be back in a moment.", code=STOPS)
         app = await self._can_reach().dial(ticket.kernel_id, ticket.service, ticket.port)
         if self._roster.generation(ticket.kernel_id) != ticket.generation:
             app.abort()
@@ -115,6 +129,6 @@ async def _arguments(request: web.Request) -> tuple[str, ...]:
 
 def _refusal(error: TicketRefused | BackendError) -> web.Response:
     status = _STATUS.get(error.code, 503)
-    if status == 503:
+    if status == 503 and error.code != STOPS:
         logger.warning("no app: %s", error.message)
     return web.json_response({"code": error.code, "detail": error.message}, status=status)

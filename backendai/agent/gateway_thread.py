@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 class GatewayThread:
     """Serves the gateway on an event loop of its own. Nothing else touches that loop except through ``stop`` and
-    ``run``."""
+    ``run``. ``grace``: seconds for open requests to endpoints when it stops."""
 
-    def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
-        self._gateway, self._listener = gateway, listener
+    def __init__(self, gateway: Gateway, listener: socket.socket, grace: float) -> None:
+        self._gateway, self._listener, self._grace = gateway, listener, grace
         self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -54,7 +54,7 @@ class GatewayThread:
         """Close websockets with 1012, then everything else; returns when the thread has ended."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(_STOP_SECONDS)
+            self._thread.join(self._grace + _STOP_SECONDS)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -75,7 +75,7 @@ class GatewayThread:
             await web.SockSite(runner, self._listener, backlog=256).start()
             self._ready.set()
             await self._stop.wait()
-            await self._gateway.close_websockets()
+            await self._gateway.close_websockets(self._grace)
         finally:
             await runner.cleanup()
 

@@ -87,7 +87,7 @@ class AgentRuntime:
         self.kernels.when_unanswered(self.sync.hurry)
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
         view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health, links)
-        self._gateway = GatewayThread(Gateway(view), listener)
+        self._gateway = GatewayThread(Gateway(view), listener, settings.serving_grace)
         self._ports = Ports(backend.services, links) if backend.services else None
         self.kernels.ask_readiness_of(self._listens)
 

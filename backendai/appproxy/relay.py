@@ -146,28 +146,40 @@ async def send(
     target: Target,
     *,
     change: Callable[[CIMultiDict[str]], None] | None = None,
+    heard: Callable[[], None] | None = None,
 ) -> web.StreamResponse:
-    """Send the answer piece by piece, keeping none. ``change``: a last word about its headers."""
+    """Send the answer piece by piece, keeping none. ``change``: a last word about its headers; ``heard`` is called with
+    every piece."""
     headers = to_browser(answer.headers)
     if change is not None:
         change(headers)
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
     await response.prepare(request)
     async for piece in answer.content.iter_any():
+        if heard is not None:
+            heard()
         await response.write(piece)
         _note_use(target)  # fetching something large is use, though nobody asks for more
     await response.write_eof()
     return response
 
 
-async def join(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
-    """Join browser and app for good: a websocket's frames pass unread."""
+async def join(
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    target: Target,
+    *,
+    heard: Callable[[], None] | None = None,
+) -> web.StreamResponse:
+    """Join browser and app for good: a websocket's frames pass unread. ``heard`` is called when the app sends."""
     connection: Any = answer.connection
     response = web.StreamResponse(status=101, reason=answer.reason, headers=to_browser(answer.headers, upgrade=True))
     await response.prepare(request)
     app = take_over(connection.protocol, is_client=True)
     browser = take_over(request.protocol, is_client=False)
     browser.heard = lambda data: None if _is_pong(data) else _note_use(target)
+    if heard is not None:
+        app.heard = lambda data: heard()
     try:
         await splice(browser, app)
     finally:

@@ -61,7 +61,8 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     port = listener.getsockname()[1]
     endpoints = Endpoints(usual_name(port), settings.DATA_DIR / f"endpoints-{port}.json")
-    door = Door(guard, relay, nodes, FileDoor(guard, file_relay), EndpointDoor(endpoints))
+    endpoint_door = EndpointDoor(endpoints)
+    door = Door(guard, relay, nodes, FileDoor(guard, file_relay), endpoint_door)
     server = PatientServer(
         _started_answer(door),
         handler_cancellation=True,
@@ -72,13 +73,16 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         max_field_size=_LARGEST_HEADER,
         max_line_size=_LARGEST_HEADER,
     )
-    runner = web.ServerRunner(server)
+    runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
     await runner.setup()
+    site = web.SockSite(runner, listener, backlog=_BACKLOG)
     watcher = asyncio.create_task(guard.watch())
     await endpoints.open()
     try:
-        await web.SockSite(runner, listener, backlog=_BACKLOG, shutdown_timeout=_STOP_SECONDS).start()
+        await site.start()
         yield
+        await site.stop()
+        await endpoint_door.finish(settings.SERVING_GRACE)
     finally:
         watcher.cancel()
         guard.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
+REPLICA_SERVICE = "serving"  # in tickets: the port of a replica of an endpoint
 LABEL = "ai.backend.service-ports"
 NATIVE_SERVICES = "jupyterlab:http:[8888],jupyter:http:[8889]"  # of the Python environment of native sessions
 _ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")

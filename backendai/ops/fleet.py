@@ -12,11 +12,11 @@ from backendai.agent.native_mark import mark_native
 from backendai.files.config import DEFAULT_BIND
 from backendai.ops.child import Program
 from backendai.ops.warm_parent import NODE, PORTAL
-from backendai.settings.environment import whole, words
+from backendai.settings.environment import number, whole, words
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
-_AGENT_GRACE = 30.0
+_AGENT_GRACE, _APPS_GRACE = 30.0, 10.0  # and the time that requests to endpoints get
 _MOST_WEBSOCKET_BYTES = 2**20  # of one message; browsers send 32 KiB at once
 _MOST_CONNECTIONS = 10_000
 _MANAGE = (sys.executable, str(BASE_DIR / "manage.py"))
@@ -97,7 +97,8 @@ def web_program(choice: Choice) -> Program:
 
 def apps_program() -> Program:
     """Return the server of the apps of sessions."""
-    return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, fork_from=PORTAL)
+    grace = _APPS_GRACE + _serving_grace()
+    return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, grace=grace, fork_from=PORTAL)
 
 
 def ssh_programs() -> list[Program]:
@@ -161,4 +162,8 @@ def _agent(choice: Choice, name: str) -> Program:
         told["BACKENDAI_JOIN_TOKEN"] = token.read_text().strip()
     shown = "agent" if name == "local" else name.replace("local", "agent")
     command = (*_MANAGE, "agent", "--name", name)  # where ps shows it
-    return Program(shown, command, told, stop_stage=_FIRST, grace=_AGENT_GRACE, fork_from=NODE)
+    return Program(shown, command, told, stop_stage=_FIRST, grace=_AGENT_GRACE + _serving_grace(), fork_from=NODE)
+
+
+def _serving_grace() -> float:
+    return number("BACKENDAI_SERVING_GRACE", 30.0, least=0, most=600)

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.conf import settings
+from django.db.models import Count, OuterRef, Subquery, Sum
 
 from backendai.cluster.app_domains import portal_origins
 from backendai.compute.models import Kernel
@@ -17,6 +18,7 @@ from backendai.compute.status import Status
 from backendai.serving.models import Endpoint, EndpointToken, Replica, ScalingRecord, State, Wish
 
 FORMAT = 2
+ANYBODY = "anybody"  # in the place of a token's id where none is needed
 _SERVES = (State.LOADING, State.READY)
 
 
@@ -43,6 +45,10 @@ class BookToken:
     id: str
     expires_at: float
     per_minute: int
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it has expired."""
+        return bool(self.expires_at) and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,11 @@ class BookEndpoint:
     why_none: str = ""
     tokens: tuple[BookToken, ...] = ()
     replicas: tuple[BookReplica, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests need no token. What the site does not allow any more holds for endpoints of earlier, too."""
+        return self.is_public and bool(settings.SERVING_PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +210,9 @@ def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[BookReplica]]
 
 
 def _reasons(endpoints: list[Endpoint]) -> dict[UUID, str]:
-    """Return the newest decision about each endpoint without a replica, in words."""
-    rows = ScalingRecord.objects.filter(endpoint__in=endpoints).order_by("pk").values_list("endpoint", "message")
-    return dict(rows)
+    """Return the newest decision about each endpoint without a replica, in words; reads one row of each."""
+    if not endpoints:
+        return {}
+    newest = ScalingRecord.objects.filter(endpoint=OuterRef("pk")).order_by("-pk").values("message")[:1]
+    rows = Endpoint.objects.filter(pk__in=[one.pk for one in endpoints]).order_by()
+    return {pk: message or "" for pk, message in rows.annotate(newest=Subquery(newest)).values_list("pk", "newest")}

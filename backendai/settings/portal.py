@@ -221,6 +221,8 @@ COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=864
 # An app proxy that cannot ask the database serves endpoints from the book on its disk for so many seconds. A token that
 # was revoked meanwhile opens the endpoint for as long.
 SERVING_TRUST = told.whole("BACKENDAI_SERVING_TRUST", 86400, least=60, most=30 * 86400)
+# When an app proxy or an agent stops, open requests to endpoints get so many seconds to end.
+SERVING_GRACE = told.number("BACKENDAI_SERVING_GRACE", 30.0, least=0, most=600)
 # Owners may create endpoints to which anybody can send requests, without a token.
 SERVING_PUBLIC = told.switch("BACKENDAI_SERVING_PUBLIC")
 

@@ -48,18 +48,21 @@ class Model:
         self.bodies: list[bytes] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.status, self.refuses, self.breaks = 200, False, False
+        self.status, self.refuses, self.breaks, self.breaks_streams = 200, False, False, False
+        self.probes = 0
         self.left = asyncio.Event()
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=2**30)
         app.router.add_get("/health", self._health)
         app.router.add_get("/stream", self._stream)
+        app.router.add_get("/ticks", self._ticks)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_route("*", "/{path:.*}", self._answer)
         return app
 
     async def _health(self, request: web.Request) -> web.Response:
+        self.probes += 1
         return web.Response(status=503 if self.refuses else 200)
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -92,11 +95,23 @@ class Model:
         await response.prepare(request)
         try:
             await response.write(b"data: one\n\n")
+            if self.breaks_streams and request.transport is not None:
+                request.transport.abort()
+                await asyncio.Event().wait()
             await self.gate.wait()
             await response.write(b"data: two\n\n")
         except (asyncio.CancelledError, ConnectionError):
             self.left.set()
             raise
+        return response
+
+    async def _ticks(self, request: web.Request) -> web.StreamResponse:
+        """Send a piece every 20 ms until the gate opens."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while not self.gate.is_set():
+            await response.write(b".")
+            await asyncio.sleep(0.02)
         return response
 
 
@@ -122,6 +137,7 @@ class Stage:
         self.backend, self.roster = MemoryBackend(), Roster()
         self.backend.services = self.services
         self.client: aiohttp.ClientSession
+        self.gateway: Gateway
         self.now = timezone.now()
         self._runners: list[web.AppRunner] = []
         self.cast = make_cast()
@@ -192,6 +208,10 @@ class Stage:
             if address == f"127.0.1.{number}":
                 self.services.of_kernel[kernel_id] = "127.0.1.250"
 
+    def gateway_starts_again(self) -> None:
+        """Let the gateway give tunnels as after a restart of the agent."""
+        self.gateway._apps._stops = False
+
     async def change(self, **columns: Any) -> None:
         """Change columns of the endpoint as its owner could."""
 
@@ -221,6 +241,7 @@ async def endpoint_stage(replicas: int = 1, **over: Any) -> AsyncIterator[Stage]
     await sync_to_async(here.create)(**over)
     key = public_key_of(settings.TICKET_KEY)
     gateway = Gateway(GatewayView(here.backend, here.roster, lambda: key, time.time, dict))
+    here.gateway = gateway
     runner = web.AppRunner(gateway.application(), handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -228,7 +228,7 @@ def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pyt
             await again.open()
             assert again.is_trusted
             assert len(again.book.endpoints[here.endpoint.label].replicas) == 2
-            again.close()
+            await again.close()
             assert (await here.ask()).status == 200
             monkeypatch.setattr(settings, "SERVING_TRUST", -1)
             answer = await here.ask()

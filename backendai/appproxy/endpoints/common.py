@@ -31,7 +31,7 @@ def opened_by(pools: Iterable[Pool], digest: str, now: float) -> list[Pool]:
     """Return the endpoints that this token opens, and the public ones. Raises Refused when there is none."""
     everything = list(pools)
     opened = [one for one in everything if digest and _opens(one.endpoint, digest, now)]
-    public = [one for one in everything if one.endpoint.is_public]
+    public = [one for one in everything if one.endpoint.is_open]
     if not opened and (digest or not public):
         message = "A valid token of an endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
         raise Refused(401, "token-refused", message)
@@ -111,7 +111,7 @@ async def _read(request: web.BaseRequest) -> bytes:
 
 
 def _opens(endpoint: BookEndpoint, digest: str, now: float) -> bool:
-    return any(one.digest == digest and not (one.expires_at and one.expires_at <= now) for one in endpoint.tokens)
+    return any(one.digest == digest and not one.is_over(now) for one in endpoint.tokens)
 
 
 def _entry(model: str) -> dict[str, object]:

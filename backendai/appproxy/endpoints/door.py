@@ -14,21 +14,22 @@ from aiohttp import web
 from backendai.appproxy.endpoints import common, origins
 from backendai.appproxy.endpoints.keeper import Away
 from backendai.appproxy.endpoints.refusals import Refused, answer_of
-from backendai.appproxy.endpoints.relay import Body, BrokeOff, TooLarge, begin, pass_back
-from backendai.appproxy.endpoints.replicas import Known, Pool
+from backendai.appproxy.endpoints.relay import Body, BrokeOff, CallerLeft, TooLarge, begin, pass_back
+from backendai.appproxy.endpoints.repeats import Repeats
+from backendai.appproxy.endpoints.replicas import Known, Pool, Stopped
 from backendai.appproxy.endpoints.service import Endpoints
-from backendai.appproxy.endpoints.tally import Counters
 from backendai.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gateways.tunnel import NoTunnel
 from backendai.scheduler.serving.balance import is_fault
-from backendai.serving.book import BookEndpoint
+from backendai.serving.book import ANYBODY, BookEndpoint
 from backendai.serving.services.tokens import digest_of
 
 logger = logging.getLogger(__name__)
 
 MOST_HELD, LONGEST_HOLD = 100, 600.0
-REPEATED_SHARE, REPEAT_WINDOW, FREE_REPEATS = 0.2, 10.0, 3
-_ANYBODY = "anybody"
+AGAIN_SECONDS, _LOOK_SECONDS = 0.5, 0.1
+_AWAY = frozenset({"node-unreachable", "agent-stops"})
+_WORDS: dict[type[Exception], str] = {BrokeOff: "It broke off in its answer."}
 
 
 class EndpointDoor:
@@ -36,8 +37,17 @@ class EndpointDoor:
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
-        self._asked = self._repeated = 0
-        self._window_began = time.monotonic()
+        self._repeats = Repeats(time.monotonic)
+        self._stops = False
+
+    async def finish(self, grace: float) -> None:
+        """Return when no request is open any more, after ``grace`` seconds at the latest. Answers from now on are the
+        last ones of their connections."""
+        self._stops = True
+        for _ in range(int(grace / _LOOK_SECONDS)):
+            if not self._endpoints.is_busy:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def at(self, host: str) -> Pool | None:
         """Return the endpoint of this host name."""
@@ -59,11 +69,12 @@ class EndpointDoor:
             model, beginning = await common.model_asked_for(request)
             pool = common.pool_for(opened, model)
         except Refused as refused:
-            return _last(answer_of(request, refused))
+            return origins.allowed(
+                request, _last(answer_of(request, refused)), common.origins_of(self._endpoints.pools.values())
+            )
         return await self._handle(request, pool, beginning)
 
     async def _handle(self, request: web.BaseRequest, pool: Pool, beginning: bytes | None) -> web.StreamResponse:
-        counters = self._endpoints.counters_of(pool)
         try:
             if has_upgrade_body(request):
                 raise Refused(400, "upgrade-with-body", "A request for a websocket has no body.")
@@ -71,15 +82,21 @@ class EndpointDoor:
                 return origins.preflight(request, pool.endpoint.origins)
             origins.refuse_foreign(request, pool.endpoint.origins)
             token = self._admit(request, pool.endpoint)
-            counters.requests += 1
-            self._note_request()
-            return await self._answer(request, pool, counters, token, beginning)
-        except BrokeOff:
-            logger.info("a replica of %s broke off in its answer", pool.endpoint.label)
+            pool.counters.requests += 1
+            self._repeats.note_request()
+            transport = request.transport
+            with pool.admitted(token, lambda: transport.abort() if transport else None):
+                return await self._answer(request, pool, token, beginning)
+        except (BrokeOff, CallerLeft):
             return _last(web.Response(status=502))  # nobody reads it: the connection is gone
+        except Stopped:
+            return self._refuse(request, pool, _stopped())
         except Refused as refused:
-            counters.refused += 1
-            return origins.allowed(request, _last(answer_of(request, refused)), pool.endpoint.origins)
+            return self._refuse(request, pool, refused)
+
+    def _refuse(self, request: web.BaseRequest, pool: Pool, refused: Refused) -> web.StreamResponse:
+        pool.counters.refused += 1
+        return origins.allowed(request, _last(answer_of(request, refused)), pool.endpoint.origins)
 
     def _refuse_untrusted(self) -> None:
         if not self._endpoints.keeper.is_trusted:
@@ -90,12 +107,12 @@ class EndpointDoor:
         """Return the id of the token that came, or a word for anybody. Raises Refused."""
         self._refuse_untrusted()
         if endpoint.is_stopped:
-            raise Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
-        if endpoint.is_public:
-            return _ANYBODY
+            raise _stopped()
+        if endpoint.is_open:
+            return ANYBODY
         digest = digest_in(request)
         found = next((one for one in endpoint.tokens if one.digest == digest), None)
-        if found is None or (found.expires_at and found.expires_at <= time.time()):
+        if found is None or found.is_over(time.time()):
             message = "A valid token of this endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
             raise Refused(401, "token-refused", message)
         if wait := self._endpoints.rates.take(found.id, found.per_minute):
@@ -104,83 +121,109 @@ class EndpointDoor:
         return found.id
 
     async def _answer(
-        self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str, beginning: bytes | None
+        self, request: web.BaseRequest, pool: Pool, token: str, beginning: bytes | None
     ) -> web.StreamResponse:
         if (request.content_length or 0) > pool.endpoint.max_body:
             raise Refused(413, "body-too-large", f"A body has at most {pool.endpoint.max_body} bytes here.")
         has_body = request.body_exists and not wants_websocket(request)
         body = Body(request, pool.endpoint.max_body, beginning) if has_body else None
         tried: list[str] = []
+        fault: Exception | None = None
+        patience = time.monotonic() + pool.endpoint.queue_seconds
         while True:
-            known = await self._replica(request, pool, counters, token, tried)
-            with _given_back(pool, known), counters.open.one_more():
+            known = await self._replica(request, pool, token, tried)
+            if known is None:
+                assert fault is not None
+                if not _is_away(fault) or time.monotonic() >= patience:
+                    raise _broken(fault) from fault
+                # Its agent starts again, or is gone: nothing has reached a replica, so the request can wait for one.
+                with pool.counters.queued.one_more():
+                    await asyncio.sleep(AGAIN_SECONDS)
+                tried.clear()
+                continue
+            with _given_back(pool, known), pool.counters.open.one_more():
                 try:
-                    return await self._through(request, pool, counters, known, body, token)
+                    return await self._through(request, pool, known, body, token)
                 except (aiohttp.ClientError, TimeoutError, TooLarge) as error:
                     if body is not None and body.fault is not None:
                         status = 413 if isinstance(body.fault, TooLarge) else 408
                         raise Refused(status, "body-refused", str(body.fault)) from error
                     self._note_broken(known, error)
                     tried.append(known.entry.id)
-                    if not self._may_repeat(request, pool.endpoint, body, error, tried):
+                    if not _is_away(error) and not self._repeats.allow(request, pool.endpoint, body, error, len(tried)):
                         raise _broken(error) from error
+                    fault = error
 
     async def _through(
-        self, request: web.BaseRequest, pool: Pool, counters: Counters, known: Known, body: Body | None, token: str
+        self, request: web.BaseRequest, pool: Pool, known: Known, body: Body | None, token: str
     ) -> web.StreamResponse:
         """Send the request to one replica and pass its answer back. Raises ClientError while nothing was answered."""
-        began, failed = time.monotonic(), True
-        known.requests += 1
+        began, counters = time.monotonic(), pool.counters
+
+        def heard() -> None:
+            known.heard_at = time.monotonic()
+
         try:
             async with begin(self._endpoints, request, pool.endpoint, known, body, token) as answer:
-                if is_fault(answer.status):
-                    known.note_fault(f"It answered {answer.status}.", time.monotonic())
-                else:
-                    known.note_life(time.monotonic())
-                known.errors += answer.status >= 500
-                response = await pass_back(request, answer, known.target(token), pool.endpoint.origins)
-            failed = answer.status >= 500
-            return response
-        except asyncio.CancelledError:
-            failed = False  # the caller left; the replica did nothing wrong
+                heard()
+                response = await pass_back(
+                    request, answer, known.target(token), pool.endpoint.origins, heard, is_last=self._stops
+                )
+        except (asyncio.CancelledError, CallerLeft):
+            counters.left()
             raise
-        finally:
-            counters.complete(time.monotonic() - began, failed=failed)
+        except NoTunnel:
+            raise  # nothing has reached the replica: there is nothing to count
+        except (aiohttp.ClientError, TimeoutError, TooLarge, BrokeOff) as error:
+            if body is not None and body.fault is not None:
+                counters.left()
+                raise
+            if isinstance(error, BrokeOff):
+                self._note_broken(known, error)
+            counters.complete(time.monotonic() - began, failed=True)
+            raise
+        failed = answer.status >= 500
+        known.requests += 1
+        known.errors += failed
+        if is_fault(answer.status):
+            known.note_fault(f"It answered {answer.status}.", time.monotonic())
+        else:
+            known.note_answer(time.monotonic())
+        counters.complete(time.monotonic() - began, failed=failed)
+        return response
 
-    async def _replica(
-        self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str, tried: list[str]
-    ) -> Known:
-        """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers."""
+    async def _replica(self, request: web.BaseRequest, pool: Pool, token: str, tried: list[str]) -> Known | None:
+        """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers. None when
+        there is no other than those that were tried."""
+        endpoint, counters = pool.endpoint, pool.counters
         if not pool.has_answering:
-            await self._hold(request, pool, counters)
-        key = request.headers.get(pool.endpoint.affinity, "") if pool.endpoint.affinity else ""
+            await self._hold(request, pool)
+        key = request.headers.get(endpoint.affinity, "") if endpoint.affinity else ""
         if (not pool.waiting or tried) and (known := pool.take(tried, key)) is not None:
             return known
         if tried:
-            raise Refused(502, "replica-broken", "The replica disconnected, and no other replica is ready. Try again.")
-        endpoint = pool.endpoint
+            return None
         if pool.waiting >= endpoint.queue:
             message = f"{endpoint.queue} requests wait already. Try again in a moment."
-            raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool, counters))
+            raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool))
         try:
             with counters.queued.one_more():
                 return await pool.wait(token, endpoint.queue_seconds)
         except TimeoutError:
             message = f"No replica had room within {endpoint.queue_seconds:g} s."
-            raise Refused(503, "queued-too-long", message, retry_after=_usual_wait(pool, counters)) from None
+            raise Refused(503, "queued-too-long", message, retry_after=_usual_wait(pool)) from None
 
-    async def _hold(self, request: web.BaseRequest, pool: Pool, counters: Counters) -> None:
+    async def _hold(self, request: web.BaseRequest, pool: Pool) -> None:
         """Hold the request until a replica answers; its body stays in the socket meanwhile. Raises Refused."""
         endpoint = pool.endpoint
-        if counters.held.count >= MOST_HELD:
+        if pool.counters.held.count >= MOST_HELD:
             raise Refused(503, "too-many-held", "The endpoint is starting, and many wait already.", retry_after=10)
-        with counters.held.one_more():
+        with pool.counters.held.one_more():
             if not endpoint.replicas:
                 try:
                     await self._endpoints.wake(pool)
                 except Away:
-                    message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
-                    raise Refused(503, "cannot-wake", message, retry_after=10) from None
+                    raise _no_wake(endpoint) from None
             try:
                 await pool.until_answering(_patience(request, endpoint))
             except TimeoutError:
@@ -188,35 +231,11 @@ class EndpointDoor:
                 message = f"No replica of the endpoint answers yet.{why}"
                 raise Refused(503, "no-replica", message, retry_after=10) from None
 
-    def _may_repeat(
-        self,
-        request: web.BaseRequest,
-        endpoint: BookEndpoint,
-        body: Body | None,
-        error: Exception,
-        tried: list[str],
-    ) -> bool:
-        """Return whether the request goes to another replica: once, and only where nothing can happen twice."""
-        if len(tried) > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):
-            return False
-        was_sent = not isinstance(error, NoTunnel)
-        is_harmless = (request.method in ("GET", "HEAD") and body is None) or endpoint.is_repeatable
-        if was_sent and (not is_harmless or isinstance(error, TimeoutError)):
-            return False
-        if self._repeated >= FREE_REPEATS and self._repeated >= REPEATED_SHARE * self._asked:
-            return False
-        self._repeated += 1
-        return True
-
-    def _note_request(self) -> None:
-        now = time.monotonic()
-        if now - self._window_began > REPEAT_WINDOW:
-            self._asked, self._repeated, self._window_began = 0, 0, now
-        self._asked += 1
-
     def _note_broken(self, known: Known, error: Exception) -> None:
-        known.errors += 1
-        message = getattr(error, "message", "") or type(error).__name__
+        if not _is_away(error):  # an agent out of reach says nothing of a revision
+            known.requests += 1
+            known.errors += 1
+        message = getattr(error, "message", "") or _WORDS.get(type(error), type(error).__name__)
         known.note_fault(str(message)[:300], time.monotonic())
         logger.info("replica %s broke off: %s", known.entry.id, message)
 
@@ -246,13 +265,31 @@ def _broken(error: Exception) -> Refused:
     return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
 
 
+def _stopped() -> Refused:
+    return Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
+
+
+def _no_wake(endpoint: BookEndpoint) -> Refused:
+    if endpoint.can_sleep:
+        message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
+        return Refused(503, "cannot-wake", message, retry_after=10)
+    message = "No replica of the endpoint was ready when the portal's database, which knows of new ones, went away."
+    return Refused(503, "no-replica", message, retry_after=10)
+
+
+def _is_away(error: Exception) -> bool:
+    """Return whether the agent of the replica could not be reached, so that the request has reached nobody."""
+    return isinstance(error, NoTunnel) and error.code in _AWAY
+
+
 def _patience(request: web.BaseRequest, endpoint: BookEndpoint) -> float:
     wish = request.headers.get("X-Scale-Up-Timeout", "")
     return min(float(wish), LONGEST_HOLD) if wish.isdecimal() else endpoint.hold_seconds
 
 
-def _usual_wait(pool: Pool, counters: Counters) -> float:
+def _usual_wait(pool: Pool) -> float:
     """Return in how many seconds those that wait now will have been served, as fast as answers came so far."""
+    counters = pool.counters
     if not counters.completions or not counters.open.count:
         return 5.0
     service = counters.open.seconds / counters.completions

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.utils import timezone
 
 from backendai.serving.book import Book, from_json, read_book, read_sign
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS, WHOLE_SECONDS = 1.0, 30.0
+LOOK_SECONDS, WHOLE_SECONDS, PATIENCE_SECONDS, CLOSE_SECONDS = 1.0, 30.0, 10.0, 2.0
 _Answer = TypeVar("_Answer")
 
 
@@ -51,16 +51,11 @@ class Keeper:
             self._confirmed_at = float(said["confirmed_at"])
             self._take(from_json(said["book"]))
             self._read_at = 0.0
-        await self._look()
-
-    async def watch(self) -> None:
-        """Look for changes, for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self._look()
+        await self.look()
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Return the answer to a question to the database. Raises Away."""
+        """Return the answer to a question to the database. Raises Away, also after ten seconds without an answer: a
+        database that stands still shall hold no request up."""
 
         def in_thread() -> _Answer:
             close_old_connections()
@@ -70,8 +65,9 @@ class Keeper:
                 close_old_connections()
 
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
-        except DatabaseError as error:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                answer = await asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
+        except (DatabaseError, InterfaceError, TimeoutError) as error:
             if not self._is_away:
                 logger.warning("the database does not answer, endpoints are served from the book: %s", error)
             self._is_away = True
@@ -81,11 +77,14 @@ class Keeper:
         self._is_away = False
         return answer
 
-    def close(self) -> None:
-        """Let go of the threads."""
+    async def close(self) -> None:
+        """Wait for the question under way, not for long, and let go of the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.to_thread(self._threads.shutdown)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Read the book when it has changed, and at times in any case: agents may have moved."""
         with contextlib.suppress(Away):
             is_old = time.monotonic() - self._read_at >= WHOLE_SECONDS or not self._read_at
@@ -99,9 +98,9 @@ class Keeper:
             self._take(book)
 
     def _take(self, book: Book) -> None:
-        has_changed, self.book, self._read_at = book != self.book, book, time.monotonic()
-        if has_changed:
-            self._on_change(book)
+        if book != self.book:
+            self._on_change(book)  # first: a change that could not be taken is a change at the next look, too
+        self.book, self._read_at = book, time.monotonic()
 
     def _save(self, book: Book) -> None:
         """Write the file whole or not at all; nobody else may read it."""

@@ -16,7 +16,7 @@ from backendai.gateways.tunnel import NoTunnel, address_through, open_tunnel
 logger = logging.getLogger(__name__)
 
 EVERY_SECONDS, FIRST_SECONDS, PATIENCE_SECONDS = 5.0, 1.0, 3.0
-_TICK = 0.5
+TICK_SECONDS = 0.5
 _MOST_AT_ONCE = 64
 
 
@@ -29,17 +29,12 @@ class Prober:
         self._running: set[asyncio.Task[None]] = set()
         self._gate = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def watch(self) -> None:
-        """Probe for ever."""
-        try:
-            while True:
-                self.look()
-                await asyncio.sleep(_TICK)
-        finally:
-            for task in self._running:
-                task.cancel()
+    def close(self) -> None:
+        """End the probes that are under way."""
+        for task in self._running:
+            task.cancel()
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Begin the probes that are due."""
         now, listed = time.monotonic(), set()
         for pool in self._pools():
@@ -57,11 +52,11 @@ class Prober:
     async def _probe(self, pool: Pool, known: Known) -> None:
         async with self._gate:
             message = await self._ask(known)
-        was_answering = known.has_answered and not known.failures
+        was_answering = known.has_answered and not known.missed
         if message:
-            known.note_fault(message, time.monotonic())
+            known.note_missed_probe(message, time.monotonic())
         else:
-            known.note_life(time.monotonic())
+            known.note_probe(time.monotonic())
             if not was_answering:
                 pool.serve_waiting()
         self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS)
@@ -85,3 +80,6 @@ class Prober:
             return error.message
         except (aiohttp.ClientError, OSError) as error:
             return f"It broke off the answer to {path}: {type(error).__name__}."
+        except Exception as error:
+            logger.exception("replica %s could not be probed", known.entry.id)
+            return f"It could not be probed: {type(error).__name__}."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 from backendai.appproxy.endpoints.origins import settle
@@ -28,6 +30,10 @@ class TooLarge(Exception):
 
 class BrokeOff(Exception):
     """The replica broke off in its answer, and so did we."""
+
+
+class CallerLeft(Exception):
+    """The caller closed its connection before the answer was whole."""
 
 
 class Body:
@@ -72,7 +78,7 @@ async def begin(
     upgrade = wants_websocket(request)
     # A server may answer before it has read a body; what it has not read would become the head of the next request.
     # After a body a connection is therefore used again for the same token only.
-    apart = upgrade or (body is not None and endpoint.is_public)
+    apart = upgrade or (body is not None and endpoint.is_open)
     target = known.target(token)
     headers = to_app(
         request.headers,
@@ -81,7 +87,7 @@ async def begin(
         upgrade=upgrade,
         has_body=body is not None,
     )
-    if endpoint.is_public and (own := request.headers.get("Authorization")):
+    if endpoint.is_open and (own := request.headers.get("Authorization")):
         headers["Authorization"] = own  # it is no token of ours
     url = URL(address_through(target, request.raw_path), encoded=True)
     async with endpoints.client_for(apart=apart).request(
@@ -99,15 +105,30 @@ async def begin(
 
 
 async def pass_back(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target, origins: Sequence[str]
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    target: Target,
+    origins: Sequence[str],
+    heard: Callable[[], None],
+    *,
+    is_last: bool,
 ) -> web.StreamResponse:
     """Send the answer. One that breaks off is aborted, so that the caller sees that it is not whole. Which pages may
-    read it says the endpoint, not the replica. Raises BrokeOff."""
+    read it says the endpoint, not the replica. ``heard`` is called with every piece; ``is_last``: the connection closes
+    after it. Raises BrokeOff, CallerLeft."""
     if answer.status == 101:
-        return await join(request, answer, target)
+        return await join(request, answer, target, heard=heard)
     try:
-        return await send(request, answer, target, change=lambda headers: settle(request, headers, origins))
+        change = partial(_settle, request, origins, is_last)
+        return await send(request, answer, target, change=change, heard=heard)
     except (aiohttp.ClientError, TimeoutError):
-        if request.transport is not None:
-            request.transport.abort()
+        if request.transport is None or request.transport.is_closing():
+            raise CallerLeft from None
+        request.transport.abort()
         raise BrokeOff from None
+
+
+def _settle(request: web.BaseRequest, origins: Sequence[str], is_last: bool, headers: CIMultiDict[str]) -> None:
+    settle(request, headers, origins)
+    if is_last:
+        headers["Connection"] = "close"

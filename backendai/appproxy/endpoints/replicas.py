@@ -5,24 +5,37 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
+from backendai.appproxy.endpoints.tally import Counters
+from backendai.core.service_ports import REPLICA_SERVICE
 from backendai.gateways.targets import Target
 from backendai.scheduler.serving import balance
-from backendai.serving.book import BookEndpoint, BookReplica
+from backendai.serving.book import ANYBODY, BookEndpoint, BookReplica
 from backendai.serving.services.readings import Sight
+
+FRESH_SECONDS = 15.0  # so long a piece of an answer stands for an answered probe
+
+
+class Stopped(Exception):
+    """The endpoint was stopped or deleted while the request waited."""
 
 
 @dataclass
 class Known:
-    """One replica. ``failures`` in a row; ``times`` it was ejected since its last answer."""
+    """One replica. ``missed`` probes and ``broken`` requests, each in a row: a server may answer its probes and break
+    every request. ``times`` it was ejected since its last whole answer."""
 
     entry: BookReplica
     has_answered: bool = False
     answered_at: float = 0.0  # first, by this proxy's monotonic clock; 0: long ago
-    failures: int = 0
+    heard_at: float = -FRESH_SECONDS  # when a piece of an answer came
+    missed: int = 0
+    broken: int = 0
     times: int = 0
     ejected_until: float = 0.0
     message: str = ""
@@ -35,26 +48,48 @@ class Known:
     def target(self, visitor: str) -> Target:
         """Return the port to dial. Connections of one visitor are not used for another one."""
         one = self.entry
-        return Target(UUID(one.kernel_id), one.generation, "serving", one.port, one.gateway_url, visitor=visitor)
+        return Target(UUID(one.kernel_id), one.generation, REPLICA_SERVICE, one.port, one.gateway_url, visitor=visitor)
 
-    def note_life(self, now: float) -> None:
-        """Note an answer: a replica that works is not ejected for slow probes."""
+    @property
+    def is_answering(self) -> bool:
+        """Its probes succeed."""
+        return self.has_answered and self.missed < balance.FAILURES
+
+    @property
+    def out_until(self) -> float:
+        """Until when it gets no requests: while its probes fail, and for a while after broken answers."""
+        return self.ejected_until if self.missed < balance.FAILURES else inf
+
+    def note_probe(self, now: float) -> None:
+        """Note an answered probe. It says nothing of requests that broke."""
         if not self.has_answered and not self.entry.is_ready:
             self.answered_at = now
-        self.has_answered, self.failures, self.times, self.ejected_until, self.message = True, 0, 0, 0.0, ""
+        self.has_answered, self.missed, self.message = True, 0, ""
+
+    def note_missed_probe(self, message: str, now: float) -> None:
+        """Count a failed probe, unless a piece of an answer has just come: a server that sends a stream may be too busy
+        for probes."""
+        if now - self.heard_at < FRESH_SECONDS:
+            self.missed = 0
+            return
+        self.missed, self.message = self.missed + 1, message
+
+    def note_answer(self, now: float) -> None:
+        """Note a whole answer."""
+        self.note_probe(now)
+        self.heard_at, self.broken, self.times, self.ejected_until = now, 0, 0, 0.0
 
     def note_fault(self, message: str, now: float) -> None:
-        """Count a failure; each third one in a row ejects, for longer every time."""
-        self.failures += 1
+        """Count a broken request; each third one in a row ejects, for longer every time."""
+        self.broken += 1
         self.message = message
-        if self.failures % balance.FAILURES == 0:
+        if self.broken % balance.FAILURES == 0:
             self.times += 1
             self.ejected_until = now + balance.ejected_for(self.times)
 
     def sight(self) -> Sight:
         """Return what the control plane should know of it."""
-        is_answering = self.has_answered and self.failures < balance.FAILURES
-        return Sight(UUID(self.entry.id), is_answering, self.message, self.open, self.requests, self.errors)
+        return Sight(UUID(self.entry.id), self.is_answering, self.message, self.open, self.requests, self.errors)
 
 
 class Pool:
@@ -63,7 +98,9 @@ class Pool:
     def __init__(self, endpoint: BookEndpoint, now: Callable[[], float], others: Callable[[], int]) -> None:
         self.endpoint, self._now, self._others = endpoint, now, others
         self.known: dict[str, Known] = {}
+        self.counters = Counters(now)
         self._waiting: OrderedDict[str, deque[asyncio.Future[Known]]] = OrderedDict()
+        self._admitted: dict[object, tuple[str, Callable[[], None]]] = {}
         self._woken = asyncio.Event()
         self.update(endpoint)
 
@@ -79,7 +116,30 @@ class Pool:
                 known.entry, known.is_listed = entry, True
         for pk, known in self.known.items():
             known.is_listed = pk in listed
+        if endpoint.is_stopped:
+            self._refuse_waiting()
         self.serve_waiting()
+
+    @contextmanager
+    def admitted(self, token: str, cut: Callable[[], None]) -> Iterator[None]:
+        """Remember by which token a request was let in as long as the context lasts; ``cut`` ends it."""
+        key = object()
+        self._admitted[key] = (token, cut)
+        try:
+            yield
+        finally:
+            del self._admitted[key]
+
+    def cut_unentitled(self, now: float) -> None:
+        """Cut the requests whose token was revoked or has expired, or that a public endpoint let in which is none any
+        more. ``now``: seconds since the epoch."""
+        if not self._admitted:
+            return
+        valid = {one.id for one in self.endpoint.tokens if not one.is_over(now)}
+        if self.endpoint.is_open:
+            valid.add(ANYBODY)
+        for cut in [cut for token, cut in self._admitted.values() if token not in valid]:
+            cut()
 
     def forget_gone(self) -> None:
         """Forget replicas that are not in the book, once the control plane knows that nothing of theirs is open."""
@@ -105,7 +165,7 @@ class Pool:
         """Return a replica for one more request, counted as open; None when none has room. Requests with the same
         ``key`` keep to one replica while it is not much busier than the others."""
         listed = {pk: one for pk, one in self.known.items() if one.is_listed}
-        sights = [balance.Sight(pk, one.has_answered, one.ejected_until) for pk, one in listed.items()]
+        sights = [balance.Sight(pk, one.has_answered, one.out_until) for pk, one in listed.items()]
         out = balance.eject(sights, self._now()) | set(avoid)
         share = max(-(-self.endpoint.concurrency // max(self._others(), 1)), 1) if self.endpoint.concurrency else 0
         warm_up, now = self.endpoint.warm_up, self._now()
@@ -143,23 +203,25 @@ class Pool:
         self.serve_waiting()
 
     async def wait(self, token: str, seconds: float) -> Known:
-        """Return a replica, counted as open, when it is this token's turn. Raises TimeoutError."""
+        """Return a replica, counted as open, when it is this token's turn. Raises TimeoutError, Stopped."""
         turn: asyncio.Future[Known] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(token, deque()).append(turn)
         try:
             async with asyncio.timeout(seconds):
                 return await turn
         except BaseException:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.give_back(turn.result())  # it was handed over in the moment in which nobody waited any more
             else:
                 self._leave(token, turn)
             raise
 
     async def until_answering(self, seconds: float) -> None:
-        """Return when some replica answers. Raises TimeoutError."""
+        """Return when some replica answers. Raises TimeoutError, Stopped."""
         async with asyncio.timeout(seconds):
-            while not self.has_answering and not self.endpoint.is_stopped:
+            while not self.has_answering:
+                if self.endpoint.is_stopped:
+                    raise Stopped
                 self._woken.clear()
                 await self._woken.wait()
 
@@ -176,6 +238,13 @@ class Pool:
                 known.open -= 1
             else:
                 turn.set_result(known)
+
+    def _refuse_waiting(self) -> None:
+        for turns in self._waiting.values():
+            for turn in turns:
+                if not turn.done():
+                    turn.set_exception(Stopped())
+        self._waiting.clear()
 
     def _leave(self, token: str, turn: asyncio.Future[Known]) -> None:
         turns = self._waiting.get(token)

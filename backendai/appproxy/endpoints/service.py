@@ -8,7 +8,6 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -16,10 +15,11 @@ import aiohttp
 from django.conf import settings
 from django.utils import timezone
 
-from backendai.appproxy.endpoints.keeper import Away, Keeper
-from backendai.appproxy.endpoints.probes import Prober
+from backendai.appproxy.endpoints.keeper import LOOK_SECONDS, Away, Keeper
+from backendai.appproxy.endpoints.probes import TICK_SECONDS, Prober
+from backendai.appproxy.endpoints.repeating import repeat
 from backendai.appproxy.endpoints.replicas import Pool, sights_of
-from backendai.appproxy.endpoints.tally import Counters, Rates
+from backendai.appproxy.endpoints.tally import Rates
 from backendai.gateways.tunnel import TunnelConnector, new_client
 from backendai.serving.book import Book
 from backendai.serving.models import ServingProxy
@@ -37,7 +37,6 @@ class Endpoints:
     def __init__(self, name: str, book_path: Path) -> None:
         self.name, self.boot, self._began = name, secrets.token_hex(8), time.monotonic()
         self.pools: dict[str, Pool] = {}
-        self.counters: dict[str, Counters] = {}
         self.rates = Rates(time.monotonic)
         self.keeper = Keeper(book_path, self._take)
         self.proxies = 1
@@ -53,13 +52,21 @@ class Endpoints:
     async def open(self) -> None:
         """Read the book and begin to probe and to report."""
         await self.keeper.open()
-        loops: list[Callable[[], object]] = [self.keeper.watch, self._prober.watch, self._report_for_ever]
-        self._tasks = [asyncio.create_task(one()) for one in loops]  # type: ignore[arg-type]
+        self._tasks = [
+            asyncio.create_task(repeat(step, seconds, what))
+            for step, seconds, what in (
+                (self.keeper.look, LOOK_SECONDS, "reading the book of endpoints"),
+                (self._prober.look, TICK_SECONDS, "probing replicas"),
+                (self._report_if_possible, BUSY_SECONDS, "reporting what endpoints did"),
+                (self._cut_unentitled, BUSY_SECONDS, "cutting requests of revoked tokens"),
+            )
+        ]
 
     async def close(self) -> None:
         """Report for the last time, and say farewell."""
         for task in self._tasks:
             task.cancel()
+        self._prober.close()
         with contextlib.suppress(Away, TimeoutError):
             async with asyncio.timeout(2.0):
                 await self._report(everything=True)
@@ -68,16 +75,17 @@ class Endpoints:
             await client.close()
         for connector in (self._kept, self._closed_after_use):
             await connector.close()
-        self.keeper.close()
+        await self.keeper.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Some request is open or waits."""
+        return any(pool.counters.is_busy for pool in self.pools.values())
 
     def at(self, host: str) -> Pool | None:
         """Return the endpoint of this host name."""
         label, _, domain = host.partition(".")
         return self.pools.get(label) if domain == settings.APPS_DOMAIN else None
-
-    def counters_of(self, pool: Pool) -> Counters:
-        """Return the counters of an endpoint."""
-        return self.counters[pool.endpoint.id]
 
     async def wake(self, pool: Pool) -> None:
         """Let the control plane start a replica of an endpoint that sleeps. Raises Away."""
@@ -93,16 +101,16 @@ class Endpoints:
                 self.pools[label].update(endpoint)
             else:
                 self.pools[label] = Pool(endpoint, time.monotonic, lambda: self.proxies)
-                self.counters[endpoint.id] = Counters(time.monotonic)
         for label in [label for label in self.pools if label not in book.endpoints]:
-            pool = self.pools.pop(label)
-            self.counters.pop(pool.endpoint.id, None)
+            del self.pools[label]
 
-    async def _report_for_ever(self) -> None:
-        while True:
-            with contextlib.suppress(Away):
-                await self._report()
-            await asyncio.sleep(BUSY_SECONDS)
+    async def _report_if_possible(self) -> None:
+        with contextlib.suppress(Away):
+            await self._report()
+
+    async def _cut_unentitled(self) -> None:
+        for pool in self.pools.values():
+            pool.cut_unentitled(time.time())
 
     async def _report(self, *, everything: bool = False) -> None:
         """Tell what has changed, and at times everything. What is not taken is told with the next report."""
@@ -110,7 +118,7 @@ class Endpoints:
         is_due = everything or now - self._told_at >= REST_SECONDS
         told, tallies = {}, []
         for pool in self.pools.values():
-            counters, endpoint = self.counters_of(pool), pool.endpoint
+            counters, endpoint = pool.counters, pool.endpoint
             sign = (endpoint.version, counters.requests, counters.completions)
             if is_due or counters.is_busy or self._told.get(endpoint.id) != sign:
                 tallies.append(counters.reading(UUID(endpoint.id), endpoint.version))

@@ -53,10 +53,14 @@ class Counters:
         self.open, self.queued, self.held = Gauge(self.now), Gauge(self.now), Gauge(self.now)
 
     def complete(self, seconds: float, *, failed: bool) -> None:
-        """Count an answer that is whole."""
+        """Count an answer that is whole, or that broke."""
         self.completions += 1
         self.errors += failed
         self.histogram[bisect_left(BOUNDS, seconds)] += 1
+
+    def left(self) -> None:
+        """Count a request whose caller left: the replica's work on it is done, and its time is that of no answer."""
+        self.completions += 1
 
     @property
     def is_busy(self) -> bool:

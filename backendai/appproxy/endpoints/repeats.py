@@ -1,0 +1,45 @@
+"""Which requests may go to a second replica: once, and only where nothing can happen twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from backendai.appproxy.endpoints.relay import Body
+from backendai.appproxy.relay import wants_websocket
+from backendai.gateways.tunnel import NoTunnel
+from backendai.serving.book import BookEndpoint
+
+REPEATED_SHARE, WINDOW_SECONDS, FREE_REPEATS = 0.2, 10.0, 3
+
+
+class Repeats:
+    """Repeats are a small share of the requests of ten seconds: else they would double the load of a broken endpoint.
+    ``now`` gives monotonic seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._window_began = now, now()
+        self._asked = self._repeated = 0
+
+    def note_request(self) -> None:
+        """Count a request."""
+        now = self._now()
+        if now - self._window_began > WINDOW_SECONDS:
+            self._asked, self._repeated, self._window_began = 0, 0, now
+        self._asked += 1
+
+    def allow(
+        self, request: web.BaseRequest, endpoint: BookEndpoint, body: Body | None, error: Exception, tries: int
+    ) -> bool:
+        """Return whether the request goes to another replica after this error, and count it."""
+        if tries > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):
+            return False
+        was_sent = not isinstance(error, NoTunnel)
+        is_harmless = (request.method in ("GET", "HEAD") and body is None) or endpoint.is_repeatable
+        if was_sent and (not is_harmless or isinstance(error, TimeoutError)):
+            return False
+        if self._repeated >= FREE_REPEATS and self._repeated >= REPEATED_SHARE * self._asked:
+            return False
+        self._repeated += 1
+        return True
