@@ -85,6 +85,14 @@ class EndpointRequest(RevisionRequest):
     maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
     target = serializers.FloatField(default=4.0, help_text="Simultaneous requests per replica.")
     concurrency = serializers.IntegerField(min_value=0, max_value=100_000, default=0, help_text="0: unlimited.")
+    queue = serializers.IntegerField(min_value=0, max_value=10_000, default=100, help_text="Most requests that wait.")
+    queue_seconds = serializers.FloatField(min_value=0.1, max_value=600.0, default=30.0)
+    hold_seconds = serializers.FloatField(
+        min_value=0.1, max_value=600.0, default=60.0, help_text="How long a request waits for the first replica."
+    )
+    answer_timeout = serializers.FloatField(
+        min_value=1.0, max_value=86400.0, default=600.0, help_text="Seconds of silence after which a request fails."
+    )
     is_public = serializers.BooleanField(default=False)
     is_repeatable = serializers.BooleanField(default=False)
     asleep_after = serializers.FloatField(default=900.0, help_text="Seconds; applies if the minimum is 0.")
@@ -211,6 +219,10 @@ class EndpointBody(serializers.Serializer[Any]):
     revision = serializers.IntegerField(source="view.current")
     next_revision = serializers.IntegerField(source="view.next", allow_null=True)
     ready = serializers.IntegerField()
+    requests_per_second = serializers.FloatField(source="view.load.rate", help_text="Of the last half minute.")
+    p95 = serializers.FloatField(
+        source="view.load.p95", allow_null=True, help_text="Seconds to the whole answer, 95th percentile."
+    )
     desired = serializers.IntegerField(source="endpoint.desired")
     minimum = serializers.IntegerField(source="endpoint.minimum")
     maximum = serializers.IntegerField(source="endpoint.maximum")

@@ -10,6 +10,7 @@ from backendai.activity.retention import delete_old_audit
 from backendai.compute.services.retention import delete_logs_beyond_share, delete_old_history, delete_old_logs
 from backendai.controller.outages import log_failure
 from backendai.pipelines.services.retention import delete_old_runs
+from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
 from backendai.serving.services.readings import delete_old_readings
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ RULES: tuple[Callable[[datetime], int], ...] = (
     delete_old_audit,
     delete_old_readings,
     delete_old_runs,
+    delete_old_records,
+    delete_ended_replicas,
 )
 
 

@@ -41,6 +41,10 @@ class EndpointSpec:
     maximum: int = 1
     target: float = 4.0
     concurrency: int = 0
+    queue: int = 100
+    queue_seconds: float = 30.0
+    hold_seconds: float = 60.0
+    answer_timeout: float = 600.0
     is_public: bool = False
     is_repeatable: bool = False
     asleep_after: float = 900.0

@@ -33,6 +33,13 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _LONGEST = timedelta(hours=6).total_seconds()
 _LONGEST_QUERY = 1000
 MOST_ORIGINS, MOST_RULES = 20, 20
+PATIENCE: dict[str, tuple[float, float]] = {
+    "concurrency": (0, 100_000),
+    "queue": (0, 10_000),
+    "queue_seconds": (0.1, 600),
+    "hold_seconds": (0.1, 600),
+    "answer_timeout": (1, 86_400),
+}
 
 
 def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
@@ -41,9 +48,8 @@ def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
         text = Message("Use 1 to 40 small letters, digits and dashes; begin and end with a letter or a digit.")
         raise UserError(text, field="name", code="invalid-name")
     check_numbers(spec.minimum, spec.maximum, spec.target)
-    if spec.max_surge + spec.max_unavailable < 1:
-        text = Message("An update needs a surge or a gap: set max_surge or max_unavailable to 1 or more.")
-        raise UserError(text, field="max_surge", code="invalid-update")
+    check_update(spec.max_surge, spec.max_unavailable)
+    check_patience(**{name: getattr(spec, name) for name in PATIENCE})
     check_sleep(spec.asleep_after)
     check_public(spec.is_public)
     check_access(spec.origins, spec.affinity)
@@ -51,6 +57,27 @@ def check_endpoint(user: User, spec: EndpointSpec) -> Checked:
     checked = check_revision(user, spec.revision, project=spec.project, resource_group=spec.resource_group)
     check_maximum(checked.limited, checked.total, spec.maximum)
     return checked
+
+
+def check_update(max_surge: int, max_unavailable: int) -> None:
+    """Refuse an update that can neither add a replica nor do without one."""
+    if max_surge + max_unavailable < 1:
+        text = Message("An update needs one more replica or a gap: set one of both to 1 or more.")
+        raise UserError(text, field="max_surge", code="invalid-update")
+
+
+def check_patience(**values: float) -> None:
+    """Refuse limits of waiting requests that make no sense; by the names of ``PATIENCE``."""
+    for field, value in values.items():
+        least, most = PATIENCE[field]
+        if not isfinite(value) or not least <= value <= most:
+            raise UserError(
+                "Enter a number from {least} to {most}.",
+                least=f"{least:g}",
+                most=f"{most:g}",
+                field=field,
+                code="invalid-limit",
+            )
 
 
 def check_sleep(seconds: float) -> None:

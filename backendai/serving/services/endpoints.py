@@ -18,14 +18,17 @@ from backendai.core.messages import Message
 from backendai.serving.models import AutoScalingRule, Endpoint, Revision, Wish
 from backendai.serving.moves import note
 from backendai.serving.services.checks import (
+    PATIENCE,
     check_access,
     check_endpoint,
     check_numbers,
+    check_patience,
     check_public,
     check_revision,
     check_rules,
     check_shares,
     check_sleep,
+    check_update,
 )
 from backendai.serving.services.quota import check_maximum, check_maximum_of, check_number
 from backendai.serving.spec import EndpointSpec, RevisionSpec
@@ -84,6 +87,8 @@ def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | No
             check_number(checked.limited, endpoint)
             _hint()
     except IntegrityError as error:
+        if key and (earlier := Endpoint.objects.filter(owner=user, idempotency_key=key).first()):
+            return _same(earlier, spec)  # the same request came twice at once, and the other one was faster
         text = Message(
             "Project {project} has an endpoint named {name}: choose another name.",
             project=checked.project.name,
@@ -154,8 +159,8 @@ def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
     check_public(bool(values.get("is_public")))
     check_access(after["origins"], after["affinity"])
     check_shares(after["warm_up"], after["canary"])
-    if after["max_surge"] + after["max_unavailable"] < 1:
-        raise UserError("Set max_surge or max_unavailable to 1 or more.", field="max_surge", code="invalid-update")
+    check_patience(**{name: after[name] for name in PATIENCE})
+    check_update(after["max_surge"], after["max_unavailable"])
     if "asleep_after" in values:
         check_sleep(values["asleep_after"])
     told = {name: value for name, value in values.items() if _as_asked(endpoint, name) != value}
@@ -247,8 +252,8 @@ def _write_revision(
 
 def _settings(spec: EndpointSpec) -> dict[str, Any]:
     names = (
-        "minimum", "maximum", "target", "concurrency", "is_public", "is_repeatable", "warm_up", "affinity", "canary",
-        "max_surge", "max_unavailable",
+        "minimum", "maximum", "target", "concurrency", "queue", "queue_seconds", "hold_seconds", "answer_timeout",
+        "is_public", "is_repeatable", "warm_up", "affinity", "canary", "max_surge", "max_unavailable",
     )  # fmt: skip
     return {name: getattr(spec, name) for name in names} | {
         "origins": list(spec.origins),

@@ -1,0 +1,76 @@
+"""What an endpoint keeps, what it tells its owner, and replicas whose time runs out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from backendai.accounts.models import ResourcePolicy
+from backendai.compute.models import ComputeSession, SessionNotice
+from backendai.serving import book
+from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
+from backendai.serving.services import endpoints as endpoints_module
+from backendai.serving.services.endpoints import create_endpoint
+from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
+from backendai.serving.spec import EndpointSpec
+from tests.cast import Cast
+from tests.serving.world import World, a_revision, make_endpoint, states_of
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_request_that_came_twice_at_once_gets_the_same_endpoint(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_endpoint(cast.alice, "other")
+    spec, check = EndpointSpec("chat", a_revision()), endpoints_module.check_endpoint
+
+    def while_the_other_one_is_faster(*said: Any) -> Any:
+        monkeypatch.setattr(endpoints_module, "check_endpoint", check)
+        create_endpoint(cast.alice, spec, idempotency_key="k")
+        return check(*said)
+
+    monkeypatch.setattr(endpoints_module, "check_endpoint", while_the_other_one_is_faster)
+    made = create_endpoint(cast.alice, spec, idempotency_key="k")
+    assert Endpoint.objects.get(name="chat") == made
+
+
+def test_a_replica_at_the_end_of_its_longest_time_has_a_substitute_before(cast: Cast) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="short", max_session_lifetime=timedelta(minutes=3))
+    cast.alice.save(update_fields=["policy"])
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
+    for _ in range(75):  # two and a half minutes
+        world.steps()
+        assert State.READY in [state for *_, state in states_of(endpoint)]
+        if endpoint.replicas.get(number=1).state == State.ENDED:
+            break
+    first = endpoint.replicas.get(number=1)
+    assert (first.state, first.reason) == (State.ENDED, "moved")
+
+
+def test_old_decisions_and_replicas_are_deleted(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
+    late = timezone.now() + timedelta(days=91)
+    assert delete_ended_replicas(late) == 0
+    Replica.objects.update(state=State.ENDED, ended_at=world.now)
+    number = ScalingRecord.objects.count()
+    assert delete_old_records(timezone.now()) == 0
+    assert delete_old_records(late) == number > 0
+    assert delete_ended_replicas(late) == 1
+    assert ComputeSession.objects.exists()
+
+
+def test_owners_are_not_told_of_each_replica(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice, broken={1})
+    world.until(lambda: endpoint.replicas.filter(state=State.ENDED).count() >= 2)
+    assert not SessionNotice.objects.exists()
+
+
+def test_the_book_says_the_newest_reason(cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice)
+    for text in ("first", "second"):
+        ScalingRecord.objects.create(endpoint=endpoint, code=text, message=text)
+    assert book.read_book(timezone.now()).endpoints[endpoint.label].why_none == "second"
