@@ -4,22 +4,25 @@ alone. Pure but for ``read_book``, which takes four queries."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, OuterRef, Subquery, Sum
+from django.db.models import Avg, Count, F, OuterRef, Subquery, Sum
+from django.utils import timezone
 
 from backendai.cluster.app_domains import portal_origins
 from backendai.compute.models import Kernel
 from backendai.compute.status import Status
 from backendai.serving.models import Endpoint, EndpointToken, Replica, ScalingRecord, State, Wish
 
-FORMAT = 2
+FORMAT = 3
 ANYBODY = "anybody"  # in the place of a token's id where none is needed
 _SERVES = (State.LOADING, State.READY)
+_BLOCKS = frozenset({"start-backoff", "no-room", "over-quota", "update-needs-room"})
+_LATELY = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class BookToken:
 
 @dataclass(frozen=True, slots=True)
 class BookEndpoint:
-    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait. ``canary``: per cent of the
+    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait;
+    ``is_blocked``: and why none will come soon, so that waiting is no use. ``usual_start``: seconds that a replica took
+    lately until it served, 0: not known. ``canary``: per cent of the
     requests that ``canary_revision`` gets; 0: no share of its own."""
 
     id: str
@@ -77,6 +82,8 @@ class BookEndpoint:
     canary: int = 0
     canary_revision: int = 0
     why_none: str = ""
+    is_blocked: bool = False
+    usual_start: float = 0.0
     tokens: tuple[BookToken, ...] = ()
     replicas: tuple[BookReplica, ...] = ()
 
@@ -126,23 +133,27 @@ def read_sign() -> str:
 
 
 def read_book(now: datetime) -> Book:
-    """Return the book as the database has it. Five queries."""
+    """Return the book as the database has it. Five queries, two more where an endpoint has no replica."""
     sign = read_sign()  # first: what changes meanwhile is read again
     # Deleted ones stay until their last request is answered: proxies have to say that nothing is open any more.
     endpoints = list(Endpoint.objects.unfinished().select_related("current", "next").order_by("pk"))
     tokens = _tokens(endpoints, now)
     replicas = _replicas(endpoints)
-    reasons = _reasons([one for one in endpoints if not replicas[one.pk]])
+    without = [one for one in endpoints if not replicas[one.pk]]
+    reasons, starts, coming = _reasons(without), _usual_starts(without), _coming(without)
     book = {
-        one.label: _entry(one, tuple(tokens[one.pk]), tuple(replicas[one.pk]), reasons.get(one.pk, ""))
+        one.label: replace(
+            _entry(one, tuple(tokens[one.pk]), tuple(replicas[one.pk])),
+            why_none=reasons.get(one.pk, ""),
+            is_blocked=one.told.get("rollout") in _BLOCKS and one.pk not in coming,
+            usual_start=starts.get(one.pk, 0.0),
+        )
         for one in endpoints
     }
     return Book(sign, book)
 
 
-def _entry(
-    endpoint: Endpoint, tokens: tuple[BookToken, ...], replicas: tuple[BookReplica, ...], why_none: str
-) -> BookEndpoint:
+def _entry(endpoint: Endpoint, tokens: tuple[BookToken, ...], replicas: tuple[BookReplica, ...]) -> BookEndpoint:
     return BookEndpoint(
         id=str(endpoint.pk),
         label=endpoint.label,
@@ -164,7 +175,6 @@ def _entry(
         affinity=endpoint.affinity,
         canary=endpoint.canary if endpoint.next else 0,
         canary_revision=endpoint.next.number if endpoint.next else 0,
-        why_none=why_none,
         tokens=tokens,
         replicas=replicas,
     )
@@ -213,6 +223,23 @@ def _reasons(endpoints: list[Endpoint]) -> dict[UUID, str]:
     """Return the newest decision about each endpoint without a replica, in words; reads one row of each."""
     if not endpoints:
         return {}
-    newest = ScalingRecord.objects.filter(endpoint=OuterRef("pk")).order_by("-pk").values("message")[:1]
+    newest = ScalingRecord.objects.filter(endpoint=OuterRef("pk")).order_by("-updated_at", "-pk").values("message")[:1]
     rows = Endpoint.objects.filter(pk__in=[one.pk for one in endpoints]).order_by()
     return {pk: message or "" for pk, message in rows.annotate(newest=Subquery(newest)).values_list("pk", "newest")}
+
+
+def _usual_starts(endpoints: list[Endpoint]) -> dict[UUID, float]:
+    """Return how many seconds replicas of each endpoint took from their creation until they served."""
+    rows = Replica.objects.filter(
+        endpoint__in=endpoints, ready_at__isnull=False, created_at__gt=timezone.now() - _LATELY
+    )
+    means = rows.order_by().values_list("endpoint").annotate(mean=Avg(F("ready_at") - F("created_at")))
+    return {pk: round(mean.total_seconds(), 1) for pk, mean in (means if endpoints else [])}
+
+
+def _coming(endpoints: list[Endpoint]) -> set[UUID]:
+    """Return the endpoints of which a replica has found its place and starts."""
+    if not endpoints:
+        return set()
+    rows = Replica.objects.filter(endpoint__in=endpoints, state__in=(State.STARTING, State.LOADING))
+    return set(rows.exclude(session__status=Status.PENDING).order_by().values_list("endpoint", flat=True))

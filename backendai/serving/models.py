@@ -100,6 +100,9 @@ class Endpoint(models.Model):
     scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
     asked_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="The newest request.")
     peaks = models.JSONField(default=list, editable=False, help_text="Highest loads of the last five minutes, by half.")
+    told = models.JSONField(
+        default=dict, db_default=models.Value({}, models.JSONField()), editable=False, help_text="What holds it up now."
+    )
     last_number = models.PositiveIntegerField(default=0, editable=False, help_text="Of its replicas so far.")
     version = models.PositiveBigIntegerField(default=1, editable=False)
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from backendai.compute.services.bulk import among
 from backendai.core.messages import shortened
 from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
 
+_AGAIN = timedelta(minutes=10)
 ALLOWED: dict[State, frozenset[State]] = {
     State.STARTING: frozenset({State.LOADING, State.DRAINING, State.ENDED}),
     State.LOADING: frozenset({State.READY, State.DRAINING, State.ENDED}),
@@ -98,3 +99,16 @@ def note(
     ScalingRecord.objects.create(
         endpoint_id=endpoint_id, code=code, before=before, after=after, created_at=now, **about
     )
+
+
+def note_again(endpoint_id: UUID, code: str, *, now: datetime, message: str, data: Any, number: int) -> None:
+    """Write a record of a reason that came up. One of the last ten minutes with the same code counts up instead: a
+    reason that comes and goes fills no list."""
+    about = {"message": shortened(message, 500), "data": dict(data), "updated_at": now}
+    recent = ScalingRecord.objects.filter(endpoint=endpoint_id, code=code, updated_at__gt=now - _AGAIN)
+    if (last := recent.order_by("-pk").values_list("pk", flat=True).first()) is not None:
+        ScalingRecord.objects.filter(pk=last).update(attempts=F("attempts") + 1, **about)
+    else:
+        ScalingRecord.objects.create(
+            endpoint_id=endpoint_id, code=code, before=number, after=number, created_at=now, **about
+        )

@@ -16,7 +16,7 @@ from backendai.appproxy.endpoints.keeper import Away
 from backendai.appproxy.endpoints.refusals import Refused, answer_of
 from backendai.appproxy.endpoints.relay import Body, BrokeOff, CallerLeft, TooLarge, begin, pass_back
 from backendai.appproxy.endpoints.repeats import Repeats
-from backendai.appproxy.endpoints.replicas import Known, Pool, Stopped
+from backendai.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
 from backendai.appproxy.endpoints.service import Endpoints
 from backendai.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gateways.tunnel import NoTunnel
@@ -196,14 +196,15 @@ class EndpointDoor:
         """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers. None when
         there is no other than those that were tried."""
         endpoint, counters = pool.endpoint, pool.counters
-        if not pool.has_answering:
+        was_held = not pool.has_answering
+        if was_held:
             await self._hold(request, pool)
         key = request.headers.get(endpoint.affinity, "") if endpoint.affinity else ""
         if (not pool.waiting or tried) and (known := pool.take(tried, key)) is not None:
             return known
         if tried:
             return None
-        if pool.waiting >= endpoint.queue:
+        if pool.waiting >= endpoint.queue and not was_held:  # those that woke it have waited in line already
             message = f"{endpoint.queue} requests wait already. Try again in a moment."
             raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool))
         try:
@@ -217,7 +218,8 @@ class EndpointDoor:
         """Hold the request until a replica answers; its body stays in the socket meanwhile. Raises Refused."""
         endpoint = pool.endpoint
         if pool.counters.held.count >= MOST_HELD:
-            raise Refused(503, "too-many-held", "The endpoint is starting, and many wait already.", retry_after=10)
+            message = f"The endpoint is starting, and {MOST_HELD} requests wait already."
+            raise Refused(503, "too-many-held", message, retry_after=endpoint.usual_start or 10)
         with pool.counters.held.one_more():
             if not endpoint.replicas:
                 try:
@@ -226,10 +228,11 @@ class EndpointDoor:
                     raise _no_wake(endpoint) from None
             try:
                 await pool.until_answering(_patience(request, endpoint))
-            except TimeoutError:
-                why = f" {pool.endpoint.why_none}" if pool.endpoint.why_none else ""
-                message = f"No replica of the endpoint answers yet.{why}"
-                raise Refused(503, "no-replica", message, retry_after=10) from None
+            except (TimeoutError, Blocked) as error:
+                endpoint = pool.endpoint
+                code, now = ("no-replica", " yet") if isinstance(error, TimeoutError) else ("cannot-start", "")
+                message = f"No replica of the endpoint answers{now}. {endpoint.why_none}".rstrip()
+                raise Refused(503, code, message, retry_after=endpoint.usual_start or 10) from None
 
     def _note_broken(self, known: Known, error: Exception) -> None:
         if not _is_away(error):  # an agent out of reach says nothing of a revision

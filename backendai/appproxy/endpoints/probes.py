@@ -15,7 +15,7 @@ from backendai.gateways.tunnel import NoTunnel, address_through, open_tunnel
 
 logger = logging.getLogger(__name__)
 
-EVERY_SECONDS, FIRST_SECONDS, PATIENCE_SECONDS = 5.0, 1.0, 3.0
+EVERY_SECONDS, FIRST_SECONDS, HELD_SECONDS, PATIENCE_SECONDS = 5.0, 1.0, 0.2, 3.0
 TICK_SECONDS = 0.5
 _MOST_AT_ONCE = 64
 
@@ -43,7 +43,7 @@ class Prober:
                     continue
                 listed.add(pk)
                 if now >= self._due.get(pk, 0.0):
-                    self._due[pk] = now + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS) + PATIENCE_SECONDS
+                    self._due[pk] = now + EVERY_SECONDS + PATIENCE_SECONDS  # its end says when it is due again
                     task = asyncio.create_task(self._probe(pool, known))
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)
@@ -59,7 +59,8 @@ class Prober:
             known.note_probe(time.monotonic())
             if not was_answering:
                 pool.serve_waiting()
-        self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS)
+        first = HELD_SECONDS if pool.counters.held.count else FIRST_SECONDS
+        self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else first)
 
     async def _ask(self, known: Known) -> str:
         """Return what is wrong with its answer; empty: nothing."""

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 logger = logging.getLogger(__name__)
 
 
-async def repeat(step: Callable[[], Awaitable[None]], seconds: float, what: str) -> None:
-    """Take the step for ever, with a pause after each. An error ends no loop: it is logged when it differs from the one
-    before."""
+async def repeat(step: Callable[[], Awaitable[None]], pause: Callable[[], float], what: str) -> None:
+    """Take the step for ever, with a pause of so many seconds after each. An error ends no loop: it is logged when it
+    differs from the one before."""
     before = ""
     while True:
         try:
@@ -19,6 +19,6 @@ async def repeat(step: Callable[[], Awaitable[None]], seconds: float, what: str)
             before = ""
         except Exception as error:
             if repr(error) != before:
-                logger.exception("%s failed, and is tried again every %g s", what, seconds)
+                logger.exception("%s failed, and is tried again every %g s", what, pause())
             before = repr(error)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(pause())

@@ -21,6 +21,10 @@ from backendai.serving.services.readings import Sight
 FRESH_SECONDS = 15.0  # so long a piece of an answer stands for an answered probe
 
 
+class Blocked(Exception):
+    """No replica comes soon: a start failed, or there is no room."""
+
+
 class Stopped(Exception):
     """The endpoint was stopped or deleted while the request waited."""
 
@@ -217,11 +221,13 @@ class Pool:
             raise
 
     async def until_answering(self, seconds: float) -> None:
-        """Return when some replica answers. Raises TimeoutError, Stopped."""
+        """Return when some replica answers. Raises TimeoutError, Stopped, Blocked."""
         async with asyncio.timeout(seconds):
             while not self.has_answering:
                 if self.endpoint.is_stopped:
                     raise Stopped
+                if self.endpoint.is_blocked:
+                    raise Blocked
                 self._woken.clear()
                 await self._woken.wait()
 

@@ -8,6 +8,7 @@ import logging
 import secrets
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from backendai.serving.services.readings import farewell, note_wake, record
 
 logger = logging.getLogger(__name__)
 
-BUSY_SECONDS, REST_SECONDS = 2.0, 5.0
+BUSY_SECONDS, REST_SECONDS, HELD_SECONDS = 2.0, 5.0, 0.2
 
 
 class Endpoints:
@@ -53,12 +54,12 @@ class Endpoints:
         """Read the book and begin to probe and to report."""
         await self.keeper.open()
         self._tasks = [
-            asyncio.create_task(repeat(step, seconds, what))
-            for step, seconds, what in (
-                (self.keeper.look, LOOK_SECONDS, "reading the book of endpoints"),
-                (self._prober.look, TICK_SECONDS, "probing replicas"),
-                (self._report_if_possible, BUSY_SECONDS, "reporting what endpoints did"),
-                (self._cut_unentitled, BUSY_SECONDS, "cutting requests of revoked tokens"),
+            asyncio.create_task(repeat(step, pause, what))
+            for step, pause, what in (
+                (self.keeper.look, lambda: self._soon(LOOK_SECONDS), "reading the book of endpoints"),
+                (self._prober.look, lambda: self._soon(TICK_SECONDS), "probing replicas"),
+                (self._report_if_possible, lambda: BUSY_SECONDS, "reporting what endpoints did"),
+                (self._cut_unentitled, lambda: BUSY_SECONDS, "cutting requests of revoked tokens"),
             )
         ]
 
@@ -102,7 +103,12 @@ class Endpoints:
             else:
                 self.pools[label] = Pool(endpoint, time.monotonic, lambda: self.proxies)
         for label in [label for label in self.pools if label not in book.endpoints]:
-            del self.pools[label]
+            pool = self.pools.pop(label)
+            pool.update(replace(pool.endpoint, is_stopped=True, replicas=()))  # for those who wait
+
+    def _soon(self, seconds: float) -> float:
+        """Return the pause until the next look, a short one while a request is held for the first replica."""
+        return min(seconds, HELD_SECONDS) if any(pool.counters.held.count for pool in self.pools.values()) else seconds
 
     async def _report_if_possible(self) -> None:
         with contextlib.suppress(Away):

@@ -17,7 +17,7 @@ from backendai.compute.services.bulk import among, update_returning
 from backendai.compute.services.history import NO_STEPS, Entry, write_history
 from backendai.compute.services.ledger import free
 from backendai.compute.services.mount_releases import release_mounts
-from backendai.compute.services.notices import Moved, note_moves, told_with
+from backendai.compute.services.notices import SERVED, Moved, note_moves, told_with
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.core.messages import shortened
 from backendai.wire.broker import hint_on_commit
@@ -41,6 +41,7 @@ class Why:
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
 _RUNS_LOOK = TERMINAL | {Status.SCHEDULED}  # an element is over, or there is room for the next ones
+_ENDPOINTS_LOOK = TERMINAL | {Status.RUNNING, Status.TERMINATING}
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
@@ -85,6 +86,7 @@ def move(
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
         note_moves([one for one, _, _ in moved], to, why.code, now)
         _wake_runs([one for one, _, _ in moved], to)
+        _wake_endpoints([one for one, _, _ in moved], to)
         publish_on_commit(
             SessionEvent(str(one.session_id), str(one.owner_id), str(to), version) for one, _, version in moved
         )
@@ -141,6 +143,12 @@ def tell(session_ids: Collection[UUID]) -> None:
 def _wake_runs(moved: Collection[Moved], to: Status) -> None:
     if to in _RUNS_LOOK and any(one.run_id for one in moved):
         hint_on_commit("controller.run_pipelines", queue=CONTROL_QUEUE)
+
+
+def _wake_endpoints(moved: Collection[Moved], to: Status) -> None:
+    """Let endpoints look at once: requests may be waiting for a replica that has started, or that never will."""
+    if to in _ENDPOINTS_LOOK and any(one.session_type in SERVED for one in moved):
+        hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
 
 
 def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:

@@ -28,7 +28,7 @@ MOST_KEPT = 200  # of one person
 _SLACK = 50
 _MOST_AT_ONCE = 500
 
-_SERVED = frozenset(kinds_with("is_served"))
+SERVED = frozenset(kinds_with("is_served"))
 
 # Ends that the owner asked for, or that complete the work: no notification.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
@@ -70,7 +70,7 @@ def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> 
     """Notify owners of sessions that moved to ``to`` for ``code``, in the caller's transaction: of a start after a long
     wait, a failure, a success, or an end that they did not request. Sessions of runs and replicas are left out: their
     owners are told of the run, and of the endpoint."""
-    moved = [one for one in moved if one.run_id is None and one.session_type not in _SERVED]
+    moved = [one for one in moved if one.run_id is None and one.session_type not in SERVED]
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
     elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
@@ -110,7 +110,7 @@ def warn_of_ends(now: datetime) -> int:
     """Notify owners, once each, of running sessions that end within an hour (or half of their run time if that is under
     two hours). Returns how many."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
-    untold = rows.exclude(session_type__in=_SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
+    untold = rows.exclude(session_type__in=SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
     due = [row for row in columns[:_MOST_AT_ONCE] if row[3] - now <= (row[3] - (row[2] or now)) / 2]
     if not due:

@@ -21,13 +21,16 @@ from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, Wish
 from backendai.serving.models import Endpoint, Replica, Revision, State
-from backendai.serving.moves import claim, move_replicas, note, set_desired
+from backendai.serving.moves import claim, move_replicas, note, note_again, set_desired
 from backendai.serving.reading import Picture
 from backendai.serving.services.checks import agents_that_serve, session_spec
 from backendai.serving.services.following import count_failed_start
 from backendai.serving.spec import RevisionSpec
 
 logger = logging.getLogger(__name__)
+
+# Why a number stays as it is although the load, or an owner, may expect another one.
+HOLDS = frozenset({"at-max", "blind", "metric-unknown", "in-window", "cooling-down", "starting-already", "rule-holds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,7 @@ def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
             if not claim(endpoint):
                 return False  # somebody changed the endpoint since it was read: the next pass decides anew
             _carry_out(endpoint, picture, decision)
-    if rollout.reason is not None and not rollout.rolls_back:
-        _note_hold(endpoint, rollout, scale, now)
+    _note_reasons(endpoint, scale, rollout, now)
     return bool(rollout.drains or rollout.starts or changes_number)
 
 
@@ -177,17 +179,29 @@ def _revision(endpoint: Endpoint, number: int) -> Revision:
     return endpoint.revisions.get(number=number)
 
 
-def _note_hold(endpoint: Endpoint, rollout: Rollout, scale: Scale, now: datetime) -> None:
-    assert rollout.reason is not None
-    note(
-        endpoint.pk,
-        rollout.reason.code,
-        now=now,
-        message=rollout.reason.message,
-        data=rollout.reason.data,
-        before=scale.desired,
-        after=scale.desired,
-    )
+def _note_reasons(endpoint: Endpoint, scale: Scale, rollout: Rollout, now: datetime) -> None:
+    """Record why there are not more, or fewer, replicas: once, when that changes. App proxies learn it, too."""
+    found: dict[str, Reason] = {}
+    if scale.desired == endpoint.desired and scale.reason.code in HOLDS:
+        found["scale"] = scale.reason
+    if rollout.reason is not None and not rollout.rolls_back:
+        found["rollout"] = rollout.reason
+    told = {part: reason.code for part, reason in found.items()}
+    if told == endpoint.told:
+        return
+    with transaction.atomic():
+        Endpoint.objects.filter(pk=endpoint.pk).update(told=told, version=F("version") + 1)
+        for part, reason in found.items():
+            if endpoint.told.get(part) != reason.code:
+                until = {"until": reason.until.isoformat()} if reason.until else {}
+                note_again(
+                    endpoint.pk,
+                    reason.code,
+                    now=now,
+                    message=reason.message,
+                    data={**reason.data, **until},
+                    number=scale.desired,
+                )
 
 
 def _keep_peaks(picture: Picture) -> None:

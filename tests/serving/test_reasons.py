@@ -1,0 +1,50 @@
+"""What holds an endpoint up is recorded once, and told to those who wait."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from backendai.serving import book
+from backendai.serving.models import Endpoint, State
+from tests.cast import Cast
+from tests.serving.world import World, codes_of, make_endpoint, states_of
+
+pytestmark = pytest.mark.django_db
+
+
+def entry(endpoint: Endpoint) -> book.BookEndpoint:
+    return book.read_book(timezone.now()).endpoints[endpoint.label]
+
+
+def test_a_limit_that_the_load_meets_is_recorded_once_with_the_change_that_helps(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=0, maximum=1), World(cast.alice)
+    world.open = 20
+    world.until(lambda: "at-max" in codes_of(endpoint))
+    world.steps(5)
+    record = endpoint.records.get(code="at-max")
+    assert (record.attempts, record.data["change"]) == (1, {"maximum": 2})
+
+
+def test_proxies_that_say_nothing_are_recorded_once(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, maximum=2), World(cast.alice)
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
+    world.proxies = []
+    world.until(lambda: "blind" in codes_of(endpoint), most=40)
+    world.steps(5)
+    assert codes_of(endpoint).count("blind") == 1
+
+
+def test_the_book_says_when_waiting_is_no_use_and_how_long_a_start_takes(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=0, maximum=1), World(cast.alice, broken={1})
+    world.open = 1
+    world.until(lambda: "start-backoff" in codes_of(endpoint))
+    assert entry(endpoint).is_blocked
+    assert "1 starts" in entry(endpoint).why_none
+    assert endpoint.records.get(code="start-backoff").data["until"]
+    world.broken = set()
+    world.until(lambda: endpoint.replicas.filter(state=State.LOADING).exists())
+    assert not entry(endpoint).is_blocked
+    world.until(lambda: states_of(endpoint)[0][2] == State.READY)
+    endpoint.replicas.filter(state=State.READY).update(state=State.ENDED)
+    assert entry(endpoint).usual_start > 0
