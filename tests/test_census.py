@@ -154,6 +154,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "endpoints/new/": (P.SIGNED_IN, "GET POST"),
     "endpoints/<uuid:endpoint_id>/": (P.VISIBLE, "GET"),
     "endpoints/<uuid:endpoint_id>/scale/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/settings/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/decisions/": (P.VISIBLE, "GET"),
     "endpoints/<uuid:endpoint_id>/rules/": (P.VISIBLE, "POST"),
     "endpoints/<uuid:endpoint_id>/update/": (P.VISIBLE, "GET POST"),
     "endpoints/<uuid:endpoint_id>/roll-back/": (P.VISIBLE, "POST"),

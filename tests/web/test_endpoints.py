@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from backendai.serving.models import Endpoint, EndpointToken, State
 from backendai.serving.services.endpoints import update_endpoint
+from backendai.web.endpoints.forms import HIDDEN
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.serving.world import World, a_revision, make_endpoint, states_of
@@ -125,3 +126,86 @@ def test_the_page_may_send_requests_to_its_endpoint_alone(alice: Client, cast: C
     connects = next(one for one in answer["Content-Security-Policy"].split(";") if "connect-src" in one)
     assert connects.split()[1:] == ["'self'", f"http://{url}:{connects.rpartition(':')[2]}"]
     assert 'data-model="small"' in answer.content.decode()
+
+
+def test_values_of_variables_are_for_the_owner_alone_and_stay_through_an_update_by_others(cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice, revision=a_revision(environ={"KEY": "very-secret", "MODE": "fast"}))
+    for user, reveals in ((cast.alice, True), (cast.dana, False)):
+        client = Client()
+        client.force_login(user)
+        page = client.get(f"/endpoints/{endpoint.pk}/update/").content.decode()
+        assert ("very-secret" in page) == reveals
+        assert "KEY=" in page
+    typed = NEW | {"command": "serve --better", "environ": f"KEY={HIDDEN}\nMODE=slow"}
+    assert client.post(f"/endpoints/{endpoint.pk}/update/", typed).status_code == 302
+    endpoint.refresh_from_db()
+    assert endpoint.next.environ == {"KEY": "very-secret", "MODE": "slow"}
+
+
+def test_settings_are_changed_on_the_page_and_a_wrong_one_is_shown_at_its_field(alice: Client, cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice)
+    settings = {
+        "origins": "https://chat.example.org",
+        "concurrency": "8",
+        "queue": "7",
+        "queue_seconds": "6",
+        "hold_seconds": "120",
+        "answer_timeout": "90",
+        "is_repeatable": "on",
+        "affinity": "X-Conversation",
+        "max_surge": "0",
+        "max_unavailable": "1",
+        "canary": "10",
+        "warm_up": "20",
+    }
+    assert alice.post(f"/endpoints/{endpoint.pk}/settings/", settings).status_code == 302
+    endpoint.refresh_from_db()
+    assert (endpoint.concurrency, endpoint.queue, endpoint.hold_seconds) == (8, 7, 120.0)
+    assert (endpoint.origins, endpoint.affinity, endpoint.canary) == (
+        ["https://chat.example.org"],
+        "X-Conversation",
+        10,
+    )
+    assert (endpoint.max_surge, endpoint.max_unavailable, endpoint.is_repeatable) == (0, 1, True)
+    refused = alice.post(f"/endpoints/{endpoint.pk}/settings/", settings | {"hold_seconds": "0"})
+    assert refused.status_code == 422
+    assert "Enter a number from 0.1 to 600" in refused.content.decode()
+    assert "<details open>" in refused.content.decode()
+
+
+def test_an_update_is_cancelled_where_it_is_shown(alice: Client, cast: Cast) -> None:
+    endpoint = make_endpoint(cast.alice)
+    update_endpoint(endpoint, cast.alice, a_revision(command="serve --better"))
+    page = alice.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert page.count("Cancel update") == 2
+    assert 'name="revision" value="2"' not in page
+    alice.post(f"/endpoints/{endpoint.pk}/roll-back/", {"revision": "1"})
+    endpoint.refresh_from_db()
+    assert endpoint.next is None
+
+
+def test_the_list_is_filtered_by_name_and_paged(alice: Client, cast: Cast) -> None:
+    for name in ("chat", "translate"):
+        make_endpoint(cast.alice, name)
+    page = alice.get("/endpoints/?q=TRANS").content.decode()
+    assert ("translate</bdi>" in page, "chat</bdi>" in page) == (True, False)
+    assert "No endpoint has this in its name" in alice.get("/endpoints/?q=nothing").content.decode()
+    Endpoint.objects.bulk_create(
+        Endpoint(name=f"many-{n:02}", owner=cast.alice, project=cast.project, resource_group=make_group())
+        for n in range(60)
+    )
+    first, second = (alice.get(f"/endpoints/?q=many&page={page}").content.decode() for page in (1, 2))
+    assert ("many-00" in first, "many-59" in first) == (True, False)
+    assert "q=many&amp;page=2" in first
+    assert ("many-00" in second, "many-59" in second) == (False, True)
+
+
+def test_replicas_that_ended_stay_with_their_logs_and_sessions_lead_back(alice: Client, cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice, broken={1})
+    world.until(lambda: endpoint.replicas.filter(state=State.ENDED).exists())
+    ended = endpoint.replicas.get(state=State.ENDED)
+    page = alice.get(f"/endpoints/{endpoint.pk}/").content.decode()
+    assert "Ended replicas" in page
+    assert f"/sessions/{ended.session_id}/log/" in page
+    assert f'href="/endpoints/{endpoint.pk}/"' in alice.get(f"/sessions/{ended.session_id}/").content.decode()
+    assert "Created by" in alice.get(f"/endpoints/{endpoint.pk}/decisions/").content.decode()

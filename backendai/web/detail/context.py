@@ -13,6 +13,7 @@ from backendai.compute.services.logs import earlier_logs
 from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.renaming import may_be_renamed
 from backendai.compute.status import PLACED, Status
+from backendai.serving.models import Endpoint
 from backendai.storage.models import Folder
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
@@ -35,12 +36,21 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         ending_context(session, user)
         | _advice(session, kernels)
         | _neighbours(session, user)
+        | {"endpoint": _endpoint(session, user)}
         | facts
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | _mounts(session, kernels, user)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
         | {"app_logs": app_logs_of(session, main), "earlier_logs": earlier_logs(kernels)}
     )
+
+
+def _endpoint(session: ComputeSession, user: User) -> Endpoint | None:
+    """Return the endpoint that the session is a replica of."""
+    if not session.kind.is_served:
+        return None
+    found: Endpoint | None = Endpoint.objects.visible_to(user).live().filter(replicas__session=session).first()
+    return found
 
 
 def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> dict[str, Any]:

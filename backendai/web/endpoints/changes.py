@@ -32,6 +32,7 @@ from backendai.web.endpoints.forms import RevisionForm, initial_of, revision_aft
 from backendai.web.endpoints.page_forms import RuleForm, ScaleForm, TokenForm
 from backendai.web.endpoints.pages import SECTION, endpoint_page, find_endpoint
 from backendai.web.endpoints.plots import plot_of_replay
+from backendai.web.endpoints.request_fields import SettingsForm
 from backendai.web.requests import PageRequest
 
 _WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
@@ -68,7 +69,8 @@ def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     found = find_endpoint(request, endpoint_id)
     current = get_object_or_404(Revision.objects.select_related("image"), pk=found.current_id)
     if request.method != "POST":
-        form = RevisionForm(initial=initial_of(current), user=found.owner)
+        reveals = found.owner_id == request.user.pk
+        form = RevisionForm(initial=initial_of(current, reveals=reveals), user=found.owner)
     else:
         form = RevisionForm(request.POST, user=found.owner)
         if form.is_valid():
@@ -118,6 +120,22 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
         messages.success(request, _("The endpoint %(name)s is deleted.") % {"name": found.name})
         return redirect("web:endpoints")
     return redirect("web:endpoint", endpoint_id)
+
+
+@require_POST
+@never_cache
+@login_required
+def settings(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Change who may send requests, how long they wait, and how updates go."""
+    found, form = find_endpoint(request, endpoint_id), SettingsForm(request.POST)
+    if form.is_valid():
+        try:
+            change_endpoint(found, request.user, **form.settings())
+            messages.success(request, _("The settings are saved."))
+            return redirect("web:endpoint", endpoint_id)
+        except UserError as error:
+            blame(form, error)
+    return endpoint_page(request, found, status=422, settings_form=form)
 
 
 @require_POST

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Project, User
@@ -20,11 +19,13 @@ from backendai.serving.model_definition import read_model_definition
 from backendai.serving.models import MOST_REPLICAS, Revision
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.texts.translation import gettext as _
+from backendai.web.endpoints.request_fields import OF_ACCESS, OF_REQUESTS, OF_UPDATES, RequestFields
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 _OF_MODEL = ("image", "command", "port", "probe_path", "model_name", "mounts", "environ")
 _OF_SIZE = ("cpu", "mem", "accelerators")
 _LARGEST_DEFINITION = 64 * 1024
+HIDDEN = "••••••"  # in the place of a variable's value, which stays
 
 
 class RevisionForm(forms.Form):
@@ -103,7 +104,7 @@ class RevisionForm(forms.Form):
         )
 
 
-class EndpointForm(RevisionForm):
+class EndpointForm(RequestFields, RevisionForm):
     """A new endpoint."""
 
     name = forms.CharField(
@@ -135,13 +136,6 @@ class EndpointForm(RevisionForm):
         max_value=43200,
         help_text=_l("Counts where the minimum is 0. The next request starts a replica."),
     )
-    origins = forms.CharField(
-        label=_l("Pages that may send requests"),
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 2, "placeholder": "https://chat.example.org", **_PLAIN}),
-        help_text=_l("Origins, one per line. Browsers refuse other pages."),
-    )
-    is_public = forms.BooleanField(label=_l("Public: anybody may send requests, without a token"), required=False)
     definition = forms.CharField(
         label=_l("Model definition"),
         required=False,
@@ -158,8 +152,6 @@ class EndpointForm(RevisionForm):
         groups = ResourceGroup.objects.visible_to(user).filter(is_active=True).order_by("name")
         names = [(one.name, one.name) for one in groups]
         self.fields["resource_group"].choices = [("", _l("default")), *names]  # type: ignore[attr-defined]
-        if not settings.SERVING_PUBLIC:
-            del self.fields["is_public"]
 
     @property
     def sections(self) -> list[tuple[str, list[forms.BoundField]]]:
@@ -168,9 +160,11 @@ class EndpointForm(RevisionForm):
             (_("Model"), ("name", "project", *_OF_MODEL)),
             (_("Amounts of each replica"), ("resource_group", *_OF_SIZE)),
             (_("Scaling"), ("minimum", "maximum", "target", "asleep_minutes")),
-            (_("Access"), ("is_public", "origins")),
+            (_("Access"), OF_ACCESS),
+            (_("Requests"), OF_REQUESTS),
+            (_("Updates"), OF_UPDATES),
         ]
-        return [(title, [self[name] for name in names if name in self.fields]) for title, names in named]
+        return [(title, self.of(names)) for title, names in named]
 
     def filled_in(self) -> tuple[EndpointForm, tuple[Message, ...]]:
         """Return the form with what the model definition says in place of what was typed, and notes about the rest.
@@ -197,13 +191,13 @@ class EndpointForm(RevisionForm):
             maximum=data["maximum"],
             target=data["target"],
             asleep_after=data["asleep_minutes"] * 60,
-            origins=data["origins"].split(),
-            is_public=data.get("is_public", False),
+            **self.settings(),
         )
 
 
-def initial_of(revision: Revision) -> dict[str, Any]:
-    """Return what the form shows of a revision."""
+def initial_of(revision: Revision, *, reveals: bool) -> dict[str, Any]:
+    """Return what the form shows of a revision. Without ``reveals`` the values of variables are hidden: they may be
+    secrets, which nobody but the owner reads."""
     slots = dict(revision.slots)
     return {
         "image": revision.image.name,
@@ -215,14 +209,19 @@ def initial_of(revision: Revision) -> dict[str, Any]:
         "mem": slots.pop("mem", "0"),
         "accelerators": " ".join(f"{slot}={amount}" for slot, amount in slots.items()),
         "mounts": "\n".join(_mount_line(one) for one in revision.mounts),
-        "environ": "\n".join(f"{name}={value}" for name, value in revision.environ.items()),
+        "environ": "\n".join(f"{name}={value if reveals else HIDDEN}" for name, value in revision.environ.items()),
     }
 
 
 def revision_after(current: Revision, spec: RevisionSpec) -> RevisionSpec:
-    """Return what was typed, with what the form does not ask for as in the current revision."""
+    """Return what was typed, with what the form hides or does not ask for as in the current revision."""
+    environ = {
+        name: current.environ[name] if value == HIDDEN and name in current.environ else value
+        for name, value in spec.environ.items()
+    }
     return replace(
         spec,
+        environ=environ,
         cluster_size=current.cluster_size,
         cluster_mode=current.cluster_mode,
         startup_timeout=current.startup_timeout.total_seconds(),

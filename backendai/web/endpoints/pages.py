@@ -8,6 +8,7 @@ from uuid import UUID
 from csp.constants import SELF
 from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -16,7 +17,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.core.errors import UserError
-from backendai.serving.models import Endpoint
+from backendai.serving.models import Endpoint, State
 from backendai.serving.previewing import preview_endpoint
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.showing import accelerators_of, points_of, shown
@@ -25,19 +26,23 @@ from backendai.web.endpoints.comparing import compared
 from backendai.web.endpoints.forms import EndpointForm
 from backendai.web.endpoints.page_forms import METRIC_WORDS, RuleForm, ScaleForm, TokenForm
 from backendai.web.endpoints.plots import COLUMNS, HEIGHT, HOUR, WIDTH, plots_of
+from backendai.web.endpoints.request_fields import SettingsForm
 from backendai.web.requests import PageRequest
 
 SECTION = {"section": "endpoints"}
-_MOST_SHOWN, _MOST_RECORDS = 200, 30
+_PAGE, _MOST_RECORDS, _MOST_ENDED, _LONGEST_NAME = 50, 30, 20, 64
 
 
 @require_safe
 @never_cache
 @login_required
 def endpoints(request: PageRequest) -> HttpResponse:
-    """Show the endpoints that one may see; htmx asks for the list alone."""
-    rows = Endpoint.objects.visible_to(request.user).live().order_by("name", "pk")[:_MOST_SHOWN]
-    context = {"endpoints": shown(rows, timezone.now())} | SECTION
+    """Show a page of the endpoints that one may see, with ``q`` those whose name has it; htmx asks for the list
+    alone."""
+    asked = request.GET.get("q", "").strip()[:_LONGEST_NAME]
+    rows = Endpoint.objects.visible_to(request.user).live().filter(name__icontains=asked).order_by("name", "pk")
+    page = Paginator(rows, _PAGE).get_page(request.GET.get("page"))
+    context = {"endpoints": shown(list(page), timezone.now()), "page": page, "asked": asked} | SECTION
     is_part = request.htmx and not request.htmx.boosted
     return render(request, f"web/endpoints/{'_list' if is_part else 'list'}.html", context)
 
@@ -81,6 +86,16 @@ def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
     return endpoint_page(request, find_endpoint(request, endpoint_id))
 
 
+@require_safe
+@never_cache
+@login_required
+def decisions(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Show all decisions about an endpoint, a page at a time."""
+    found = find_endpoint(request, endpoint_id)
+    page = Paginator(found.records.order_by("-pk"), _PAGE).get_page(request.GET.get("page"))
+    return render(request, "web/endpoints/decisions.html", {"endpoint": found, "page": page} | SECTION)
+
+
 def find_endpoint(request: PageRequest, endpoint_id: UUID) -> Endpoint:
     """Return an endpoint that one may see and that is not deleted; else 404."""
     rows = Endpoint.objects.visible_to(request.user).live().select_related("resource_group", "owner", "project")
@@ -106,6 +121,8 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
         "records": records,
+        "ended": found.replicas.filter(state=State.ENDED).select_related("session", "revision")[:_MOST_ENDED],
+        "settings_form": SettingsForm.showing(row),
         "revisions": compared(list(found.revisions.select_related("image")[:20])),
         "tokens": list(found.tokens.all()[:100]),
         "scale_form": ScaleForm(initial=numbers),

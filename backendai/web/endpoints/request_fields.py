@@ -29,25 +29,19 @@ class RequestFields(forms.Form):
         help_text=_l("Origins, one per line. Browsers refuse other pages."),
     )
     concurrency = forms.IntegerField(
-        required=False,
         label=_l("Maximum requests at once of a replica"),
         initial=0,
         min_value=0,
         help_text=_l("0: unlimited."),
     )
-    queue = forms.IntegerField(required=False, label=_l("Maximum requests that wait"), initial=100, min_value=0)
-    queue_seconds = forms.FloatField(
-        required=False, label=_l("Seconds that a request waits for a free replica"), initial=30
-    )
+    queue = forms.IntegerField(label=_l("Maximum requests that wait"), initial=100, min_value=0)
+    queue_seconds = forms.FloatField(label=_l("Seconds that a request waits for a free replica"), initial=30)
     hold_seconds = forms.FloatField(
-        required=False,
         label=_l("Seconds that a request waits for the first replica"),
         initial=60,
         help_text=_l("Long enough for a start: then the requests that wake the endpoint are answered."),
     )
-    answer_timeout = forms.FloatField(
-        required=False, label=_l("Seconds of silence after which a request fails"), initial=600
-    )
+    answer_timeout = forms.FloatField(label=_l("Seconds of silence after which a request fails"), initial=600)
     is_repeatable = forms.BooleanField(
         label=_l("Requests may be sent again to another replica when one breaks off"), required=False
     )
@@ -58,14 +52,12 @@ class RequestFields(forms.Form):
         widget=forms.TextInput(attrs={"placeholder": "X-Conversation", **_PLAIN}),
     )
     max_surge = forms.IntegerField(
-        required=False,
         label=_l("Additional replicas during an update"),
         initial=1,
         min_value=0,
         max_value=MOST_REPLICAS,
     )
     max_unavailable = forms.IntegerField(
-        required=False,
         label=_l("Missing replicas during an update"),
         initial=0,
         min_value=0,
@@ -73,19 +65,18 @@ class RequestFields(forms.Form):
         help_text=_l("1 or more: an old replica may end before its successor serves."),
     )
     canary = forms.IntegerField(
-        required=False,
         label=_l("Per cent of requests for a new revision"),
         initial=0,
         min_value=0,
         max_value=100,
         help_text=_l("0: as many as for an old replica."),
     )
-    warm_up = forms.FloatField(
-        required=False, label=_l("Seconds in which a new replica comes to its full share"), initial=0
-    )
+    warm_up = forms.FloatField(label=_l("Seconds in which a new replica comes to its full share"), initial=0)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in (*OF_REQUESTS, *OF_UPDATES):
+            self.fields[name].required = False
         if not settings.SERVING_PUBLIC:
             del self.fields["is_public"]
 
