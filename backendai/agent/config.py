@@ -85,7 +85,6 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
 
     name = _check_name(text("name", "BACKENDAI_AGENT_NAME", _slug(socket.gethostname())))
     home = Path(environ.get("BACKENDAI_DATA", "") or _ROOT / "var")
-    reserve_mem = environ.get("BACKENDAI_AGENT_RESERVE_MEM", "")
     return NodeSettings(
         name=name,
         data=Path(text("data", "BACKENDAI_AGENT_DATA", str(home / "agents" / name))).absolute(),
@@ -94,7 +93,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         backend=_check_backend(text("backend", "BACKENDAI_AGENT_BACKEND", "auto")),
         slots=_parse_slots(said) if (said := environ.get("BACKENDAI_AGENT_SLOTS", "")) else None,
         reserve_cpu=parse_amount("cpu", environ.get("BACKENDAI_AGENT_RESERVE_CPU", "") or "0", field="reserve.cpu"),
-        reserve_mem=parse_size(reserve_mem, field="reserve.mem") if reserve_mem else None,
+        reserve_mem=_parse_reserve(environ),
         disk_reserve=_parse_disk_reserve(environ),
         gateway_host=text("gateway_host", "BACKENDAI_GATEWAY_HOST"),
         gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
@@ -164,6 +163,11 @@ def _parse_pipe(text: str) -> Path | None:
 
 def _parse_usage_interval(environ: Mapping[str, str]) -> float:
     return _parse_number(environ, "BACKENDAI_AGENT_USAGE_INTERVAL", default=_USAGE_SECONDS, least=0.0, most=600.0)
+
+
+def _parse_reserve(environ: Mapping[str, str]) -> int | None:
+    told = environ.get("BACKENDAI_AGENT_RESERVE_MEM", "")
+    return parse_size(told, field="reserve.mem") if told else None
 
 
 def _parse_disk_reserve(environ: Mapping[str, str]) -> float:

@@ -39,7 +39,7 @@ class RequestFields(forms.Form):
     hold_seconds = forms.FloatField(
         label=_l("Seconds that a request waits for the first replica"),
         initial=60,
-        help_text=_l("Long enough for a start: then the requests that wake the endpoint are answered."),
+        help_text=_l("Choose more than a start takes: then requests to an endpoint without replicas are answered."),
     )
     answer_timeout = forms.FloatField(label=_l("Seconds of silence after which a request fails"), initial=600)
     is_repeatable = forms.BooleanField(
