@@ -339,7 +339,7 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
 @pytest.mark.parametrize(
     ("over", "code", "words"),
     [
-        ({"slots": {"cpu": "1", "mem": str(150 * 2**20)}}, "failed-to-start", "192 MiB"),
+        ({"slots": {"cpu": "1", "mem": str(150 * 2**20)}}, "failed-to-start", "224 MiB"),
         ({"cluster_size": 2}, "no-network", "one kernel"),
     ],
 )

@@ -197,3 +197,30 @@ async def test_calls_of_the_guest_agent_reach_the_socket_of_the_agent(tmp_path: 
         while refused.stream != 7:
             refused = await guest.next(Kind.END)
         assert refused.code == 111
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [Frame(Kind.DATA, 2, b"x" * LARGEST)] * (WINDOW // LARGEST + 1),
+        [Frame(Kind.OPEN, 4, b"u")],
+        [Frame(Kind.OPEN, 3, b"u"), Frame(Kind.OPEN, 3, b"u")],
+        [Frame(Kind.OPEN, number, b"u") for number in range(3, 1100, 2)],
+        [Frame(Kind.CREDIT, 2, b"odd")],
+    ],
+    ids=["more than its window", "a number of ours", "a call twice", "calls without end", "no number"],
+)
+async def test_a_guest_that_does_not_keep_to_the_protocol_is_let_go(frames: list[Frame]) -> None:
+    ours, theirs = socket.socketpair()
+    mux = Mux(lambda data: None, lambda text: None, Path("/nowhere/x"))
+    running = asyncio.create_task(mux.run(ours))
+    guest = Guest(theirs)
+    opened = asyncio.create_task(mux.open("x", ["", "0", "yes"]))
+    await guest.send(Frame(Kind.OPENED, (await guest.next()).stream))
+    stream = await opened
+    with contextlib.suppress(OSError):
+        await guest.send(*frames)
+    await asyncio.wait_for(running, 5)
+    assert stream.ended.is_set()
+    theirs.close()

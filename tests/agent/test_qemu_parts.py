@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from backendai.agent.backends import qemu_trial
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.qemu_boot import newest_kernel, uncompressed
+from backendai.agent.backends.qemu_boot import BootFiles, newest_kernel, uncompressed
 from backendai.agent.backends.qemu_command import KVM, TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import launch_words
 from backendai.agent.backends.qemu_layers import Layers
+from backendai.agent.backends.qemu_notes import describe
 from backendai.agent.backends.qemu_runner import Runner
 from backendai.agent.backends.qemu_tools import ToolMissing, Tools
+from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.config import read_settings
 from backendai.agent.qemu_settings import read_machines
 from backendai.core.errors import UserError
@@ -141,6 +144,42 @@ def test_folders_need_memory_that_their_server_shares(root: Path) -> None:
 def test_a_program_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
     with pytest.raises(ToolMissing, match="no-such-program is not installed"):
         Tools(tmp_path).need("no-such-program")
+
+
+@pytest.mark.parametrize(
+    ("program", "acceleration", "why_not"),
+    [
+        ("exit 0", KVM, ""),
+        ("echo 'qemu: no such MSR' >&2; exit 134", TCG, "QEMU ended: qemu: no such MSR"),
+        ("exec sleep 60", TCG, "a guest did not start within 1 s"),
+    ],
+)
+def test_a_trial_with_a_deadline_decides_how_machines_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch, program: str, acceleration: str, why_not: str
+) -> None:
+    qemu_program = root / "usr/bin/qemu-system-x86_64"
+    qemu_program.write_text(f"#!/bin/sh\n{program}\n")
+    (root / "kvm").touch()
+    monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "kvm"))
+    monkeypatch.setattr(qemu_trial, "TRIAL_SECONDS", 1.0)
+    files = BootFiles(root / "vmlinux", root / "initrd", "6.1")
+    found = Acceleration("auto", Tools(root), lambda: files)
+    assert (found.find().acceleration, found.find().why_not) == (acceleration, why_not)
+    asked = Acceleration("kvm", Tools(root), lambda: files)
+    if why_not:
+        with pytest.raises(BackendError, match="No guest starts"):
+            asked.find()
+    else:
+        assert asked.find().acceleration == KVM
+
+
+def test_a_machine_without_the_device_emulates_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "none"))
+    found = Acceleration("auto", Tools(root), lambda: pytest.fail("no trial without the device")).find()
+    assert (found.acceleration, "missing" in found.why_not) == (TCG, True)
+    notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="")
+    assert {note.code for note in notes} == {"qemu-overhead", "qemu-no-network", "qemu-emulated"}
+    assert "128 MiB" in next(note.message for note in notes if note.code == "qemu-overhead")
 
 
 def test_the_newest_kernel_that_has_modules_is_taken(root: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from backendai.agent.backends.qemu_channel import (
 )
 
 _OPEN_SECONDS = 30.0
+_MOST_CALLS = 512  # as many as the guest's first process serves
 _MOST_TO_SEND = 256 * 1024
 _LOOK = 2.0  # seconds between two looks at a connection whose input has ended
 _REFUSED, _GONE = errno.ECONNREFUSED, errno.EPIPE
@@ -49,6 +50,7 @@ class Stream:
         self.is_open = False
         self.credited = asyncio.Event()
         self.credit, self.passed = WINDOW, 0
+        self.unread = 0  # bytes from the guest that nobody has taken yet
         self.inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.code: int | None = None
         self.ended = asyncio.Event()
@@ -69,7 +71,7 @@ class Mux:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def run(self, channel: socket.socket) -> None:
-        """Serve the channel until the machine closes it."""
+        """Serve the channel until the machine closes it, or does not keep to the protocol: then it is closed here."""
         channel.setblocking(False)
         loop, decoder = asyncio.get_running_loop(), Decoder()
         sending = asyncio.create_task(self._send_all(channel))
@@ -77,7 +79,7 @@ class Mux:
             while data := await loop.sock_recv(channel, 65536):
                 for frame in decoder.feed(data):
                     self._take(frame)
-        except (OSError, BadFrame):
+        except (OSError, ValueError):
             pass
         finally:
             sending.cancel()
@@ -162,6 +164,7 @@ class Mux:
                     continue
                 writer.write(piece)
                 await writer.drain()
+                stream.unread -= len(piece)
                 self._send(credit(stream.number, len(piece)))
 
     def _take(self, frame: Frame) -> None:
@@ -169,6 +172,8 @@ class Mux:
             self._hear(frame.text)
             return
         if frame.kind == Kind.OPEN:
+            if frame.stream in self._streams or frame.stream % 2 == 0 or len(self._calls) >= _MOST_CALLS:
+                raise BadFrame(f"a call on stream {frame.stream}")
             stream = self._streams[frame.stream] = Stream(frame.stream)  # at once: its data follows
             call = asyncio.create_task(self._call(stream))
             self._calls.add(call)
@@ -186,6 +191,9 @@ class Mux:
             stream.is_open = True
             stream.answered.set()
         elif frame.kind == Kind.DATA:
+            stream.unread += len(frame.body)
+            if stream.unread > WINDOW:
+                raise BadFrame("more than was allowed")
             stream.inbox.put_nowait(frame.body)
         elif frame.kind == Kind.END_OF_INPUT:
             stream.inbox.put_nowait(b"")

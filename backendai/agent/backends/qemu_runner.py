@@ -40,6 +40,7 @@ _POWER_OFF = 5.0
 _CONSOLE_BYTES = 32 * 1024
 _LONGEST_SILENCE = 600.0
 _CUT_SECONDS = 8.0
+_DIGITS = 15  # of a number that a guest tells
 _LOOK = 5.0
 
 
@@ -80,8 +81,9 @@ class Runner:
             theirs.close()
             self.mux = Mux(self.log.append, self._hear, self.folder / "guest" / "agent.sock")
             door = await asyncio.start_unix_server(Door(self.mux, self.use, self.cut).answer, sock=listener)
-            tasks = [asyncio.create_task(work) for work in (self._read_console(), self.mux.run(ours), self._watch())]
             gone = asyncio.create_task(self.qemu.wait())
+            works = (self._read_console(), self._serve_channel(ours, gone), self._watch())
+            tasks = [asyncio.create_task(work) for work in works]
             await asyncio.wait([gone, asyncio.create_task(self.over.wait())], return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():  # the guest powers off by itself
                 await asyncio.wait([gone], timeout=_POWER_OFF if "exited" in self.end else 0)
@@ -93,6 +95,14 @@ class Runner:
             for task in tasks:
                 task.cancel()
             await self.shares.stop()
+
+    async def _serve_channel(self, channel: socket.socket, gone: asyncio.Task[int]) -> None:
+        """Serve the guest; a machine that goes on without its channel is ended."""
+        await self.mux.run(channel)
+        await asyncio.wait([gone], timeout=_POWER_OFF)
+        if not gone.done() and not self.end:
+            self.end = {"hung": "The virtual machine did not keep to the protocol of its channel, and was ended."}
+            self.over.set()
 
     async def _spawn(self, channel: socket.socket) -> asyncio.subprocess.Process:
         files = {
@@ -145,13 +155,14 @@ class Runner:
             if self.order is not None:
                 self._obey()
         elif word == "beat":
-            numbers = [int(number) for number in rest.split() if number.isdigit()]
+            numbers = [int(number) for number in rest.split() if number.isdigit() and len(number) <= _DIGITS]
             self.beat = dict(zip(("used", "oom", "disk", "free"), numbers, strict=False))
         elif word == "cut":
-            self.cuts.put_nowait(int(rest))
+            if self.cuts.empty():
+                self.cuts.put_nowait(int(rest[:_DIGITS]))
         elif word == "exited":
             code, _, kills = rest.partition(" ")
-            self.end = self.end or {"exited": int(code), "oom": int(kills or 0)}
+            self.end = self.end or {"exited": int(code) & 0xFF, "oom": int(kills[:_DIGITS] or 0)}
             self.over.set()
         elif word == "failed":
             self.end = self.end or {"failed": rest[:500]}
@@ -159,6 +170,8 @@ class Runner:
 
     async def cut(self, tag: str) -> int:
         """Take a folder out of the machine; returns how many programs were killed, as they used it."""
+        while not self.cuts.empty():  # an answer that came too late
+            self.cuts.get_nowait()
         self.mux.say(f"cut {self.launch['targets'][tag]}")
         try:
             return await asyncio.wait_for(self.cuts.get(), _CUT_SECONDS)

@@ -21,7 +21,6 @@ from backendai.agent.backends.qemu_command import TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_tools import Tools
-from backendai.agent.kernel_runtime import LEAST_MEMORY
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.qemu_settings import MachineSettings
@@ -35,7 +34,9 @@ _RUN = (
 )
 _EMULATION = 4  # of every deadline inside of a machine without KVM
 _NOT_STARTED = "The virtual machine does not start: {error}"
-_COMPLAINT = 500  # bytes of the console that explain a failed start
+_LEAST_GUEST = 96 * 2**20  # in less Linux does not unpack its first files
+_COMPLAINT = 300  # letters
+_TELLING = ("Kernel panic", "init: ", "qemu-system")  # lines of a console that say why
 _THREADS = 256  # of QEMU: one for each core, and those of its disks
 
 
@@ -142,9 +143,9 @@ class Starter:
         """Return what the guest gets: of the kernel's memory QEMU itself takes a part. Raises StartFailed."""
         slots, overhead = Slots.parse(spec.slots), self._settings.overhead
         memory = slots["mem"] // MILLI - overhead
-        if memory < LEAST_MEMORY:
+        if memory < _LEAST_GUEST:
             text = "A virtual machine takes {taken} of each kernel's memory: ask for {least} or more."
-            raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + LEAST_MEMORY))
+            raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + _LEAST_GUEST))
         cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
         return Shape(memory, cores, self._acceleration(), shares)
 
@@ -185,9 +186,10 @@ class Starter:
             return str(failed)
         for name in ("console.log", "runner.log"):
             path = folder.path / name
-            text = path.read_bytes()[-_COMPLAINT:].decode(errors="replace").strip() if path.exists() else ""
-            if text:
-                return text.replace("\0", "")
+            text = path.read_text(errors="replace").replace("\0", "") if path.exists() else ""
+            if lines := text.strip().splitlines():
+                telling = [line for line in lines if any(sign in line for sign in _TELLING)]
+                return (telling or lines)[-1].strip()[-_COMPLAINT:]
         return f"its guest said nothing within {spec.create_timeout:g} s."
 
     def _undo(self, folder: KernelFolder) -> None:
