@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import shutil
 import struct
 import tarfile
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import pytest
 
 from backendai.agent.backends import qemu_trial
 from backendai.agent.backends.base import BackendError
+from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.qemu_boot import BootFiles, newest_kernel, uncompressed
 from backendai.agent.backends.qemu_command import KVM, TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import launch_words
@@ -25,7 +27,7 @@ from backendai.agent.backends.qemu_runner import Runner
 from backendai.agent.backends.qemu_tools import ToolMissing, Tools
 from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.config import read_settings
-from backendai.agent.qemu_settings import read_machines
+from backendai.agent.qemu_settings import MachineSettings, read_machines
 from backendai.core.errors import UserError
 from backendai.ops.doctor.qemu import qemu
 from tests.agent.specs import make_spec
@@ -195,6 +197,17 @@ def test_a_kernel_is_unpacked_from_its_image(pack: Any) -> None:
     image[0x1F1] = 1  # one sector of setup after the first
     struct.pack_into("<II", image, 0x248, 0, len(payload))
     assert uncompressed(bytes(image) + payload) == b"\x7fELF the kernel"
+
+
+def test_an_agent_that_lacks_something_says_what_and_how_to_get_it(root: Path, tmp_path: Path) -> None:
+    def opened(place: Path) -> QemuBackend:
+        return QemuBackend(tmp_path / "agent", MachineSettings(root=place), deployment="test", agent="n1")
+
+    assert opened(root).fault() == ""
+    shutil.rmtree(root / "boot")
+    assert "no Linux kernel" in opened(root).fault()
+    notes = {note.code: note for note in opened(root).notes()}
+    assert notes["qemu-starts-nothing"].fix.endswith("linux-image-cloud-amd64")
 
 
 def test_a_kernel_in_an_unknown_packing_is_refused() -> None:

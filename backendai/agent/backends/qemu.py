@@ -31,6 +31,7 @@ from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.home import WAIT
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu_ask import ask, open_terminal
+from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.backends.qemu_guest import MachineGuests
 from backendai.agent.backends.qemu_images import MachineImages
@@ -210,6 +211,10 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         if missing := self._starter.tools.missing():
             text = f"Virtual machines cannot start: {', '.join(missing)} is not installed."
             return text, f"apt install --no-install-recommends {' '.join(missing)}"
+        try:
+            newest_kernel(self.settings.root)
+        except BackendError as error:
+            return error.message, "apt install --no-install-recommends linux-image-cloud-amd64"
         return "", ""
 
 
