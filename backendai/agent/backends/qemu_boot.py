@@ -8,11 +8,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import os
 import re
 import shutil
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ _SOURCES = Path(__file__).with_name("qemu_init")
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "squashfs", "overlay", "virtio_net", "virtiofs")
 _COMPILER = ("-Os", "-static", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-s")
 _SECONDS = 120.0
+_KEPT_SECONDS = 24 * 3600.0
 _SETUP_SECTORS, _PAYLOAD = 0x1F1, 0x248  # in the header of a bzImage
 _MAGIC: tuple[tuple[bytes, tuple[str, ...]], ...] = (
     (b"\x02\x21\x4c\x18", ("lz4", "-q", "-d")),
@@ -65,8 +68,9 @@ class Boot:
     def _make(self, image: Path, release: str, folder: Path) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
         for left in self._cache.iterdir():  # of an earlier version, or of a start that was cut short
-            remove_tree(left)
-        draft = folder.with_name(f".{folder.name}")
+            if time.time() - left.stat().st_mtime > _KEPT_SECONDS:  # another agent may make its own just now
+                remove_tree(left)
+        draft = folder.with_name(f".{folder.name}.{os.getpid()}")
         draft.mkdir()
         (draft / "vmlinux").write_bytes(uncompressed(image.read_bytes()))
         first = draft / "init"
@@ -79,7 +83,12 @@ class Boot:
             file.chmod(0o644)
         for opened in (draft, self._cache):
             opened.chmod(0o755)
-        draft.rename(folder)
+        try:
+            draft.rename(folder)
+        except OSError:
+            remove_tree(draft)
+            if not folder.is_dir():  # else another agent was faster
+                raise
 
 
 def newest_kernel(root: Path) -> Path:
