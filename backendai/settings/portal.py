@@ -317,6 +317,7 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "backendai.accounts.models.Membership.Role",
         "IdleCheckerKind": "backendai.cluster.models.IdleChecker.Kind",
         "TemplateScope": "backendai.templates.models.Template.Scope",
+        "InvitationState": "backendai.accounts.models.Invitation.State",
     },
 }
 
