@@ -42,6 +42,7 @@ from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.backends.supervised import SupervisedBackend
 from backendai.agent.backends.terminal_scripts import MARK, OPEN, SETTINGS, tmux_name
+from backendai.agent.backends.tmux import FIND
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
@@ -198,7 +199,11 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         folder = await asyncio.to_thread(self._running, kernel_id)
         command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", OPEN, "open", tmux_name(name), WORKDIR, SETTINGS]
         words = program_words(command, {"TERM": "xterm-256color", MARK: os.urandom(4).hex()})
-        return await open_terminal(folder.path, words, rows=rows, cols=cols)
+
+        def find(does: str, text: str) -> Sequence[str]:
+            return program_words(["sh", "-c", FIND, "find", tmux_name(name), does, text], {})
+
+        return await open_terminal(folder.path, words, find=find, rows=rows, cols=cols)
 
     def close(self) -> None:
         self._closed.set()

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from backendai.agent.backends.base import BackendError, Terminal
 
 _SECONDS = 60.0  # under emulation a program takes a second to start
 _PIECE = 64 * 1024
+Find = Callable[[str, str], Sequence[str]]
 _SILENT = "The virtual machine does not answer: {error}"
 
 
@@ -29,8 +30,11 @@ class Refused(BackendError):
 class MachineTerminal(Terminal):
     """A pseudo-terminal in the guest; the end of the connection hangs it up."""
 
-    def __init__(self, folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
-        self._folder, self._reader, self._writer, self._number = folder, reader, writer, number
+    def __init__(
+        self, folder: Path, stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], number: int, find: Find
+    ) -> None:
+        self._folder, self._number, self._find = folder, number, find
+        self._reader, self._writer = stream
 
     async def read(self) -> bytes:
         try:
@@ -48,6 +52,9 @@ class MachineTerminal(Terminal):
             order = {"resize": self._number, "rows": rows, "columns": cols}
             await asyncio.to_thread(ask, self._folder, order)
 
+    async def find(self, does: str, text: str) -> None:
+        await asyncio.to_thread(output_of, self._folder, self._find(does, text))
+
     async def close(self) -> None:
         with contextlib.suppress(OSError):
             self._writer.close()
@@ -55,12 +62,12 @@ class MachineTerminal(Terminal):
         self._reader.feed_eof()
 
 
-async def open_terminal(folder: Path, words: Sequence[str], *, rows: int, cols: int) -> MachineTerminal:
-    """Return a terminal with a program in it. Raises BackendError."""
+async def open_terminal(folder: Path, words: Sequence[str], *, find: Find, rows: int, cols: int) -> MachineTerminal:
+    """Return a terminal with a program in it; ``find`` returns the program that looks for a text. Raises
+    BackendError."""
     connection, number = await asyncio.to_thread(open_stream, folder, "p", [str(rows), str(cols), *words])
     connection.setblocking(False)
-    reader, writer = await asyncio.open_connection(sock=connection)
-    return MachineTerminal(folder, reader, writer, number)
+    return MachineTerminal(folder, await asyncio.open_connection(sock=connection), number, find)
 
 
 def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket.socket, int]:
