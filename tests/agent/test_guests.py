@@ -155,6 +155,19 @@ class TestJupyter(ProgramContract):
 
         asyncio.run(walk())
 
+    def test_a_killed_runner_leaves_no_process_of_its_interpreter(self, asker: Asker) -> None:
+        async def walk() -> None:
+            forks = "import os, time\nchild = os.fork()\nif not child: time.sleep(600)\nprint(child)"
+            child = int(text_of(await asker.run(forks)))
+            lost = await asker.run("import os, time; os.kill(os.getppid(), 9); time.sleep(60)")
+            assert (lost["state"], lost["reason"]) == ("LOST", "interpreter-ended"), lost
+            looks = f"import os\ntry: os.kill({child}, 0)\nexcept ProcessLookupError: print('gone')"
+            async with asyncio.timeout(20):
+                while text_of(await asker.run(looks)) != "gone\n":  # until it is reaped
+                    await asyncio.sleep(0.05)
+
+        asyncio.run(walk())
+
     def test_contexts_have_languages_and_variables_of_their_own(self, asker: Asker) -> None:
         async def walk() -> None:
             known = (await asker.ask("languages"))["languages"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import socket
 import sys
@@ -87,7 +88,15 @@ class ProgramInterpreter:
             await asyncio.wait([waiting], timeout=5.0)
         self._program.kill()
         await waiting
+        self._kill_group()
         self._writer.close()
+
+    def _kill_group(self) -> None:
+        """Kill what the language's process has left, where that has a group of its own."""
+        group = self.about.get("group")
+        if isinstance(group, int) and group > 1 and group != os.getpgrp():
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
 
     async def why_it_ended(self) -> InterpreterFailed:
         """Return the reason: memory, a signal, or its own end."""
@@ -95,6 +104,7 @@ class ProgramInterpreter:
         await asyncio.wait([waiting], timeout=5.0)
         self._program.kill()
         code = await waiting
+        self._kill_group()
         self._writer.close()
         if code == 128 + signal.SIGKILL and processes.memory_kills() > self._kills_before:
             limit = processes.memory_limit() // 2**20

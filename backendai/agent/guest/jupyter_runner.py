@@ -42,7 +42,8 @@ class JupyterRunner:
             self._channel.say(failed=f"{type(error).__name__}: {error}")
             return
         about = {"language": self._name, "title": str(self._spec.get("display_name", self._name)), "kind": "jupyter"}
-        self._channel.say(ready={**about, "interrupts_by": "message"})
+        process = getattr(self._manager.provisioner, "process", None)
+        self._channel.say(ready={**about, "interrupts_by": "message", "group": getattr(process, "pid", 0)})
         try:
             self._serve()
         finally:
