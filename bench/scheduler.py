@@ -22,7 +22,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each decision is measured (5)")
     parser.add_argument(
-        "--sessions-per-second", type=float, default=160.0, metavar="N", help="offered to the simulated nodes (160)"
+        "--sessions-per-second",
+        type=float,
+        default=160.0,
+        metavar="N",
+        help="sessions per second for the simulated agents (160)",
     )
     options = parser.parse_args()
     figures = run(options.rounds, options.sessions_per_second)

@@ -64,12 +64,12 @@ class PolicyAdmin(Audited):
             None,
             {
                 "fields": ["name"],
-                "description": "Key pairs, users, projects and domains get a policy on their own pages. Where several "
-                "hold, the tightest counts.",
+                "description": "Key pairs, users, projects and domains get a policy on their own pages. If several "
+                "apply, the tightest limit counts.",
             },
         ),
-        ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
-        ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
+        ("Running sessions together", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
+        ("Pending sessions together", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
         ("One user", {"fields": ["max_concurrent_logins", "max_customized_images", "max_system_sessions"]}),
         ("Inference endpoints", {"fields": ["max_endpoints", "max_replicas_per_endpoint"]}),

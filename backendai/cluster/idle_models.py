@@ -52,22 +52,20 @@ class IdleChecker(models.Model):
     is_active = models.BooleanField(default=True, help_text=Message("If off, it neither warns nor ends sessions."))
     limit = models.DurationField(
         default=timedelta(hours=1),
-        help_text=Message("The longest run, the longest time without traffic, or the time over which use is averaged."),
+        help_text=Message("Maximum lifetime, maximum time without traffic, or averaging time of utilization."),
     )
-    grace = models.DurationField(default=timedelta(0), help_text=Message("No session is ended sooner after its start."))
+    grace = models.DurationField(default=timedelta(0), help_text=Message("Sessions younger than this are never ended."))
     warning = models.DurationField(
-        default=timedelta(minutes=15), help_text=Message("For so long its owner is warned before a session is ended.")
+        default=timedelta(minutes=15), help_text=Message("Time between the warning and the end.")
     )
     thresholds = models.JSONField(
         default=dict, blank=True, help_text=Message("Slots with percentages; below them a slot counts as unused.")
     )
     match = models.CharField(max_length=8, choices=Match, default=Match.ALL)
     session_types = models.JSONField(default=default_types)
-    extension = models.DurationField(
-        default=timedelta(hours=1), help_text=Message("How much longer one click lets it run.")
-    )
+    extension = models.DurationField(default=timedelta(hours=1), help_text=Message("Extension per click of the owner."))
     max_extensions = models.PositiveSmallIntegerField(
-        default=3, help_text=Message("How often a session's owner may let it run longer; 0: never.")
+        default=3, help_text=Message("Maximum extensions by the owner; 0: none.")
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

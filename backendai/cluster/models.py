@@ -71,14 +71,12 @@ class ResourceGroup(models.Model):
         default=False, help_text=Message("Used when a launch names no group. Only one group can be the default.")
     )
     is_public = models.BooleanField(
-        default=True, help_text=Message("Open to every project; else only to those named below.")
+        default=True, help_text=Message("If on, every project can use the group; if off, only the listed ones.")
     )
     domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
     projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
     key_pairs = models.ManyToManyField(KeyPair, blank=True, related_name="resource_groups")
-    session_defaults = models.JSONField(
-        default=dict, blank=True, help_text=Message("What a launch gets that does not say it.")
-    )
+    session_defaults = models.JSONField(default=dict, blank=True, help_text=Message("Defaults of launches."))
     sequence = models.CharField(
         max_length=64, default=default_sequence, help_text=Message("Which session starts next.")
     )
@@ -89,36 +87,37 @@ class ResourceGroup(models.Model):
         default=dict, blank=True, help_text=Message("Options of the strategies chosen above.")
     )
     slot_order = models.JSONField(
-        default=list, blank=True, help_text=Message("Slots, the most precious first; empty: usual.")
+        default=list, blank=True, help_text=Message("Slots, the most precious first; empty: default order.")
     )
     retries_to_skip = models.PositiveIntegerField(
-        default=0, help_text=Message("After so many tries a session that does not fit lets others pass; 0: never.")
+        default=0,
+        help_text=Message("Failed attempts after which others can overtake a session that does not fit; 0: never."),
     )
     overtaking_limit = models.DurationField(
         default=timedelta(hours=24),
-        help_text=Message("A session passed by others for so long gets its strict place back."),
+        help_text=Message("A session that was overtaken for this time gets its strict place back."),
     )
     backfill = models.BooleanField(
-        default=False, help_text=Message("Sessions that end before the first in line could start may pass it.")
+        default=False, help_text=Message("Sessions that end before the first one could start can overtake it.")
     )
     usage_half_life = models.DurationField(
-        default=timedelta(days=7), help_text=Message("Fair share: after so long, past use counts half.")
+        default=timedelta(days=7), help_text=Message("Fair share: time after which past use counts half.")
     )
     allowed_session_types = models.JSONField(default=default_session_types)
     max_kernels_per_agent = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: no limit."))
     device_allocation = models.CharField(max_length=16, choices=Devices, default=Devices.EVENLY)
     allow_fragmentation = models.BooleanField(
-        default=True, help_text=Message("A fraction that no single device has free may be put together from several.")
+        default=True, help_text=Message("Combine fractions of several devices if no single device has enough.")
     )
     next_agent = models.CharField(max_length=63, blank=True, editable=False, help_text="Where round-robin goes on.")
     tries_counted_at = models.DateTimeField(
         null=True, editable=False, help_text="When tries of its sessions were counted last."
     )
     pending_timeout = models.DurationField(
-        default=timedelta(0), help_text=Message("A session that waits longer is cancelled; 0: never.")
+        default=timedelta(0), help_text=Message("Longer pending sessions are cancelled; 0: never.")
     )
     give_up_after = models.PositiveIntegerField(
-        default=0, help_text=Message("After so many tries to schedule it a session is given up; 0: never.")
+        default=0, help_text=Message("Scheduling attempts before a session is given up; 0: unlimited.")
     )
     on_give_up = models.CharField(max_length=16, choices=GiveUp, default=GiveUp.KEEP)
     pull_timeout = models.DurationField(default=timedelta(minutes=30))
@@ -126,7 +125,7 @@ class ResourceGroup(models.Model):
     terminate_timeout = models.DurationField(default=timedelta(minutes=1))
     agent_lost_grace = models.DurationField(default=timedelta(minutes=5))
     max_retries = models.PositiveSmallIntegerField(
-        default=3, help_text=Message("Tries of a start before it is given up.")
+        default=3, help_text=Message("Failed starts before a session ends in an error.")
     )
     app_domain = models.CharField(
         max_length=180,
@@ -205,9 +204,9 @@ class Agent(models.Model):
     engine = models.CharField(max_length=64, blank=True, help_text="Its container engine with the version.")
     os_kernel = models.CharField(max_length=64, blank=True, help_text="The Linux kernel of the machine.")
     low_disk = models.BooleanField(
-        default=False, help_text=Message("Less is free than its reserve: it pulls no images.")
+        default=False, help_text=Message("Free disk space is below the reserve: the agent pulls no images.")
     )
-    fault = MessageField(blank=True, help_text=Message("Why it can start no session; empty: it can."))
+    fault = MessageField(blank=True, help_text=Message("Why the agent cannot start sessions; empty: it can."))
     capabilities = models.JSONField(
         null=True,
         editable=False,
@@ -218,18 +217,18 @@ class Agent(models.Model):
         max_length=64,
         blank=True,
         editable=False,
-        help_text=Message("Of its last report on storage hosts; empty: none."),
+        help_text=Message("Digest of its last report on storage hosts; empty: none."),
     )
     unknown_kernels = models.PositiveIntegerField(
-        default=0, editable=False, help_text=Message("Kernels there that this database does not know.")
+        default=0, editable=False, help_text=Message("Kernels on the agent that are not in this database.")
     )
     unknown_running = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text=Message("How many of them run: while there are any, nothing new is placed there."),
+        help_text=Message("Running unknown kernels: while there are any, the agent gets no new sessions."),
     )
     reserved = models.JSONField(default=dict, blank=True, help_text="Amounts that the agent reserves for its machine.")
-    max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: as the group says."))
+    max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: the group's setting."))
     drain_started_at = models.DateTimeField(null=True, blank=True, help_text="Since when it takes no new sessions.")
     drain_ends_at = models.DateTimeField(null=True, blank=True, help_text="When what still runs on it is ended.")
     drain_kernels = models.PositiveIntegerField(default=0, help_text="How many kernels ran when draining began.")
@@ -277,9 +276,7 @@ class JoinToken(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="join_tokens")
-    name_prefix = models.CharField(
-        max_length=63, blank=True, help_text=Message("Only agents whose name begins so may use it.")
-    )
+    name_prefix = models.CharField(max_length=63, blank=True, help_text=Message("Required prefix of the agent's name."))
     is_reusable = models.BooleanField(default=False)
     used_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -326,11 +323,9 @@ class DatabaseEpoch(models.Model):
 
     lineage = models.UUIDField(default=uuid.uuid4)
     tick = models.PositiveBigIntegerField(default=0)
-    mark = models.CharField(
-        max_length=32, blank=True, help_text=Message("What this portal wrote into the broker last.")
-    )
+    mark = models.CharField(max_length=32, blank=True, help_text=Message("This portal's last mark in the broker."))
     strangers = models.PositiveSmallIntegerField(
-        default=0, help_text=Message("How many passes in a row found another portal's mark in the broker.")
+        default=0, help_text=Message("Passes in a row that found another portal's mark in the broker.")
     )
 
     def __str__(self) -> str:

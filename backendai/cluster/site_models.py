@@ -28,15 +28,15 @@ class SlotType(models.Model):
     name = models.CharField(max_length=64, unique=True, validators=[slot_rule])
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.COUNT)
     display_name = models.CharField(max_length=64)
-    unit = models.CharField(max_length=16, blank=True, help_text=Message("Shown behind a number, such as cores."))
+    unit = models.CharField(max_length=16, blank=True, help_text=Message("Shown after the number, for example cores."))
     description = models.CharField(max_length=255, blank=True)
     quantum = models.BigIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(2**62)],
-        help_text=Message("The smallest step, in thousandths of the unit."),
+        help_text=Message("The step of amounts, in thousandths of the unit."),
     )
-    rank = models.PositiveSmallIntegerField(default=100, help_text=Message("The smaller comes first."))
-    is_enabled = models.BooleanField(default=True, help_text=Message("Launches may ask for it."))
+    rank = models.PositiveSmallIntegerField(default=100, help_text=Message("Lower numbers come first."))
+    is_enabled = models.BooleanField(default=True, help_text=Message("Launches can request it."))
     offered_by = models.ForeignKey(
         "cluster.Agent", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="+"
     )

@@ -24,9 +24,9 @@ KERNELS_USER = 1000  # of kernels in containers, and in the sandbox of an agent 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--prepare", metavar="HOST", help="write the marker of a new storage host, and end")
-    parser.add_argument("--uid", type=int, help=f"with --prepare: whose the files are ({KERNELS_USER} when root)")
-    parser.add_argument("--once", type=Path, metavar="FILE", help="with --prepare: do nothing when this file is there")
+    parser.add_argument("--prepare", metavar="HOST", help="write the marker of a new storage host, and exit")
+    parser.add_argument("--uid", type=int, help=f"with --prepare: owner of the files ({KERNELS_USER} as root)")
+    parser.add_argument("--once", type=Path, metavar="FILE", help="with --prepare: do nothing if this file exists")
 
 
 def run(options: Mapping[str, Any], environ: Mapping[str, str]) -> None:

@@ -35,11 +35,13 @@ _DEFAULT_DATA = Path(__file__).resolve().parent.parent.parent / "var"
 
 def main(arguments: Sequence[str]) -> int:
     """Look at the part; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m backendai.ops.alive", description="Is this part at work?")
+    parser = argparse.ArgumentParser(
+        prog="python -m backendai.ops.alive", description="Check a process of the platform."
+    )
     parts = parser.add_subparsers(dest="part", required=True)
-    parts.add_parser("url", help="whatever answers at an address").add_argument("address")
-    parts.add_parser("ssh", help="the SSH gate").add_argument("address")
-    parts.add_parser("beat", help="the clock of the control passes")
+    parts.add_parser("url", help="a process that answers HTTP at the address").add_argument("address")
+    parts.add_parser("ssh", help="the SSH gate at the address").add_argument("address")
+    parts.add_parser("beat", help="Celery beat, the clock of the control passes")
     parts.add_parser("agent", help="the agent of this machine")
     options = parser.parse_args(arguments)
     looks = {"url": lambda: _url(options.address), "ssh": lambda: _ssh(options.address), "beat": _beat, "agent": _agent}

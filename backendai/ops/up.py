@@ -102,15 +102,15 @@ def _parser() -> argparse.ArgumentParser:
         "--apps-port",
         type=int,
         default=whole("BACKENDAI_APPS_PORT", 0, most=_LAST_PORT),
-        help="port of the apps of sessions (the one after the portal's)",
+        help="port of the app proxy (the portal's port + 1)",
     )
     parser.add_argument(
         "--ssh-port",
         type=int,
         default=whole("BACKENDAI_SSH_PORT", 0, most=_LAST_PORT),
-        help="port of SSH into sessions (2200, or the next that is free)",
+        help="port of the SSH gate (2200, or the next free port)",
     )
-    parser.add_argument("--verbose", action="store_true", help="show all output of the parts, not only their troubles")
+    parser.add_argument("--verbose", action="store_true", help="show all output of the processes, not only warnings")
     parser.add_argument(
         "--host",
         default=told("BACKENDAI_HOST") or "127.0.0.1",
@@ -123,11 +123,11 @@ def _parser() -> argparse.ArgumentParser:
         "--backend",
         choices=BACKENDS,
         default=told("BACKENDAI_AGENT_BACKEND") or "auto",
-        help="what runs kernels (docker when an engine answers or containers have run here, else process)",
+        help="how agents run kernels (docker if an engine answers or containers have run here, otherwise process)",
     )
     agents = parser.add_mutually_exclusive_group()
-    agents.add_argument("--agents", type=int, default=1, metavar="N", help="agents to run here (1)")
-    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no agent here")
+    agents.add_argument("--agents", type=int, default=1, metavar="N", help="number of agents to run (1)")
+    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no agent")
     return parser
 
 

@@ -50,17 +50,17 @@ def main(words: list[str] | None = None) -> None:
 
 def _options(words: list[str] | None) -> Namespace:
     parser = ArgumentParser(prog="python -m bench.many_agents.simulate", description=__doc__)
-    parser.add_argument("--agents", type=int, default=10, metavar="N", help="how many nodes (10)")
+    parser.add_argument("--agents", type=int, default=10, metavar="N", help="number of agents (10)")
     parser.add_argument("--join", metavar="URL", help="the portal")
     parser.add_argument("--token", help="a reusable join token for names with this prefix; needed once")
-    parser.add_argument("--prefix", default="sim", dest="name", help="the nodes are PREFIX-0001 and so on (sim)")
-    parser.add_argument("--capacity", metavar="SLOTS", help="of each node (cpu=64,mem=256g)")
+    parser.add_argument("--prefix", default="sim", dest="name", help="names of the agents: PREFIX-0001 and so on (sim)")
+    parser.add_argument("--capacity", metavar="SLOTS", help="slots of each agent (cpu=64,mem=256g)")
     parser.add_argument("--start-seconds", type=float, default=1.0, help="how long a start takes (1)")
     parser.add_argument("--batch-seconds", type=float, default=60.0, help="how long a batch program takes (60)")
     parser.add_argument("--time-scale", type=float, default=1.0, help="real seconds per simulated one (1)")
     parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between two calls (0.5)")
     parser.add_argument("--usage", type=float, default=0.0, help="seconds between measurements of use (0: none)")
-    parser.add_argument("--data", metavar="DIR", help="where the nodes' credentials are kept")
+    parser.add_argument("--data", metavar="DIR", help="folder of the agents' credentials")
     return parser.parse_args(words)
 
 

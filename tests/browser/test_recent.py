@@ -77,7 +77,7 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     assert visitor.overflow_on_a_phone() <= 0
     box.get_by_role("link", name="again").click()
     expect(page.get_by_role("heading", name=REVIEW, level=2)).to_be_visible()
-    card = page.get_by_role("region", name="Environments").locator("visible=true").last
+    card = page.get_by_role("region", name="Image", exact=True).locator("visible=true").last
     expect(card).to_contain_text(re.compile("tensorflow.*2.9"))
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     expect(card).to_contain_text("API_KEY has no value.")

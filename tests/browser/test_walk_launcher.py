@@ -123,7 +123,7 @@ def test_a_secret_that_the_address_does_not_keep_is_asked_for_again(walk: Visit)
     visitor.step(REVIEW)
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
     visitor.reload()
-    card = _card(page, "Environments")
+    card = _card(page, "Image")
     expect(card).to_contain_text("Values that look secret are not kept in the address: enter MY_TOKEN again.")
     card.get_by_role("link", name="Environment variables:").click()
     expect(page.get_by_label("Value of variable 1")).to_be_focused()
@@ -239,7 +239,7 @@ def test_variables_that_are_none_are_named_in_their_rows(walk: Visit) -> None:
         page.get_by_label(f"Name of variable {number}").fill(name)
         page.get_by_label(f"Value of variable {number}").fill(value)
     visitor.step(REVIEW)
-    card = _card(page, "Environments")
+    card = _card(page, "Image")
     for message in (
         "This value has no name.",
         "'1A' is not a variable name: use A to Z, digits and underscore, no digit first.",
@@ -267,7 +267,7 @@ def test_the_review_shows_all_of_it_and_leads_back_to_each_step(walk: Visit, cam
     page.get_by_label("Ports to open").fill("8080")
     visitor.step(REVIEW)
     expect(_card(page, "Session type")).to_contain_text("all-of-it")
-    environments = _card(page, "Environments")
+    environments = _card(page, "Image")
     expect(environments).to_contain_text("local/backendai-tiny:latest")
     expect(environments.get_by_role("button", name="Copy the full image name")).to_be_visible()
     expect(environments).to_contain_text("API_TOKEN")

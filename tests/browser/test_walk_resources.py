@@ -140,7 +140,7 @@ def test_the_site_takes_away_the_typed_image_and_the_node(walk: Visit) -> None:
     expect(page.get_by_role("textbox", name="Image name")).to_be_visible()
     page.get_by_role("textbox", name="Image name").fill("no/such:image")
     visitor.step(REVIEW)
-    expect(page.locator("#launch-review").get_by_role("region", name="Environments")).to_contain_text(
+    expect(page.locator("#launch-review").get_by_role("region", name="Image", exact=True)).to_contain_text(
         "No image of this name is open to"
     )
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()

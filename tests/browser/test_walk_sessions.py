@@ -16,7 +16,7 @@ from tests.system.client import Body
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 LATER = {"type": "batch", "startup_command": f"echo '{SCRIPT}'", "starts_at": "2090-01-01T00:00:00Z"}
 FACTS = {
-    "Session ID", "User", "Project", "Type", "Environment", "Mounted folders", "Resource allocation", "Allocated",
+    "Session ID", "User", "Project", "Type", "Image", "Mounted folders", "Resource allocation", "Allocated",
     "Elapsed time", "Created", "Agent", "Cluster mode", "Idle checks", "Resource usage", "Environment variables",
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from tests.browser.chromium import DESK, PHONE, Chromium, Manner
 from tests.browser.people import PASSWORD
 from tests.system.platform import Platform
 
-RESOURCES = "Environments & resource allocation"
+RESOURCES = "Image & resource allocation"
 REVIEW = "Confirm and launch"
 _AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 _KNOWN = (Path(__file__).parent / "known.js").read_text()

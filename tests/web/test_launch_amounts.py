@@ -101,7 +101,7 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
     cases = {
         ("cpu", "5"): "queue: More than the 4 available on one agent now: the session will be queued.",
         ("cpu", "7"): "above: At most 6: that is the limit of user alice@example.com.",
-        ("cpu", "0.05"): "below: At least 0.1: the environment python needs it.",
+        ("cpu", "0.05"): "below: At least 0.1: the image python needs it.",
         ("slot.cuda.device", "1.5"): "step: Whole numbers only.",
         ("slot.cuda.device", "5"): "above: At most 4: that is the limit of the largest agent of default.",
         ("mem", "17"): "above: At most 16 GiB: that is the limit of the largest agent of default.",
@@ -181,7 +181,7 @@ def test_accelerators_are_offered_when_the_group_has_and_the_environment_uses_th
     assert "cpu-only supports none of the accelerators in default." in page
     assert "Resource group plain has none." in amounts(client, lab, resource_group="plain", **both)
     missing = facts(amounts(client, lab, image="torch"), "cudadevice")
-    assert missing["said"] == "below: At least 1: the environment torch needs it."
+    assert missing["said"] == "below: At least 1: the image torch needs it."
     assert "slot.cuda.device" in launch(client, lab, image="torch").context["form"].errors
     assert launch(client, lab, image="cpu-only", **{"slot.cuda.device": "1"}).status_code == 422
 
@@ -233,7 +233,7 @@ def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, brows
     assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
     make_image("roomy", minimum={"mem": "2g"})
     text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
-    assert "Cannot start Memory: At least 2 GiB: the environment roomy needs it." in text
+    assert "Cannot start Memory: At least 2 GiB: the image roomy needs it." in text
 
 
 def test_the_minimum_is_what_the_environment_requires_and_custom_may_be_switched_off(lab: Cast, browse: Browse) -> None:

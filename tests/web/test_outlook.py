@@ -305,7 +305,7 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
         ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
         ({"mem": "4x"}, "Memory: '4x'"),
         ({"mem": "1k"}, "of memory requested"),
-        ({"image": "unheard-of"}, "Environment: Select a valid choice."),
+        ({"image": "unheard-of"}, "Image: Select a valid choice."),
         ({"name": "-a"}, "Name: "),
         ({"cluster_size": "99"}, "Kernels: "),
         ({"project": ""}, "Project: This field is required."),

@@ -56,7 +56,7 @@ def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     page = text_of(browse(cast.alice), session)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     for name in (
-        "Session ID", "User", "Type", "Environment", "Mounted folders", "Resource allocation", "Allocated",
+        "Session ID", "User", "Type", "Image", "Mounted folders", "Resource allocation", "Allocated",
         "Elapsed time", "Agent", "Cluster mode", "Idle checks", "Resource usage",
     ):  # fmt: skip
         assert f"<dt>{name}</dt>" in page

@@ -23,27 +23,32 @@ class ResourcePolicy(models.Model):
         LIMITED = "limited", Message("none of it")
 
     name = models.CharField(max_length=64, unique=True)
-    slots = models.JSONField(default=dict, blank=True, help_text="Most that is held at once, as decimal strings.")
+    slots = models.JSONField(
+        default=dict, blank=True, help_text="Maximum of running sessions together, as decimal strings."
+    )
     unnamed_slots = models.CharField(
         max_length=16,
         choices=Unnamed,
         default=Unnamed.UNLIMITED,
-        help_text=Message("For slots that are not named above."),
+        help_text=Message("For slots that are not listed above."),
     )
-    max_sessions = models.PositiveIntegerField(null=True, blank=True, help_text="That hold slots at once.")
+    max_sessions = models.PositiveIntegerField(null=True, blank=True, help_text="Running sessions at once.")
     max_pending_sessions = models.PositiveIntegerField(null=True, blank=True)
-    max_pending_slots = models.JSONField(default=dict, blank=True, help_text="Most that waits at once.")
+    max_pending_slots = models.JSONField(default=dict, blank=True, help_text="Maximum of pending sessions together.")
     max_priority = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MaxValueValidator(100)])
     max_kernels_per_session = models.PositiveSmallIntegerField(null=True, blank=True)
     max_session_lifetime = models.DurationField(null=True, blank=True)
     max_concurrent_logins = models.PositiveSmallIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text=Message("Of one user; the oldest ends.")
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=Message("Of one user; one more ends the oldest."),
     )
     max_customized_images = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text=Message("That one user may keep of their own sessions.")
+        null=True, blank=True, help_text=Message("Images that one user can save from sessions.")
     )
     max_system_sessions = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text=Message("Of one user at once, for access to folders.")
+        null=True, blank=True, help_text=Message("File access sessions of one user at once.")
     )
     max_endpoints = models.PositiveIntegerField(
         null=True, blank=True, help_text=Message("Endpoints that exist at the same time.")
@@ -51,7 +56,9 @@ class ResourcePolicy(models.Model):
     max_replicas_per_endpoint = models.PositiveSmallIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1)]
     )
-    max_folders = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Of one user or one project."))
+    max_folders = models.PositiveIntegerField(
+        null=True, blank=True, help_text=Message("Folders of one user or one project.")
+    )
     max_folder_bytes = models.BigIntegerField(
         null=True,
         blank=True,

@@ -36,32 +36,37 @@ class Image(models.Model):
     description = models.CharField(max_length=255, blank=True)
     reference = models.CharField(max_length=255, unique=True)
     process_reference = models.CharField(
-        max_length=255, blank=True, help_text=Message("What agents without a container engine run instead.")
+        max_length=255, blank=True, help_text=Message("Program for agents without a container engine.")
     )
     architecture = models.CharField(max_length=32, blank=True)
     digest = models.CharField(
-        max_length=128, blank=True, help_text=Message("New sessions start exactly this; empty: any.")
+        max_length=128, blank=True, help_text=Message("The exact content that new sessions start; empty: any.")
     )
     size_bytes = models.BigIntegerField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     services = models.CharField(
         max_length=1024,
         blank=True,
-        help_text=Message("Instead of what its label says, such as jupyterlab:http:[8888],ring:tcp:9000."),
+        help_text=Message("Overrides the image's label, for example jupyterlab:http:[8888],ring:tcp:9000."),
     )
     minimum = models.JSONField(default=dict, blank=True, help_text="Smallest slots, as decimal strings.")
     maximum = models.JSONField(
-        default=dict, blank=True, help_text=Message("Largest slots; what is not named has no limit.")
+        default=dict, blank=True, help_text=Message("Largest slots; slots that are not listed have no limit.")
     )
     is_enabled = models.BooleanField(default=True)
-    is_built_here = models.BooleanField(default=False, help_text=Message("Made on this machine by build-images."))
-    is_customized = models.BooleanField(default=False, help_text=Message("Made of a session: its owner's alone."))
+    is_built_here = models.BooleanField(default=False, help_text=Message("Built on this machine by build-images."))
+    is_customized = models.BooleanField(
+        default=False, help_text=Message("Saved from a session; visible to its owner only.")
+    )
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="images"
     )
     registry = models.ForeignKey(Registry, null=True, blank=True, on_delete=models.SET_NULL, related_name="images")
     domains = models.ManyToManyField(
-        Domain, blank=True, related_name="images", help_text=Message("Open to these only; empty: to all.")
+        Domain,
+        blank=True,
+        related_name="images",
+        help_text=Message("Only these domains can use the image; empty: all."),
     )
     created_at = models.DateTimeField(default=timezone.now)
     deleted_at = models.DateTimeField(
@@ -176,7 +181,7 @@ class ImageOnAgent(models.Model):
     size_bytes = models.BigIntegerField(default=0)
     labels = models.JSONField(default=dict)
     is_unwanted = models.BooleanField(
-        default=False, db_default=False, help_text=Message("Made of a session, and unwanted now: the agent removes it.")
+        default=False, db_default=False, help_text=Message("Saved from a session and deleted: the agent removes it.")
     )
 
     class Meta:

@@ -30,20 +30,22 @@ class Registry(models.Model):
 
     name = models.CharField(max_length=50, unique=True, validators=[name_rule])
     url = models.CharField(
-        max_length=255, validators=[url_rule], help_text=Message("Such as https://cr.example.org:5000.")
+        max_length=255, validators=[url_rule], help_text=Message("For example https://cr.example.org:5000.")
     )
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.DOCKER)
     projects = models.CharField(
-        max_length=1024, blank=True, help_text=Message("Projects or namespaces to look through, by spaces; empty: all.")
+        max_length=1024,
+        blank=True,
+        help_text=Message("Projects or namespaces to scan, separated by spaces; empty: all."),
     )
     repositories = models.TextField(
         blank=True,
-        help_text=Message("One in each line, for a registry without a catalogue; empty: ask it which it has."),
+        help_text=Message("One per line, for a registry without a catalogue; empty: read its catalogue."),
     )
     other_hosts = models.CharField(
         max_length=1024,
         blank=True,
-        help_text=Message("Further hosts that it may send to, for tokens and blobs, by spaces: auth.example.org."),
+        help_text=Message("Additional hosts for tokens and blobs, separated by spaces: auth.example.org."),
     )
     username = models.CharField(max_length=128, blank=True)
     sealed_password = models.TextField(blank=True, editable=False)
@@ -51,7 +53,7 @@ class Registry(models.Model):
         max_length=128,
         blank=True,
         db_default="",
-        help_text=Message("An account that may push and delete; empty: the one above does both."),
+        help_text=Message("An account that can push and delete; empty: the account above."),
     )
     sealed_push_password = models.TextField(blank=True, editable=False, db_default="")
     verify_tls = models.BooleanField(default=True, help_text=Message("If off, its certificate is not checked."))
@@ -60,10 +62,10 @@ class Registry(models.Model):
     takes_pushes = models.BooleanField(
         default=False,
         db_default=False,
-        help_text=Message("Images that people make of their sessions go there, by its account."),
+        help_text=Message("Push customized images here, with this account."),
     )
     is_global = models.BooleanField(
-        default=True, help_text=Message("Its images are open to all domains, else to those named.")
+        default=True, help_text=Message("If on, all domains can use its images; if off, only the listed ones.")
     )
     domains = models.ManyToManyField(Domain, blank=True, related_name="registries")
     scanned_at = models.DateTimeField(null=True, blank=True, editable=False)

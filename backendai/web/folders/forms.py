@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy as _l
-from django.utils.translation import pgettext_lazy as _p
 
 from backendai.accounts.models import Project, User
 from backendai.core.errors import UserError
@@ -138,16 +137,14 @@ class ShareForm(forms.Form):
     """Whom to invite."""
 
     email = forms.EmailField(label=_l("E-mail address"), widget=forms.EmailInput({"autocomplete": "off"}))
-    rights = forms.ChoiceField(
-        label=_p("rights", "May"), choices=[(Rights.VIEW, _l("view")), (Rights.EDIT, _l("edit"))]
-    )
+    rights = forms.ChoiceField(label=_l("Rights"), choices=[(Rights.VIEW, _l("view")), (Rights.EDIT, _l("edit"))])
 
 
 class OverrideForm(forms.Form):
     """Which member of the project gets other rights than the rest."""
 
     member = forms.ModelChoiceField(User.objects.none(), label=_l("Member"), empty_label=_l("choose one"))
-    member_rights = forms.ChoiceField(label=_p("rights", "May"), choices=Rights.choices)
+    member_rights = forms.ChoiceField(label=_l("Rights"), choices=Rights.choices)
 
     def __init__(self, *args: Any, folder: Folder, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ _MIB = 2**20 * MILLI
 _MOST_PLACES = 256  # of a slider: on a phone there is about one pixel for each
 _LARGEST = _noop("the largest agent of %(name)s")
 _WHOSE = {
-    IMAGE: _noop("the environment %(name)s"),
+    IMAGE: _noop("the image %(name)s"),
     SITE: _noop("this site"),
     AGENT: _noop("agent %(name)s"),
     KEY_PAIR: _noop("key pair %(name)s"),
@@ -165,7 +165,7 @@ class Words:
         if not self.amount.is_required:
             return ""
         values = {"amount": self.minimum, "name": self.amount.minimum.name}
-        return _("At least %(amount)s: the environment %(name)s needs it.") % values
+        return _("At least %(amount)s: the image %(name)s needs it.") % values
 
     def _above(self) -> str:
         if not self.amount.maximum:

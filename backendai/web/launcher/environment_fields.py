@@ -28,7 +28,7 @@ class EnvironmentFields(forms.Form):
         to_field_name="name",
         empty_label=None,
         widget=forms.RadioSelect,
-        label=_("Environment"),
+        label=_("Image"),
     )
     manual_image = forms.CharField(
         required=False,

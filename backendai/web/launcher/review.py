@@ -31,7 +31,7 @@ from backendai.web.launcher.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE,
 _HIDDEN = "••••••"
 _CARDS = {
     "type": (_("Session type"), TYPE),
-    "environments": (_("Environments"), RESOURCES),
+    "environments": (_("Image"), RESOURCES),
     "allocation": (_("Resource allocation"), RESOURCES),
     "data": (_("Data & storage"), DATA),
     "network": (_("Network"), NETWORK),

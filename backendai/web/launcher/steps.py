@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 TYPE, RESOURCES, DATA, NETWORK, REVIEW = range(1, 6)
 _TITLES = {
     TYPE: _("Session type"),
-    RESOURCES: _("Environments & resource allocation"),
+    RESOURCES: _("Image & resource allocation"),
     DATA: _("Data & storage"),
     NETWORK: _("Network"),
     REVIEW: _("Confirm and launch"),

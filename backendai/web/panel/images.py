@@ -115,7 +115,7 @@ class ImageForm(EditForm):
         fields: ClassVar[list[str]] = [
             *_ALWAYS, "reference", "digest", "architecture", "minimum", "maximum", "services", "domains",
         ]  # fmt: skip
-        labels: ClassVar[dict[str, Any]] = {"is_enabled": _l("People may start sessions from it")}
+        labels: ClassVar[dict[str, Any]] = {"is_enabled": _l("Enabled")}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

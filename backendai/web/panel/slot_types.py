@@ -27,7 +27,7 @@ class SlotTypeTable(PanelTable):
     kind = tables.Column(_l("Counted as"))
     unit = tables.Column(_l("Unit"), default="–")
     step = tables.Column(_l("Smallest step"), accessor="quantum", attrs={"td": {"class": "number"}})
-    rank = tables.Column(_l("Rank"), attrs={"td": {"class": "number"}})
+    rank = tables.Column(_l("Order"), attrs={"td": {"class": "number"}})
     is_enabled = tables.BooleanColumn(verbose_name=_l("Offered"), yesno=(_l("yes"), _l("no")))
     offered_by = tables.Column(_l("Waits for approval, from agent"), default="–")
 

@@ -58,7 +58,7 @@ def _agents(session: ComputeSession) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("environment", _("Environment"), lambda session: str(session.image.display_name), ("image__name",)),
+    Column("environment", _("Image"), lambda session: str(session.image.display_name), ("image__name",)),
     Column("group", _("Resource group"), lambda session: session.resource_group.name, ("resource_group__name",)),
     Column("type", _("Type"), lambda session: session.get_session_type_display(), ("session_type",)),
     Column("cluster", _("Cluster"), _cluster, ("cluster_mode", "cluster_size")),

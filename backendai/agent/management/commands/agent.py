@@ -32,18 +32,23 @@ _DEFAULT_PORTAL = "http://127.0.0.1:8080"
 class Command(BaseCommand):
     """Runs until SIGTERM or SIGINT; containers outlive it."""
 
-    help = "Run the agent of this machine."
+    help = "Run an agent on this machine."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--join", metavar="URL", help="the portal; needed once, with --token")
-        parser.add_argument("--token", help="the join token that an administrator made")
+        parser.add_argument("--join", metavar="URL", help="address of the portal; needed once, with --token")
+        parser.add_argument("--token", help="join token from an administrator")
         parser.add_argument("--name", help="this agent's name (default: its host name)")
-        parser.add_argument("--backend", choices=BACKENDS, help="what starts kernels (default: auto)")
-        parser.add_argument("--data", metavar="DIR", help="where this agent keeps its files")
-        parser.add_argument("--gateway-host", metavar="ADDRESS", help="where the gateway listens")
-        parser.add_argument("--gateway-port", type=int, metavar="PORT", help="0: a free one, kept from then on")
+        parser.add_argument("--backend", choices=BACKENDS, help="how to run kernels (default: auto)")
+        parser.add_argument("--data", metavar="DIR", help="data folder of this agent")
+        parser.add_argument("--gateway-host", metavar="ADDRESS", help="listen address of the gateway")
+        parser.add_argument(
+            "--gateway-port",
+            type=int,
+            metavar="PORT",
+            help="listen port of the gateway (0: choose a free port once and keep it)",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         # Celery would set Django up inside the worker if it saw this name.

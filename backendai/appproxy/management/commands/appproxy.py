@@ -13,7 +13,7 @@ from backendai.core.command_help import DJANGOS_OWN
 
 
 class Command(BaseCommand):
-    help = "Serve the apps of sessions on names under BACKENDAI_APPS_DOMAIN."
+    help = "Serve the apps of sessions under BACKENDAI_APPS_DOMAIN."
     suppressed_base_arguments = DJANGOS_OWN
 
     def handle(self, *arguments: Any, **options: Any) -> None:

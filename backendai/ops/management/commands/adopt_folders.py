@@ -16,16 +16,16 @@ from backendai.storage.services.adopting import adopt_folders
 
 class Command(BaseCommand):
     help = (
-        "Write rows for folders that lie on storage hosts and are not in the database, as after its loss, by what "
-        "stands beside their data. No file is changed. Without --write it only says what it would do."
+        "Add rows for folders on storage hosts that are not in the database, for example after its loss, from the "
+        "metadata beside their data. Changes no file. Without --write it only lists the folders."
     )
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", help="name of the storage host; default: all")
-        parser.add_argument("--owner", help="e-mail address of who gets folders whose owner is not known")
-        parser.add_argument("--write", action="store_true", help="write the rows")
+        parser.add_argument("--owner", help="e-mail address of the owner of folders whose owner is unknown")
+        parser.add_argument("--write", action="store_true", help="add the rows")
 
     def handle(self, *args: Any, **options: Any) -> None:
         hosts = StorageHost.objects.order_by("name")

@@ -22,7 +22,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--no-engine", action="store_true", help="Look at the database only.")
+        parser.add_argument("--no-engine", action="store_true", help="check the database only")
 
     def handle(self, *args: Any, **options: Any) -> None:
         engine = None if options["no_engine"] else containers(settings.DEPLOYMENT)

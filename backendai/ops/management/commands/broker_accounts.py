@@ -11,11 +11,11 @@ from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled, acco
 
 
 class Command(BaseCommand):
-    help = "Create the accounts of agents at the broker as the database says, and list them."
+    help = "Create missing accounts of agents at the broker, delete superfluous ones, and list all."
     suppressed_base_arguments = DJANGOS_OWN
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 when one is missing")
+        parser.add_argument("--check", action="store_true", help="only check; exit status 1 if an account is missing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -15,14 +15,14 @@ from backendai.ops.image_watch import ImageWatch
 
 
 class Command(BaseCommand):
-    help = "Build the images that the catalogue promises and this machine's engine does not have."
+    help = "Build the platform's enabled images that this machine's container engine does not have."
     suppressed_base_arguments = DJANGOS_OWN
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--watch",
             action="store_true",
-            help="go on until stopped: try again what failed, and build what administrators ask for on the portal",
+            help="run until stopped: retry failed builds, and build images on request of administrators in the portal",
         )
         parser.add_argument(
             "--may-run-natively",
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             "--environments",
             type=Path,
             metavar="FOLDER",
-            help="make the Python environment of native sessions there instead of images",
+            help="build the Python environment of native sessions in this folder instead of images",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

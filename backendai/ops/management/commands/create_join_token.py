@@ -12,17 +12,17 @@ from backendai.core.errors import UserError
 
 
 class Command(BaseCommand):
-    help = "Print a join token for a new agent, and the command to run there."
+    help = "Print a join token for a new agent, and the command to run on its machine."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--group", default="default", help="resource group of the agent (default: default)")
         parser.add_argument(
-            "--name-prefix", default="", help="the agent's name must begin with this, such as gpu- (default: any name)"
+            "--name-prefix", default="", help="required prefix of the agent's name, such as gpu- (default: any name)"
         )
         parser.add_argument(
-            "--reusable", action="store_true", help="many agents may join with the token (default: one agent, once)"
+            "--reusable", action="store_true", help="let many agents join with the token (default: one agent, once)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="command line", help="name of the token in the user's list")
         parser.add_argument(
             "--scopes",
-            help=f"what the token may do, separated by commas ({_SCOPES}); default: all, "
+            help=f"scopes of the token, separated by commas ({_SCOPES}); default: all, "
             "without admin for a user who administers nothing",
         )
 

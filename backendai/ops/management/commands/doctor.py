@@ -16,7 +16,7 @@ from backendai.ops.doctor.rounds import examine
 
 
 class Command(BaseCommand):
-    help = "Check everything that the platform needs on this machine and say how to repair what is wrong."
+    help = "Check the requirements of the platform on this machine, and print how to repair each problem."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 

@@ -17,7 +17,7 @@ _STAMP = ".collected-from"
 
 
 class Command(BaseCommand):
-    help = "Apply migrations, create what every installation needs, collect static files. Safe to repeat."
+    help = "Apply migrations, create the initial rows, collect static files. Safe to repeat."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 

@@ -11,7 +11,7 @@ from backendai.ops.seeding import seed
 
 
 class Command(BaseCommand):
-    help = "Make the first administrator, project, resource group, presets and image, where they are missing."
+    help = "Create the first administrator, project, resource group, presets and image if they are missing."
     suppressed_base_arguments = DJANGOS_OWN
 
     def handle(self, *args: Any, **options: Any) -> None:

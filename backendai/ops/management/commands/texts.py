@@ -11,7 +11,7 @@ from backendai.ops.texts.files import bring_up, languages, texts
 
 
 class Command(BaseCommand):
-    help = "Bring locale/*/LC_MESSAGES/*.po and *.mo up to the texts of the sources, and name what has no translation."
+    help = "Update locale/*/LC_MESSAGES/*.po and *.mo from the sources, and list texts without a translation."
     suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks = []
 
