@@ -38,6 +38,7 @@ class PoolSettings:
     reach: str = REACHES[0]  # how the agent comes to the ports of pods
     sources: tuple[str, ...] = ()  # addresses from which an agent outside of the cluster reaches pods
     dns: str = DNS[0]
+    probe_image: str = ""  # with sh and nc, for the trial of the network; empty: it is not tried
     scratch: str = ""  # the storage class of homes; empty: they lie on the nodes' disks
     storage: Mapping[str, PoolStorage] = field(default_factory=dict)  # by name: the hosts of folders
     gpu: str = "nvidia.com/gpu"  # the resource that counts the GPUs of a node
@@ -77,6 +78,7 @@ def read_pool(environ: Mapping[str, str]) -> PoolSettings:
         reach=choice("BACKENDAI_KUBERNETES_REACH", REACHES),
         sources=_networks(environ.get("BACKENDAI_KUBERNETES_SOURCES", "")),
         dns=choice("BACKENDAI_KUBERNETES_DNS", DNS),
+        probe_image=environ.get("BACKENDAI_KUBERNETES_PROBE_IMAGE", ""),
         scratch=_storage_class(environ.get("BACKENDAI_KUBERNETES_SCRATCH_CLASS", "")),
         storage=read_storage(environ),
         gpu=gpu,

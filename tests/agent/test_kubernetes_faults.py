@@ -752,3 +752,26 @@ def test_the_doctor_names_the_rights_that_are_missing(cluster: Cluster, tmp_path
     assert "create pods" in found["kubernetes rights"] and "get persistentvolumeclaims" in found["kubernetes rights"]
     assert "kubernetes nodes" in found
     assert kubernetes({}) == []
+
+
+@pytest.mark.parametrize(("reaches", "code"), [((0, 1), []), ((0, 0), ["network-open"]), ((1, 1), ["network-untried"])])
+def test_a_trial_tells_whether_the_network_keeps_sessions_apart(
+    cluster: Cluster, backend: KubernetesBackend, tmp_path: Path, reaches: tuple[int, int], code: list[str]
+) -> None:
+    """``reaches``: the exit codes of the pod of the same session and of the stranger's."""
+    pool = PoolSettings(probe_image="busybox")
+    tried = KubernetesBackend(tmp_path, backend.api.access, pool, deployment="test", agent="n1")
+    tried.setup()
+    ends = dict(zip(("friend", "stranger"), reaches, strict=True))
+
+    def pods() -> dict[str, str]:
+        return {one["metadata"]["name"].rpartition("-")[2]: one["metadata"]["name"] for one in cluster.pods()}
+
+    until(lambda: ends.keys() <= pods().keys())
+    for role, exit_code in ends.items():
+        cluster.end(pods()[role], exitCode=exit_code, reason="Completed")
+    until(lambda: tried._probe.verdict and not cluster.pods())
+    told = [note.code for note in tried.notes()]
+    assert [one for one in told if one.startswith("network-")] == code
+    assert tried.kernels() == []
+    tried.close()

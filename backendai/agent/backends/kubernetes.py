@@ -35,6 +35,7 @@ from backendai.agent.backends.kubernetes_names import KERNEL, SESSION, Ours, lab
 from backendai.agent.backends.kubernetes_notes import notes_of_pods, pool_notes
 from backendai.agent.backends.kubernetes_pods import Pods
 from backendai.agent.backends.kubernetes_policies import Policies
+from backendai.agent.backends.kubernetes_probe import Probe
 from backendai.agent.backends.kubernetes_rehearsal import Rehearsal
 from backendai.agent.backends.kubernetes_room import Pool
 from backendai.agent.backends.kubernetes_services import PodServices
@@ -96,12 +97,14 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self.services = PodServices(self._pods, forwards=self._forwards)
         borders = Borders(self.api, outside=not (access.inside or self._forwards), sources=settings.sources)
         self._clusters, self._policies = Clusters(self.api), Policies(self.api, self._ours, borders)
+        self._probe = Probe(self.api, self._ours, settings, self._policies)
         self._rehearsal, self._tidying = Rehearsal(self.api, self._ours, clock), threading.Lock()
 
     def setup(self) -> None:
         """Make the network policy and begin to watch; may be repeated. Raises BackendError."""
         self._policies.keep()
         self._feed.start()
+        self._probe.start()
 
     def capacity(self) -> Slots:
         return self.pool.capacity()
@@ -120,6 +123,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
             *pool_notes(self._rehearsal.fault(), forwards=self._forwards, on_node=not self._settings.scratch),
             *self.pool.notes(),
             *self._policies.notes(),
+            *self._probe.notes(),
             *notes_of_pods(self._pods.recent),
         ]
 

@@ -116,7 +116,7 @@ class PoolImages:
             for one in objects:
                 made = datetime.fromisoformat(one["metadata"]["creationTimestamp"])
                 is_old = (datetime.now(UTC) - made).total_seconds() > _ACCOUNT_SECONDS
-                if labels_of(one).get(PART) == "pull" and is_old:
+                if labels_of(one).get(PART) in ("pull", "probe") and is_old:
                     self._drop(kind, one["metadata"]["name"])
 
     def _put_account(self, name: str, reference: str, access: RegistryAccess) -> str:

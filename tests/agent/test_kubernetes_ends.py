@@ -1,0 +1,139 @@
+"""Ends and refusals that a real cluster brings about: quotas, no room, full homes, namespaces and nodes that go."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from backendai.agent.backends.base import BackendError, StartFailed
+from backendai.agent.backends.kubernetes import KubernetesBackend
+from backendai.agent.backends.kubernetes_access import find_access
+from backendai.agent.kubernetes_settings import PoolSettings
+from tests.agent.contract_tools import NewSpec
+from tests.agent.images import TINY_IMAGE
+from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
+from tests.agent.specs import make_spec
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    ensure_bed()
+    with namespace() as (name, said):
+        (tmp_path / "config").write_text(yaml.safe_dump(said))
+        yield name, tmp_path / "config"
+
+
+@pytest.fixture
+def backend(place: tuple[str, Path], tmp_path: Path) -> Iterator[KubernetesBackend]:
+    pool = PoolSettings(reach="direct", wait_seconds=3)
+    backend = KubernetesBackend(tmp_path, find_access(place[1]), pool, deployment="test", agent="n1")
+    backend.setup()
+    yield backend
+    for kernel in backend.kernels():
+        backend.remove(kernel.kernel_id)
+    backend.close()
+
+
+@pytest.fixture
+def new_spec() -> NewSpec:
+    return partial(make_spec, deployment="test", agent="n1", slots={"cpu": "0.1", "mem": str(64 * 2**20)})
+
+
+def end_of(backend: KubernetesBackend, spec: object, seconds: float) -> str:
+    """Return why a kernel ended, within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if (ended := backend.ended(spec.kernel_id)) is not None:  # type: ignore[attr-defined]
+            return ended.reason
+        time.sleep(0.5)
+    raise AssertionError(f"it has not ended after {seconds} s")
+
+
+def test_a_quota_that_is_used_up_is_a_reason_and_nothing_is_left(
+    backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
+) -> None:
+    kubectl("-n", place[0], "create", "quota", "small", "--hard=requests.cpu=150m,limits.memory=1Gi")
+    first = new_spec()
+    backend.start(first)
+    with pytest.raises(StartFailed) as error:
+        backend.start(new_spec())
+    assert error.value.code == "quota-exceeded" and "exceeded quota" in error.value.message
+    assert [one.kernel_id for one in backend.kernels()] == [first.kernel_id]
+    assert backend.fault() == "", "the next session may be smaller"
+
+
+def test_what_the_scheduler_has_no_room_for_gives_its_slots_back(backend: KubernetesBackend, new_spec: NewSpec) -> None:
+    node = json.loads(kubectl("get", "nodes", "-o", "json"))["items"][0]
+    cpus = int(node["status"]["allocatable"]["cpu"])
+    most = {"cpu": f"{cpus - 0.3:g}", "mem": str(64 * 2**20)}
+    backend.start(new_spec(slots=most))
+    with pytest.raises(StartFailed) as error:
+        backend.start(new_spec(slots=most))
+    assert error.value.code == "unschedulable" and "Insufficient cpu" in error.value.message
+    assert len(backend.kernels()) == 1
+
+
+def test_a_home_that_is_too_large_is_evicted_with_the_words_of_the_node(
+    backend: KubernetesBackend, new_spec: NewSpec
+) -> None:
+    spec = new_spec(scratch_bytes=8 * 2**20, session_type="batch", command="head -c 40000000 /dev/zero >big; sleep 300")
+    backend.start(spec)
+    assert end_of(backend, spec, 200) == "pod-evicted"
+
+
+def test_a_namespace_that_is_deleted_ends_its_kernels_and_takes_no_more(
+    backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    kubectl("delete", "namespace", place[0], "--wait=false")
+    assert end_of(backend, spec, 60) == "pod-deleted"
+    with pytest.raises(BackendError):
+        backend.start(new_spec())
+    backend._rehearsal.doubt()
+    assert backend.fault() != ""
+    backend.remove(spec.kernel_id)
+    assert backend.kernels() == []
+
+
+def test_a_node_that_is_silent_is_unknown_and_one_that_is_deleted_is_lost(
+    backend: KubernetesBackend, new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    node = json.loads(kubectl("get", "nodes", "-o", "json"))["items"][0]["metadata"]["name"]
+    bed("kill", "kubelet")
+    try:
+        kubectl("wait", "--for=condition=Ready=Unknown", f"node/{node}", "--timeout=60s")
+        assert backend.ended(spec.kernel_id) is None
+        assert [one.running for one in backend.kernels()] == [True]
+        kubectl("delete", "node", node)
+        assert end_of(backend, spec, 200) == "node-lost"
+        assert [one.running for one in backend.kernels()] == [False]
+        backend.remove(spec.kernel_id)
+        assert backend.kernels() == []
+    finally:
+        bed("start", "kubelet")
+        deadline = time.monotonic() + 60
+        while f"node/{node}" not in kubectl("get", "nodes", "-o", "name") and time.monotonic() < deadline:
+            time.sleep(0.5)
+        kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
+
+
+def test_a_network_that_enforces_nothing_is_found_out(place: tuple[str, Path], tmp_path: Path) -> None:
+    pool = PoolSettings(reach="direct", probe_image=TINY_IMAGE)
+    backend = KubernetesBackend(tmp_path, find_access(place[1]), pool, deployment="test", agent="n2")
+    backend.setup()
+    deadline = time.monotonic() + 120
+    while not backend._probe.verdict and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert backend._probe.verdict == "open"
+    backend.close()
