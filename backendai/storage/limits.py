@@ -77,18 +77,18 @@ def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None 
     left = max(0, most_bytes - total)
     if limit_bytes is None:
         text = Message(
-            "Give the folder a limit of at most {left}: policies limit the folders of {owner}.",
-            left=format_size(left),
+            "Give the folder a limit of at most {room}: policies limit the folders of {owner}.",
+            room=format_size(left),
             owner=owner,
         )
         raise Conflict(text, field="limit_bytes", code="limit-needed", limit=most_bytes, left=left)
     if limit_bytes > left:
         text = Message(
-            "The folders of {owner} may have {most_bytes} together, of which {left} are left; "
+            "The folders of {owner} may have {most_bytes} together, of which {room} are left; "
             "{limit_bytes} are asked for.",
             owner=owner,
             most_bytes=format_size(most_bytes),
-            left=format_size(left),
+            room=format_size(left),
             limit_bytes=format_size(limit_bytes),
         )
         raise Conflict(text, field="limit_bytes", code="folder-bytes", limit=most_bytes, left=left)
