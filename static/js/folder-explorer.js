@@ -151,7 +151,13 @@
     const isBusy = document.hidden || chosen().length || document.querySelector("dialog[open]") || !found.hidden;
     if (!isBusy && !explorer.querySelector("[data-more]") && !explorer.contains(document.activeElement?.closest("table"))) look();
   }, lookEvery);
+  // What is selected stays so when the list is renewed.
+  let kept = [];
+  document.addEventListener("htmx:beforeSwap", ({ target }) => {
+    if (target.id === "entries") kept = chosen();
+  });
   document.addEventListener("htmx:afterSettle", ({ target }) => {
+    if (target.id === "entries") boxes().forEach((box) => (box.checked ||= kept.includes(box.value)));
     if (target.closest?.(".more-entries") || target.matches?.("tr")) document.getElementById("entries").dataset.more = "";
     showChosen();
   });
