@@ -11,7 +11,8 @@ from rest_framework import serializers
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
 from backendai.compute.mount_models import SessionMount
-from backendai.storage.models import Folder, FolderGrant, FolderSize, StorageHost
+from backendai.storage.file_origins import file_origin
+from backendai.storage.models import Folder, FolderGrant, FolderSize
 from backendai.storage.status import GrantKind, Rights, Usage
 
 _Project = {"type": "object", "nullable": True, "properties": {
@@ -45,6 +46,7 @@ class FolderBody(Answer[Folder]):
     is_reachable = serializers.SerializerMethodField(help_text="Whether its storage host works.")
     is_limit_enforced = serializers.SerializerMethodField(help_text="false: the limit is only measured.")
     deleted_at = serializers.SerializerMethodField(help_text="When it will be deleted from the trash.")
+    files_url = serializers.SerializerMethodField(help_text="Where its files are uploaded and downloaded.")
 
     class Meta:
         model = Folder
@@ -52,6 +54,7 @@ class FolderBody(Answer[Folder]):
             "id", "name", "host", "owner", "project", "usage", "rights", "member_rights", "is_cloneable", "is_linked",
             "status", "status_message", "is_reachable", "limit_bytes", "is_limit_enforced", "used_bytes", "used_files",
             "measured_at", "created_at", "changed_at", "trashed_at", "deleted_at",
+            "files_url",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -66,6 +69,10 @@ class FolderBody(Answer[Folder]):
         if project is None:
             return None
         return {"id": str(project.pk), "name": project.name, "domain": project.domain.name}
+
+    def get_files_url(self, folder: Folder) -> str:
+        """Return the origin of its files."""
+        return file_origin(folder.pk)
 
     def get_is_linked(self, folder: Folder) -> bool:
         """Return whether it offers an existing directory."""
@@ -235,52 +242,6 @@ class FolderUsageBody(serializers.Serializer[Any]):
     limit_bytes = serializers.IntegerField(allow_null=True)
     measured_at = serializers.DateTimeField(allow_null=True)
     days = FolderSizeBody(many=True)
-
-
-class StorageHostBody(Answer[StorageHost]):
-    """A host for new folders."""
-
-    quota_mode = serializers.CharField(
-        help_text="enforced: the file system enforces limits; measured: only uploads are stopped."
-    )
-    is_reachable = serializers.SerializerMethodField()
-
-    class Meta:
-        model = StorageHost
-        fields = ["id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable"]
-        read_only_fields = fields
-
-    def get_is_reachable(self, host: StorageHost) -> bool:
-        """Return whether it works."""
-        return not host.fault
-
-
-class WholeHostBody(StorageHostBody):
-    """A storage host as superadmins see it."""
-
-    class Meta(StorageHostBody.Meta):
-        fields = [
-            *StorageHostBody.Meta.fields, "address", "public_address", "total_bytes", "fault", "answered_at",
-            "unknown_folders", "created_at",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-
-class HostChange(StrictSerializer):
-    """Changes of a storage host; its name stays."""
-
-    title = serializers.CharField(max_length=128, required=False, allow_blank=True)
-    address = serializers.CharField(max_length=255, required=False)
-    public_address = serializers.CharField(max_length=255, required=False, allow_blank=True)
-    is_enabled = serializers.BooleanField(required=False)
-    is_default = serializers.BooleanField(required=False)
-
-
-class HostRequest(HostChange):
-    """A new storage host."""
-
-    name = serializers.CharField(max_length=32)
-    address = serializers.CharField(max_length=255)
 
 
 class FolderTicketRequest(StrictSerializer):

@@ -15,10 +15,10 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
-from backendai.api.folder_bodies import HostChange, HostRequest, StorageHostBody, WholeHostBody
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
+from backendai.api.storage_host_bodies import HostChange, HostRequest, StorageHostBody, WholeHostBody
 from backendai.storage.models import StorageHost
 from backendai.storage.services import delete_host, write_host
 

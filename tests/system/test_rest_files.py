@@ -1,0 +1,64 @@
+"""The lines of docs/rest.md for files of folders, run as they stand there against a whole platform."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.client import Client
+from tests.system.platform import Platform
+from tests.system.polling import until
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+ROOT = Path(__file__).resolve().parents[2]
+_TOKEN = """
+from backendai.accounts.models import User
+from backendai.accounts.services import create_token
+print(create_token(User.objects.get(role="superadmin"), "laptop")[1])
+"""
+
+
+def lines_of(heading: str) -> str:
+    """Return the first block of shell lines below a heading."""
+    text = (ROOT / "docs/rest.md").read_text().partition(f"\n{heading}\n")[2]
+    found = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def test_the_documented_lines_work(tmp_path: Path) -> None:
+    if missing := [name for name in ("curl", "jq", "tar") if shutil.which(name) is None]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    work = tmp_path / "work"
+    (work / "data/deep").mkdir(parents=True)
+    for number in range(20):
+        (work / f"data/deep/part-{number}.txt").write_text(str(number))
+    (work / "model.bin").write_bytes(os.urandom(300_000))
+    (work / "large.bin").write_bytes(os.urandom(3_000_000))
+    with Platform(tmp_path / "data", agents=1, backend="simulated", images={}) as platform:
+        done = platform.manage("shell", "--no-imports", "-c", _TOKEN)
+        client = Client(platform.url, done.stdout.split()[-1])
+        folder = client.post("folders/", {"name": "corpus"})["id"]
+        until(lambda: client.folder(folder)["status"] == "READY", 60, "the folder is made")
+        environ = {
+            "PATH": os.environ["PATH"],
+            "AUTH": f"Authorization: Bearer {client.token}",
+            "API": f"{platform.url}/api/v1",
+            "ID": folder,
+        }
+        command = ["bash", "-euxo", "pipefail", "-c", lines_of("### Files of folders")]
+        ran = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert "part-7.txt" in ran.stdout  # found, and in the archive
+        (data,) = platform.data.glob(f"folders/*/{folder}/data")
+        assert (data / "model.bin").read_bytes() == (work / "model.bin").read_bytes()
+        assert (data / "large.bin").read_bytes() == (work / "large.bin").read_bytes()
+        assert len(list((data / "data/deep").iterdir())) == 20
+        assert (data / "new.txt").read_text() == "first line"
+        assert (work / "head.bin").read_bytes() == (work / "model.bin").read_bytes()[:100]
+        assert (work / "data.zip").read_bytes()[:2] == b"PK"
