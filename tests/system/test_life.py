@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -138,3 +140,35 @@ def test_it_ends_where_it_began(platform: Platform) -> None:
     assert platform.client.group()["occupied"] == {"cpu": "0", "mem": "0"}
     until(lambda: not platform.containers(), 10, "all containers are gone")
     platform.audit()
+
+
+TRICKY = "a'b\"c `id` $(touch no) ${HOME} $PARAM_TEXT \\n %s\n\n  second\tline; rm -rf * \u00fc\u200b\\"
+
+
+def test_parameters_reach_the_program_byte_for_byte(platform: Platform) -> None:
+    """From a template and from the matrix of a run, by REST, into the variables of a program in a container."""
+    client = platform.client
+    document = {
+        "params": {"text": {"type": "text"}},
+        "type": "batch",
+        "image": "tiny",
+        "resources": {"cpu": "0.5", "mem": "64m"},
+        "environ": {"COPY": "<${{ params.text }}>"},
+        "startup_command": 'printf %s "$PARAM_TEXT" | sha256sum; printf %s "$COPY" | sha256sum; ls /home/work',
+    }
+    client.post("templates/", {"name": "tricky", "scope": "private", "text": json.dumps(document)})
+    session = client.launch("tricky", template="private/tricky", parameters={"text": TRICKY})
+    assert client.wait_for(session["id"], *TERMINAL)["result"] == "SUCCESS"
+    log = client.log(session["id"])
+    assert digest(TRICKY) in log and digest(f"<{TRICKY}>") in log and "no\n" not in log
+
+    step = {"image": "tiny", "matrix": {"text": [TRICKY]}, "startup_command": document["startup_command"]}
+    run = client.post("runs/", {"document": {"steps": {"one": step | {"resources": document["resources"]}}}})
+    path = f"runs/{run['id']}/"
+    until(lambda: client._get(path).json()["ended_at"], 60, "the run has ended")
+    (task,) = client._get(f"{path}tasks/").json()["results"]
+    assert digest(TRICKY) in client.log(task["session"])
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
