@@ -91,7 +91,7 @@ def earlier_logs(kernels: Sequence[Kernel]) -> list[EarlierLog]:
 def _keep_earlier(generations: Mapping[UUID, int]) -> None:
     """Keep the outputs of earlier starts that newer ones are about to replace: the newest ``MOST_EARLIER`` of each
     kernel. One query where there are none."""
-    found = KernelLog.objects.filter(pk__in=among(list(generations)), generation__gt=0)
+    found = KernelLog.objects.filter(pk__in=among(list(generations)), generation__gt=0).defer("content")
     old = [log for log in found.order_by() if log.generation < generations[log.kernel_id]] if generations else []
     if not old:
         return
