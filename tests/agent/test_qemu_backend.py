@@ -406,6 +406,22 @@ def test_code_runs_with_the_python_of_the_image_and_its_servers_are_reached(
 
 
 @pytest.mark.long
+def test_commands_run_and_files_are_moved_where_the_image_has_no_python(
+    standing: Callable[[str], tuple[QemuBackend, NewSpec]],
+) -> None:
+    backend, new = standing(make_spec().image)
+    asker = Asker(backend, new().kernel_id)
+
+    async def walk() -> None:
+        told = await asker.run("echo $((6*7)) >made; cat made; ls /run/backendai-kit", mode="batch")
+        assert text_of(told).startswith("42\n") and "current" in text_of(told), told
+        listed = await asker.ask("list", path="", limit=10)
+        assert "made" in [entry["name"] for entry in listed["entries"]]
+
+    asyncio.run(walk())
+
+
+@pytest.mark.long
 class TestCodeInMachines(ProgramContract):
     """All about running code with the image's Python, on one machine: two minutes."""
 

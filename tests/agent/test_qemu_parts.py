@@ -134,6 +134,8 @@ def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
         assert wanted in line
     for unwanted in ("hostfwd", "user,", "-qmp", "-vnc", "server=on", "path="):
         assert unwanted not in line
+    assert "/dev/fdset/3" not in line
+    assert "/dev/fdset/3" in " ".join(command_of(Shape(2**28, 1, TCG, has_kit=True), Tools(root)))
     assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
 
 

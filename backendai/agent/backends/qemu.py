@@ -105,7 +105,13 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         tools = Tools(self.settings.root)
         self._images = MachineImages(self._engine, tools, cache)
         self._starter = Starter(
-            self.settings, cache, self._images, mounts, lambda: self.acceleration.find().acceleration, self._folders
+            self.settings,
+            cache,
+            data.absolute() / "kit",
+            self._images,
+            mounts,
+            lambda: self.acceleration.find().acceleration,
+            self._folders,
         )
         self.acceleration = Acceleration(self.settings.acceleration, tools, self._starter.boot.files)
         super().__init__(self._starter, places, mounts, deployment=deployment, agent=agent)

@@ -18,12 +18,14 @@ _PROCESSOR = {TCG: "max", KVM: "host"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor starts."""
+    """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor
+    starts; ``has_kit``: it has a third disk, with Python and tools."""
 
     memory: int  # bytes
     cores: int
     acceleration: str
     shares: Sequence[str] = ()
+    has_kit: bool = False
 
 
 def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
@@ -44,6 +46,7 @@ def command_of(shape: Shape, tools: Tools) -> list[str]:
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *_disk("image", 1, read_only=True),
         *_disk("disk", 2, read_only=False),
+        *(_disk("kit", 3, read_only=True) if shape.has_kit else ()),
         *("-device", "virtio-serial-pci,max_ports=2"),
         *("-chardev", "socket,id=channel,fd={channel}"),
         *("-device", "virtserialport,chardev=channel,name=backendai,nr=1"),

@@ -20,6 +20,7 @@ from backendai.agent.backends.qemu_boot import Boot
 from backendai.agent.backends.qemu_command import TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu_images import MachineImages
+from backendai.agent.backends.qemu_kit import MachineKit
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
@@ -47,6 +48,7 @@ class Starter:
         self,
         settings: MachineSettings,
         cache: Path,
+        kit: Path,
         images: MachineImages,
         mounts: KernelMounts,
         acceleration: Callable[[], str],
@@ -56,6 +58,7 @@ class Starter:
         self._acceleration, self._others = acceleration, others
         self.tools = Tools(settings.root)
         self.boot = Boot(settings.root, cache)
+        self._kit = MachineKit(self.tools, kit)
         self.cgroups = process_cgroup.find_parents()
         self.is_root = os.geteuid() == 0
         self._lock = threading.Lock()
@@ -89,23 +92,18 @@ class Starter:
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
         image = self._images.make(spec.exact_image)
-        boot = self.boot.files()
+        boot, kit = self.boot.files(), self._kit.file()
         binds = self._mounts.prepare(spec, self.mount_rules())
         self._check(spec, binds)
         shares = [Share(f"folder{number}", bind) for number, bind in enumerate(binds.all)]
-        shape = self._shape(spec, [share.tag for share in shares])
+        shape = self._shape(spec, [share.tag for share in shares], has_kit=kit is not None)
         folder.path.mkdir(mode=0o700, parents=True)
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
         (folder.path / "guest").mkdir(mode=0o711)
         disk = folder.path / "disk"
         make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares)
-        files = {
-            "image": image.file,
-            "disk": disk,
-            "disk_looked_at": disk,
-            "kernel": boot.kernel,
-            "initrd": boot.initrd,
-        }
+        files = {"image": image.file, "kernel": boot.kernel, "initrd": boot.initrd, **({"kit": kit} if kit else {})}
+        files |= {"disk": disk, "disk_looked_at": disk}
         slots = Slots.parse(spec.slots)
         cgroups = process_cgroup.make(self.cgroups, f"backendai-{spec.kernel_id}", slots, pids=_THREADS)
         about = {"labels": image.labels, "definitions": image.about.get("definitions") or {}, "image": image.file.stem}
@@ -139,7 +137,7 @@ class Starter:
             "runtime": None,
         }
 
-    def _shape(self, spec: KernelSpec, shares: list[str]) -> Shape:
+    def _shape(self, spec: KernelSpec, shares: list[str], *, has_kit: bool) -> Shape:
         """Return what the guest gets: of the kernel's memory QEMU itself takes a part. Raises StartFailed."""
         slots, overhead = Slots.parse(spec.slots), self._settings.overhead
         memory = slots["mem"] // MILLI - overhead
@@ -147,7 +145,7 @@ class Starter:
             text = "A virtual machine takes {taken} of each kernel's memory: ask for {least} or more."
             raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + _LEAST_GUEST))
         cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
-        return Shape(memory, cores, self._acceleration(), shares)
+        return Shape(memory, cores, self._acceleration(), shares, has_kit)
 
     def _free_user(self, folder: KernelFolder) -> int:
         taken = {other.read("launch").get("uid") for other in self._others()}

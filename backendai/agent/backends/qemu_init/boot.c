@@ -261,6 +261,10 @@ void boot(struct launch *launch)
     give_tree(SCRATCH "/upper", 0, 0), give_tree(SCRATCH "/guest", 0, 0), give_tree(SCRATCH "/authorities", 0, 0);
     give_tree(SCRATCH "/home", launch->uid, launch->gid);
     mount_or_fail("overlay", ROOT, "overlay", MS_NODEV, "lowerdir=/lower,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work");
+    if (!access("/dev/vdc", F_OK)) { /* Python and tools, for images without them */
+        make_folders(ROOT "/run/backendai-kit");
+        mount_or_fail("/dev/vdc", ROOT "/run/backendai-kit", "squashfs", MS_RDONLY | MS_NODEV | MS_NOSUID, NULL);
+    }
     mount_system(launch->shm);
     bind_folders(launch->binds);
     mount_shares(launch->shares);
