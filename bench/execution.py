@@ -45,7 +45,11 @@ def main() -> None:
 def run(rounds: int, lines: int) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_SLOTS": "cpu=16,mem=16g"}
+    native = {
+        "BACKENDAI_AGENT_BACKEND": "process",
+        "BACKENDAI_AGENT_SLOTS": "cpu=16,mem=16g",
+        "BACKENDAI_AGENT_ENVIRONMENTS": "off",  # ipykernel is installed in the session
+    }
     with running_portal("sqlite", native) as portal:
         events, session_ids = Events(portal.port, portal.token), list[str]()
 

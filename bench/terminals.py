@@ -52,7 +52,11 @@ def main() -> None:
 def run(terminals: int, seconds: int) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
-    native = {"BACKENDAI_AGENT_BACKEND": "process", "BACKENDAI_AGENT_SLOTS": "cpu=1000,mem=1t"}
+    native = {
+        "BACKENDAI_AGENT_BACKEND": "process",
+        "BACKENDAI_AGENT_SLOTS": "cpu=1000,mem=1t",
+        "BACKENDAI_AGENT_ENVIRONMENTS": "off",
+    }
     with running_portal("sqlite", native) as portal:
         events, opened, session_ids = Events(portal.port, portal.token), list[tuple[str, str, int]](), list[str]()
         try:

@@ -39,7 +39,7 @@ _IN_THE_WAY = frozenset(
     {
         "queue-full", "too-many-contexts", "context-exists", "run-in-progress", "no-question", "not-now", "no-files",
         "is-a-folder", "kernel-gone", "started-before-update", "execution-impossible", "guest-does-not-start",
-        "no-guest", "exists", "mounted", "read-only", "inside-itself",
+        "exists", "mounted", "read-only", "inside-itself",
     }
 )  # fmt: skip
 _KINDS: Mapping[str, type[UserError]] = {"changed": Changed, "disk-full": StorageFull}

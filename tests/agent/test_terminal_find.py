@@ -64,7 +64,7 @@ def walk(backend: Backend, image: str, deployment: str = "test") -> None:
         await read_until(terminal, b"done")
         for number, text in enumerate(SOUGHT):  # tmux says how many there are when it shows the place
             await terminal.find("find", text)
-            await read_until(terminal, b"(1 results)")
+            await read_until(terminal, b" results)")
             await terminal.find("end", "")
             await ask(terminal, f"echo shell-$((100+{number}))\n".encode(), f"shell-{100 + number}".encode())
         await terminal.close()

@@ -205,12 +205,14 @@ def test_a_node_that_is_away_is_a_fault_of_the_platform(cast: Cast) -> None:
     assert (answer.status_code, answer.json()["code"]) == (503, "node-unreachable")
 
 
-def test_a_guest_that_ends_before_its_answer_is_worth_another_try(cast: Cast) -> None:
+@pytest.mark.parametrize(("status", "body"), [(200, b""), (503, b'{"code": "no-guest", "detail": "It has ended."}')])
+def test_a_guest_that_ends_before_its_answer_is_worth_another_try(cast: Cast, status: int, body: bytes) -> None:
     class Silent(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
     session = make_running_session(cast.alice)
     with HTTPServer(("127.0.0.1", 0), Silent) as server:
