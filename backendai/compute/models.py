@@ -1,6 +1,7 @@
 """Compute sessions, their kernels, their allocations and their history.
 
-Only ``services.moves`` writes a status; only ``services.ledger`` writes allocations.
+Only ``services.moves`` writes a status, except that ``services.place`` moves kernels from PENDING to SCHEDULED in one
+statement, under the same condition. Only ``services.ledger`` writes allocations.
 """
 
 from __future__ import annotations

@@ -53,8 +53,10 @@ class _Unwanted(Exception):
 
 
 def begin() -> None:
-    """Start a thread that runs the waiting copies, unless this process has two already: they, a hint or a pass start
-    the rest."""
+    """Start a worker thread for waiting copies, unless this process already runs two.
+
+    Further copies are started by these threads, a hint or the next pass.
+    """
     if _workers.acquire(blocking=False):
         threading.Thread(target=_run, name="fill", daemon=True).start()
 

@@ -16,7 +16,7 @@ _MOST_AT_ONCE = 1000
 
 
 def follow_kernels(now: datetime) -> int:
-    """Update sessions of which no kernel has the session's status; returns 0, as most are only in transition."""
+    """Update sessions whose status no kernel has. Always returns 0: most of them are only in transition."""
     apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if sessions:

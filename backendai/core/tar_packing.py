@@ -117,7 +117,7 @@ def read_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _open(data: int, one: Packed) -> int | None:
-    """Return the descriptor of a file that has bytes, else None. Unreadable directories raise OSError."""
+    """Return a descriptor of a file that has contents, else None. Raises OSError for an unreadable directory."""
     if one.is_directory:
         os.close(beneath.open_directory(data, one.parts, follow=False))
     return beneath.open_file(data, one.parts, follow=False) if one.size else None

@@ -50,7 +50,7 @@ class IdleCheck:
 
     @property
     def is_near(self) -> bool:
-        """Whether the session's owner has been warned."""
+        """Whether the owner has been warned of the end."""
         return self.warned_at is not None
 
     @property

@@ -67,7 +67,7 @@ def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
 
 
 def _ranked(rows: Any, order: Any, most: int) -> Any:
-    """Return the first rows of each group in this order, each with the total ``number``."""
+    """Return the first rows of each group in this order. Each has the group's number of rows as ``total``."""
     group = F("resource_group")
     rank = Window(RowNumber(), partition_by=group, order_by=[order, "pk"])
     number = Window(Count("pk"), partition_by=group)

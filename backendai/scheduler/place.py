@@ -64,7 +64,10 @@ def _place_all(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat]
 
 
 def _on_one(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | None:
-    """Return a seat for all kernels on an agent that joins no networks: on one agent they need none. Booked."""
+    """Place all kernels on one agent, for sessions whose agents cannot join networks: one agent needs none.
+
+    Books the amounts.
+    """
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(room.id for room in rooms.all if not room.joins)

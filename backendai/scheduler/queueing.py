@@ -28,9 +28,12 @@ from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:
-    """The sessions that are held back during a pass. ``holds_back``: some may be. ``is_settled``: further sessions that
-    do not fit change nothing. ``place`` returns a session's seats, which leave the reservation for the first in line
-    free, or why the session does not fit."""
+    """Head-of-line blocking and reservations during a pass.
+
+    ``holds_back``: some sessions may be held back. ``is_settled``: further sessions that do not fit change nothing.
+    ``place`` returns the placement of a session that does not delay the reserved first session, or why it does not
+    fit.
+    """
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
         self._snapshot = snapshot

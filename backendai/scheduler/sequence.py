@@ -60,8 +60,10 @@ class Sequence:
 
 
 def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
-    """Yield every pending session at its turn: by priority, then by the sequence. Raises ValueError for an invalid
-    option. The caller checks that each session comes once."""
+    """Yield every pending session in scheduling order: by priority, then by the sequence.
+
+    Raises ValueError for an invalid option. The caller checks that each session comes once.
+    """
     options = own_options(sequence.options, snapshot.rules.options)
     capacity = capacity_of(snapshot.agents)
     return chain.from_iterable(

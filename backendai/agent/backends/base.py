@@ -236,8 +236,10 @@ class Backend(abc.ABC):
         not answer: unknown is not empty."""
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels above a limit that the file system does not enforce. Never blocks for long. Raises
-        BackendError."""
+        """Return the kernels that exceed a disk limit which the file system does not enforce.
+
+        Never blocks for long. Raises BackendError.
+        """
         return []
 
     def sweep(self, live: set[UUID]) -> None:

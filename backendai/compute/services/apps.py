@@ -88,8 +88,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The content of a code. ``entry_id``: unique, so that a second use of the code is detected. ``portal``: host and
-    port of the portal whose pages may submit the code."""
+    """The decrypted contents of a one-time code.
+
+    ``entry_id``: unique ID, so that a second use is detected. ``portal``: host and port of the portal whose pages may
+    submit the code.
+    """
 
     entry_id: UUID
     user_id: UUID

@@ -1,7 +1,7 @@
-"""Saves a running session as an image of its owner: one background job, and one row as the agent's order.
+"""Saves a running session as an image of its owner.
 
-The agent learns of it by its sync, saves the main kernel and reports the result. The image is invisible until then;
-abandoned ones are removed.
+A background job shows the progress; an ``ImageCommit`` row is the request to the agent. The agent reads it by its
+sync, saves the main kernel and reports the result. The image is invisible until then; abandoned ones are removed.
 """
 
 from __future__ import annotations

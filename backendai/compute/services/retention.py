@@ -57,7 +57,10 @@ def delete_logs_beyond_share(now: datetime) -> int:
 
 
 def delete_old_history(now: datetime) -> int:
-    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago; returns how many rows. 0: keep all."""
+    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago, unless that is 0.
+
+    Returns the number of deleted rows.
+    """
     if not settings.KEEP_HISTORY:
         return 0
     ended = ComputeSession.objects.finished().filter(ended_at__lt=now - settings.KEEP_HISTORY)

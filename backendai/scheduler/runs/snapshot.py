@@ -79,7 +79,7 @@ class RetryRule:
     more: Mapping[str, float] = field(default_factory=dict)
 
     def grows_after(self, classes: frozenset[str]) -> bool:
-        """Return whether the try after one that ended so asks for more: not where the platform failed."""
+        """Return whether the next attempt requests more resources. False after failures of the platform."""
         return bool(self.more) and not classes & NO_FAULT_OF_PROGRAMS
 
     def pause(self, attempt: int) -> float:

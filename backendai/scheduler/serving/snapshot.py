@@ -57,10 +57,13 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """Load measured by app proxies, in concurrent requests. ``short`` over 6 s, ``long`` over 30 s, ``peak`` the
-    highest ``long`` of 300 s: each the larger of mean concurrency and arrivals × service seconds. ``backlog``: the
-    concurrency that empties the queue in a minute. ``age``: of the newest measurement (None: there is none). ``held``:
-    requests that wait for the first replica. ``rate`` and ``p95`` are told, and decide nothing."""
+    """Load measured by app proxies, in concurrent requests.
+
+    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of 300 s: each the larger of mean
+    concurrency and arrivals × service seconds. ``backlog``: the concurrency that empties the queue in a minute.
+    ``age``: seconds since the newest measurement (None: no measurement). ``held``: requests that wait for the first
+    replica. ``rate`` and ``p95`` are only displayed.
+    """
 
     short: float = 0.0
     long: float = 0.0
