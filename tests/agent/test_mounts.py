@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from backendai.agent.backends.base import BackendError, StartFailed
+from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.config import parse_storage_hosts
 from backendai.agent.mounts import children, cutting
@@ -67,6 +69,28 @@ def refused(mounts: KernelMounts, *wanted: MountSpec, rules: MountRules = RULES)
 def mounted_below(folder: Path) -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line.split(" ")[4] for line in lines if line.split(" ")[4].startswith(str(folder))]
+
+
+def test_a_container_with_another_directory_in_the_place_of_a_folder_is_refused(
+    mounts: KernelMounts, root: Path
+) -> None:
+    """This process stands in for the container: it sees both folders, writable, and mounted by name as ordered."""
+    need_root("only root attaches mounts")
+    mine, other = uuid4(), uuid4()
+    for folder in (mine, other):
+        folder_on_disk(root, folder, uid=OWNER)
+    bound, foreign = mounts.prepare(make_spec(mounts=[mount_of(mine), mount_of(other, "/data")]), RULES).all
+    spec = make_spec(mounts=[mount_of(mine, target=bound.source)])
+
+    def container(source: str) -> DockerMounts:
+        told = {"Mounts": [{"Destination": bound.source, "Source": source, "RW": True}], "State": {"Pid": os.getpid()}}
+        client = SimpleNamespace(inspect_container=lambda name: told)
+        return DockerMounts(SimpleNamespace(client=client), mounts, lambda: RULES)  # type: ignore[arg-type]
+
+    container(bound.source).check(spec)
+    with pytest.raises(StartFailed, match="is not mounted on"):
+        container(foreign.source).check(spec)
+    mounts.sweep(set())
 
 
 def test_it_attaches_what_was_ordered_and_takes_only_the_mount_away(mounts: KernelMounts, root: Path) -> None:

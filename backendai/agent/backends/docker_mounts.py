@@ -50,14 +50,20 @@ class DockerMounts:
         self._mounts.also_left_out(kernel_id, text)
 
     def check(self, spec: KernelSpec) -> None:
-        """Raise StartFailed where a running container lacks a folder, or could write what it may only read."""
+        """Raise StartFailed where a running container lacks a folder, has another directory in its place, or could
+        write what it may only read. Looks at tables of mounts alone: no storage is touched."""
         if not spec.mounts:
             return
         found = self._engine.client.inspect_container(container_name(spec.kernel_id))
-        there = {one["Destination"]: bool(one["RW"]) for one in found["Mounts"]} | _seen_by(found["State"]["Pid"])
+        lines = _table_of(found["State"]["Pid"])
+        there = {one["Destination"]: bool(one["RW"]) for one in found["Mounts"]} | writable_places(lines)
+        sources = {one["Destination"]: one.get("Source", "") for one in found["Mounts"]}
+        here, inside = mounted_directories(_table_of("self")), mounted_directories(lines)
         for mount in spec.mounts:
             may_be_missing = mount.is_automatic and mount.target not in there
-            if not may_be_missing and there.get(mount.target) is not (mount.rights == "edit"):
+            ordered = here.get(sources.get(mount.target, ""))  # None: it was not attached for this kernel
+            is_other = ordered is not None and inside.get(mount.target, ordered) != ordered
+            if is_other or (not may_be_missing and there.get(mount.target) is not (mount.rights == "edit")):
                 raise StartFailed(
                     "Folder {folder} is not mounted on {path} as ordered.",
                     folder=mount.folder_name,
@@ -87,18 +93,24 @@ def body_of(binds: Binds) -> list[dict[str, Any]]:
     ]
 
 
-def _seen_by(pid: int) -> dict[str, bool]:
-    """Return by path whether the process can write there, as its kernel says; empty where that cannot be seen."""
+def _table_of(process: int | str) -> list[str]:
+    """Return the table of mounts of a process; empty where it cannot be read."""
     try:
-        return writable_places(Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if pid else [])
+        return Path(f"/proc/{process}/mountinfo").read_text().splitlines() if process else []
     except OSError:
-        return {}
+        return []
 
 
 def writable_places(lines: Iterable[str]) -> dict[str, bool]:
     """Return by path of each mount of a table (mountinfo) whether it can be written."""
     fields = [line.split(" ") for line in lines]
     return {_unescaped(one[4]): "ro" not in one[5].split(",") for one in fields}
+
+
+def mounted_directories(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return by path of each mount of a table its device and the directory of it that is mounted there."""
+    fields = [line.split(" ") for line in lines]
+    return {_unescaped(one[4]): (one[2], one[3]) for one in fields}
 
 
 def _unescaped(path: str) -> str:
