@@ -107,7 +107,7 @@ def test_a_policy_s_limit_is_a_conflict_with_its_numbers(alice: Caller, folder: 
     alice.user.save()
     answer = alice.post(FOLDERS, {"name": "two"})
     assert said(answer) == (409, "too-many-folders")
-    assert answer.json()["data"] == {"number": 1, "limit": 1}
+    assert answer.json()["data"].items() >= {"number": 1, "limit": 1}.items()
 
 
 def test_it_goes_to_the_trash_comes_back_and_is_purged(alice: Caller, folder: str, files: FakeFileServer) -> None:
@@ -335,4 +335,4 @@ def test_a_storage_host_with_folders_stays(cast: Cast, folder: str) -> None:
     dana = Caller(cast.dana)
     path = f"{HOSTS}{StorageHost.objects.get().pk}/"
     answer = dana.delete(path)
-    assert (said(answer), answer.json()["data"]) == ((409, "storage-host-in-use"), {"folders": 1})
+    assert (said(answer), answer.json()["data"]["folders"]) == ((409, "storage-host-in-use"), 1)
