@@ -4,6 +4,7 @@ from backendai.activity.read_only import ReadOnly
 from backendai.serving.models import (
     AutoScalingRule,
     Endpoint,
+    EndpointNotice,
     EndpointToken,
     ProxyReading,
     Replica,
@@ -50,6 +51,14 @@ class EndpointTokenAdmin(ReadOnly):
     exclude = ["digest"]
     search_fields = ["endpoint__name", "name"]
     list_select_related = ["endpoint"]
+
+
+@admin.register(EndpointNotice)
+class EndpointNoticeAdmin(ReadOnly):
+    list_display = ["endpoint", "owner", "kind", "created_at", "seen_at"]
+    list_filter = ["kind"]
+    search_fields = ["endpoint__name", "owner__email"]
+    list_select_related = ["endpoint", "owner"]
 
 
 @admin.register(ServingProxy)

@@ -20,6 +20,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import ClusterMode
+from backendai.serving.notice_models import EndpointNotice as EndpointNotice
 from backendai.serving.querysets import EndpointQuerySet, EndpointTokenQuerySet, ReplicaQuerySet
 from backendai.serving.reading_models import ProxyReading as ProxyReading
 from backendai.serving.reading_models import ReplicaSight as ReplicaSight

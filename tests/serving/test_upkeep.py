@@ -11,7 +11,7 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.serving import book
-from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
+from backendai.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.serving.services import endpoints as endpoints_module
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
@@ -63,10 +63,13 @@ def test_old_decisions_and_replicas_are_deleted(cast: Cast) -> None:
     assert ComputeSession.objects.exists()
 
 
-def test_owners_are_not_told_of_each_replica(cast: Cast) -> None:
+def test_owners_are_told_of_the_endpoint_and_not_of_each_replica(cast: Cast) -> None:
     endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice, broken={1})
     world.until(lambda: endpoint.replicas.filter(state=State.ENDED).count() >= 2)
     assert not SessionNotice.objects.exists()
+    world.until(lambda: EndpointNotice.objects.exists())
+    notice = EndpointNotice.objects.get()
+    assert (notice.kind, notice.owner) == ("backing-off", cast.alice)
 
 
 def test_the_book_says_the_newest_reason(cast: Cast) -> None:

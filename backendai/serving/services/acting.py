@@ -17,6 +17,7 @@ from backendai.compute.services.create import launch_session
 from backendai.compute.spec import MountWish
 from backendai.core.errors import BackendAIError, Conflict
 from backendai.core.messages import Message
+from backendai.scheduler.serving.health import Health, health_of
 from backendai.scheduler.serving.rollout import Rollout, decide_rollout
 from backendai.scheduler.serving.scale import Scale, decide_scale
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, Wish
@@ -25,9 +26,11 @@ from backendai.serving.moves import claim, move_replicas, note, note_again, set_
 from backendai.serving.reading import Picture
 from backendai.serving.services.checks import agents_that_serve, session_spec
 from backendai.serving.services.following import count_failed_start
+from backendai.serving.services.notices import Kind, tell_owner
 from backendai.serving.spec import RevisionSpec
 
 logger = logging.getLogger(__name__)
+_TOLD_FAILURES = 3
 
 # Why a number stays as it is although the load, or an owner, may expect another one.
 HOLDS = frozenset({"at-max", "blind", "metric-unknown", "in-window", "cooling-down", "starting-already", "rule-holds"})
@@ -55,6 +58,7 @@ def act(picture: Picture) -> int:
     for pk, view in picture.views.items():
         try:
             changed += _act(picture.endpoints[pk], picture, decide(view, picture.now))
+            _tell_of_health(picture.endpoints[pk], view, picture.now)
         except Exception:
             logger.exception("endpoint %s could not be served by this pass", pk)
     return changed
@@ -165,6 +169,7 @@ def _end_update(endpoint: Endpoint, rollout: Rollout, now: datetime) -> None:
     if rollout.rolls_back:
         changed = seen.update(next=None, version=F("version") + 1)
         code, message = "rolled-back", rollout.reason.message if rollout.reason else ""
+        tell_owner(endpoint, Kind.ROLLED_BACK, message, now=now)
     else:
         changed = seen.update(next=None, current=endpoint.next_id, version=F("version") + 1)
         code, message = "updated", Message("All replicas run revision {number}.", number=number)
@@ -202,6 +207,17 @@ def _note_reasons(endpoint: Endpoint, scale: Scale, rollout: Rollout, now: datet
                     data={**reason.data, **until},
                     number=scale.desired,
                 )
+
+
+def _tell_of_health(endpoint: Endpoint, view: EndpointView, now: datetime) -> None:
+    """Tell the owner when no replica answers any more, and when starts fail again and again."""
+    failed = view.fares(view.newest)
+    if failed.failed_starts >= _TOLD_FAILURES:
+        message = Message.joined([Message("{number} starts failed.", number=failed.failed_starts), failed.last_error])
+        tell_owner(endpoint, Kind.BACKING_OFF, message, now=now)
+    is_silent = health_of(view) == Health.UNAVAILABLE and not failed.failed_starts
+    if is_silent:
+        tell_owner(endpoint, Kind.UNAVAILABLE, Message("It is being replaced."), now=now)
 
 
 def _keep_peaks(picture: Picture) -> None:

@@ -14,6 +14,8 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn, unknown_news
 from backendai.pipelines.services.news import ended_runs, told_by
+from backendai.serving.models import EndpointNotice
+from backendai.serving.services.notices import notices_of
 from backendai.web.pipelines.rows import RunRow, rows_of
 
 _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
@@ -30,6 +32,7 @@ class Line:
     notices: list[SessionNotice] = field(default_factory=list)
     unknown: list[UnknownOn] = field(default_factory=list)
     run: RunRow | None = None
+    endpoint: EndpointNotice | None = None
 
     @property
     def is_unseen(self) -> bool:
@@ -38,6 +41,8 @@ class Line:
             return not self.job.is_running and self.job.seen_at is None
         if self.run is not None:
             return self.run.run.seen_at is None
+        if self.endpoint is not None:
+            return self.endpoint.seen_at is None
         return bool(self.unknown) or any(notice.seen_at is None for notice in self.notices)
 
     @property
@@ -47,7 +52,7 @@ class Line:
 
 
 def lines_of(user: User) -> list[Line]:
-    """Return what the user has not put away, and for superadmins what waits for them; four queries, one more for runs
+    """Return what the user has not put away, and for superadmins what waits for them; five queries, one more for runs
     and one for superadmins."""
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
@@ -61,11 +66,13 @@ def lines_of(user: User) -> list[Line]:
         lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
     ended = ended_runs(user).filter(told_by(kinds)).order_by("-ended_at").defer("text")[:_MOST_RUNS]
     lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
+    told = notices_of(user).select_related("endpoint")[:_MOST_RUNS]
+    lines += [Line(one.created_at, endpoint=one) for one in told]
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
 
 def counts_of(user: User) -> dict[str, int]:
-    """Return how many jobs go on, and how much news the user has not seen; four queries, one more for superadmins."""
+    """Return how many jobs go on, and how much news the user has not seen; five queries, one more for superadmins."""
     over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
     jobs = BackgroundJob.objects.in_bell_of(user).order_by()
     counts = jobs.aggregate(
@@ -75,4 +82,5 @@ def counts_of(user: User) -> dict[str, int]:
     notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds)
     waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
     runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
-    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs}
+    endpoints = notices_of(user).filter(seen_at=None).order_by().count()
+    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs + endpoints}

@@ -18,6 +18,7 @@ from backendai.activity.jobs import cancel_job, clear_jobs, see_jobs
 from backendai.compute.services.notices import clear_notices, close_card, close_cards, see_notices
 from backendai.core.errors import NotFound, UserError
 from backendai.pipelines.services.news import clear_runs, see_runs
+from backendai.serving.services.notices import clear_endpoints, see_endpoints
 from backendai.web.news.bell import counts_of, lines_of
 from backendai.web.news.cards import MOST_SHOWN, cards_of, piles_of
 from backendai.web.requests import PageRequest, ids_in
@@ -78,6 +79,7 @@ def seen(request: PageRequest) -> HttpResponse:
     see_jobs(request.user, now=now)
     see_notices(request.user, now=now)
     see_runs(request.user, now=now)
+    see_endpoints(request.user, now=now)
     return _answer(request)
 
 
@@ -89,6 +91,7 @@ def clear(request: PageRequest) -> HttpResponse:
     clear_jobs(request.user, now=now)
     clear_notices(request.user, now=now)
     clear_runs(request.user, now=now)
+    clear_endpoints(request.user, now=now)
     return _answer(request)
 
 
