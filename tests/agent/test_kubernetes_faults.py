@@ -215,6 +215,7 @@ def test_a_late_removal_spares_the_next_generation(cluster: Cluster, backend: Ku
     ("status", "said", "code"),
     [
         (403, "exceeded quota: lab, requested: cpu=2", "quota-exceeded"),
+        (403, "failed quota: lab: must specify limits.memory", "quota-exceeded"),
         (422, "spec.hostname: Invalid value", "failed-to-start"),
     ],
 )

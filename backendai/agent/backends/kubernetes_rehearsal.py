@@ -11,7 +11,12 @@ from backendai.agent.backends.kubernetes_names import Ours
 
 _KEPT_SECONDS = 110.0  # a role that is revoked is noticed by the next start in any case
 _KEPT_FAULT_SECONDS = 20.0
-_NOTHING = {"cpu": "0", "memory": "0"}
+# As kernels say it, because a quota refuses pods that leave out what it counts.
+_LITTLE = {"cpu": "1m", "memory": "1Mi"}
+_RESOURCES = {
+    "requests": {**_LITTLE, "ephemeral-storage": "0"},
+    "limits": {**_LITTLE, "ephemeral-storage": "1Mi"},
+}
 
 
 class Rehearsal:
@@ -37,7 +42,7 @@ class Rehearsal:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": f"try-{time.time_ns():x}", "labels": self._ours.labels()},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"requests": _NOTHING}}]},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": _RESOURCES}]},
         }
         try:
             self._api.ask("POST", self._api.path("pods"), pod, query={"dryRun": "All"})

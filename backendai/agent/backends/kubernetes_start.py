@@ -262,7 +262,7 @@ class Starter:
 
 
 def _refusal(error: ApiError) -> BackendError:
-    if error.status == 403 and "exceeded quota" in error.words:
+    if error.status == 403 and ("exceeded quota" in error.words or "failed quota" in error.words):
         return StartFailed(
             Message("The namespace has no quota left: {words}", words=error.words), code="quota-exceeded"
         )
