@@ -18,6 +18,7 @@ from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.guest_host import GuestPlace
 from backendai.agent.guest_links import SOCKET, GuestLinks, GuestMissing
 from tests.agent.guest_contract import Asker, text_of
+from tests.agent.interpreters import ensure_jupyter_environments
 from tests.agent.specs import make_spec
 
 pytestmark = [pytest.mark.long]
@@ -78,11 +79,12 @@ CODE = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[tuple[ProcessBackend, UUID]]:
+@pytest.fixture(scope="module", params=["plain", "jupyter"])
+def kernel(request: pytest.FixtureRequest) -> Iterator[tuple[ProcessBackend, UUID]]:
     folder = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
     folder.chmod(0o755)
-    backend = ProcessBackend(folder / "agent", deployment="test", agent="n1")
+    environments = ensure_jupyter_environments() if request.param == "jupyter" else None
+    backend = ProcessBackend(folder / "agent", deployment="test", agent="n1", environments=environments)
     spec = make_spec(image=IMAGE, slots={"cpu": "1", "mem": str(2 * 2**30)}, pids=256)
     backend.start(spec)
     yield backend, spec.kernel_id
