@@ -1,0 +1,159 @@
+"""The explorer with a whole directory: dropped, searched, downloaded, moved, copied, replaced; uploads that fail."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+_FILES = 1_200
+_LONG, _ODD = "n" * 150 + ".txt", "käse 日本 – 'quoted'.txt"
+
+
+def tree_in(folder: Path) -> set[str]:
+    """Make 1,200 small files in nested directories, with names of many kinds; returns their paths."""
+    paths = {f"tree/part-{number % 12}/{number:04}.txt" for number in range(_FILES - 3)}
+    paths |= {f"tree/{_LONG}", f"tree/deep/{'d' * 120}/{_ODD}", f"tree/deep/{_ODD}"}
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return paths
+
+
+def drop(page: Page, path: Path) -> None:
+    """Drop a directory of this machine on the page, as a file manager does."""
+    devtools = page.context.new_cdp_session(page)
+    box: Any = page.locator("#explorer").bounding_box()
+    where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + 20}
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, **where, "data": data})
+
+
+def new_folder(page: Page, name: str) -> None:
+    page.get_by_label("Name").fill(name)
+    page.get_by_role("button", name="Create folder").click()
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)  # once it is made
+
+
+def test_a_directory_is_dropped_found_and_downloaded(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    paths = tree_in(tmp_path)
+    visitor.go("/folders/new/")
+    new_folder(page, "tree-of-files")
+    drop(page, tmp_path / "tree")
+    expect(page.locator("[data-sum]")).to_have_text("3 / 3", timeout=90_000)  # batches of 500 files
+    expect(page.locator(".upload-list li[data-state=bad]")).to_have_count(0)
+
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download all as ZIP").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        files = {name for name in archive.namelist() if not name.endswith("/")}
+        assert files == paths
+        assert archive.read(f"tree/deep/{_ODD}").decode() == f"tree/deep/{_ODD}"
+
+    page.keyboard.press("/")
+    page.keyboard.type("KÄSE")
+    expect(page.locator(".found-list li")).to_have_count(2)
+    page.locator(".found-list a").first.click()
+    expect(page.get_by_label("Text of the file")).to_have_value(re.compile("käse"))
+    assert visitor.faults_in_every_light() == []
+
+
+def test_files_are_created_moved_copied_and_replaced_only_when_asked(walk: Visit) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    visitor.go("/folders/new/")
+    new_folder(page, "desk")
+    explorer = page.url
+    page.get_by_role("button", name="New directory").click()
+    page.get_by_role("dialog", name="New directory").get_by_label("Name").fill("archive")
+    page.get_by_role("button", name="Create directory").click()
+    for name in ("notes.md", "other.md"):
+        visitor.go(explorer)
+        page.get_by_role("button", name="New file").click()
+        page.get_by_role("dialog", name="New file").get_by_label("Name").fill(name)
+        page.get_by_role("button", name="Create file").click()
+        page.get_by_label("Text of the file").fill(f"text of {name}")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+
+    visitor.go(explorer)
+    page.get_by_role("button", name="New file").click()
+    page.get_by_role("dialog", name="New file").get_by_label("Name").fill("notes.md")
+    page.get_by_role("button", name="Create file").click()
+    expect(page.get_by_text("There is something of this name already.")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    page.keyboard.press("Escape")
+
+    copying = page.get_by_role("dialog", name="Copy to")
+    copy(page, "notes.md", "archive")
+    expect(copying).to_have_count(0)
+    copy(page, "notes.md", "archive")
+    page.get_by_role("dialog", name="Replace files?").get_by_role("button", name="Replace files").click()
+    expect(copying).to_have_count(0)
+    refused = [each for each in visitor.complaints if not re.match("(409|412) for", each)]
+    visitor.complaints[:] = refused  # names that were taken
+
+    page.get_by_role("button", name="Rename other.md").click()
+    page.get_by_label("New name").fill("notes.md")
+    page.get_by_role("dialog", name="Rename").get_by_role("button", name="Rename").click()
+    expect(page.get_by_role("heading", name="Replace what is there?")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    page.get_by_role("button", name="Replace entries").click()
+    expect(page.get_by_role("link", name="other.md", exact=True)).to_have_count(0)
+
+    page.get_by_label("Select notes.md").check()
+    page.get_by_role("button", name="Move…").click()
+    page.get_by_label("Directory in this folder").fill("archive")
+    page.get_by_role("button", name="Move entries").click()
+    page.get_by_role("button", name="Replace entries").click()
+    page.get_by_role("link", name="archive", exact=True).click()
+    page.get_by_role("link", name="notes.md", exact=True).click()
+    expect(page.get_by_label("Text of the file")).to_have_value("text of other.md")
+
+
+def copy(page: Page, name: str, target: str) -> None:
+    page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Copy…").click()
+    page.get_by_label("Directory in this folder").fill(target)
+    page.get_by_role("button", name="Copy entries").click()
+
+
+def test_an_upload_that_fails_is_tried_again_and_one_is_cancelled(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "small.txt").write_text("x")
+    (tmp_path / "large.bin").write_bytes(bytes(20 * 2**20))
+    visitor.go("/folders/new/")
+    new_folder(page, "uploads")
+    refusal = {"code": "quota", "message": "It is full."}
+    shared = {"Access-Control-Allow-Origin": "*"}
+    page.route("**/archive?**", lambda route: route.fulfill(status=507, headers=shared, json=refusal))
+    page.locator("#pick-files").set_input_files(str(tmp_path / "small.txt"))
+    expect(page.locator(".upload-state")).to_have_text("Failed: It is full.")
+    page.unroute("**/archive?**")
+    visitor.complaints.clear()  # the browser tells of what was cut
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".upload-state")).to_have_text("Uploaded")
+    page.get_by_role("button", name="Hide").click()
+
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 2**20}
+    network.send("Network.emulateNetworkConditions", slow)
+    page.locator("#pick-files").set_input_files(str(tmp_path / "large.bin"))
+    page.locator(".upload-list").get_by_role("button", name="Cancel").click()
+    expect(page.locator(".upload-state")).to_have_text("Cancelled")
+    network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
+    page.reload()
+    expect(page.get_by_role("link", name="small.txt", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="large.bin", exact=True)).to_have_count(0)
