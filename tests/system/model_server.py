@@ -1,8 +1,8 @@
 """A model server in OpenAI's form for tests, from the standard library alone: its source is the command of a replica.
 
-It fails as the variable FAULT or the field ``fault`` of a request says: ``exit`` at its start, ``hang``, ``garbage``,
-``lies`` (about the length), ``breaks`` (in the stream). It answers with its name after ``seconds``, and streams one
-word at a time.
+It fails as the variable FAULT or the field ``fault`` of a request says: ``exit`` at its start, or ``deaf`` from then
+on; ``hang``, ``garbage``, ``lies`` (about the length), ``breaks`` (in the stream). It answers with its name after
+``seconds``, and streams one word at a time.
 """
 
 import asyncio
@@ -77,6 +77,8 @@ def send(writer, said):
 async def main():
     if FAULT == "exit":
         raise SystemExit("this revision is broken")
+    if FAULT == "deaf":
+        await asyncio.sleep(3600)
     server = await asyncio.start_server(serve, os.environ["HOST"], int(os.environ["PORT"]))
     await server.serve_forever()
 

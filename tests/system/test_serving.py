@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import psutil
 import pytest
 import requests
 
+from backendai.serving.reading import HEARD
 from tests.system.client import TERMINAL, Body
 from tests.system.platform import READY_WITHIN, ROOT, Platform, free_port
 from tests.system.polling import until
@@ -23,6 +26,7 @@ from tests.system.polling import until
 pytestmark = [pytest.mark.system, pytest.mark.timeout(420)]
 SERVER = Path(__file__).with_name("model_server.py")
 CALLERS = 4
+SILENT_FOR = 1.3 * HEARD.total_seconds()
 KILLED = ("web", "control", "beat", "valkey")
 BROKEN_IN_ANSWER = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 
@@ -40,6 +44,15 @@ class Served:
         address = self.endpoint["url"].partition("://")[2]
         self.ports = [int(address.rpartition(":")[2]), free_port()]
         self.host = address
+
+    def names_at(self, port: int) -> int:
+        """Return how many replicas a few requests to this proxy reach."""
+        answers = [self.ask({}, port=port) for _ in range(8)]
+        return len({one.json()["choices"][0]["message"]["content"] for one in answers if one.status_code == 200})
+
+    def opened(self) -> int:
+        """Return how many requests are open in all, as the control plane knows."""
+        return sum(one["open"] for one in self.client._get(f"endpoints/{self.endpoint['id']}/replicas/").json())
 
     def look(self) -> Body:
         """Return the endpoint as it is now."""
@@ -74,8 +87,12 @@ class Served:
             until(lambda: self._answers(self.ports[1]), READY_WITHIN, "the second app proxy answers")
             yield psutil.Process(process.pid)
         finally:
-            process.kill()
-            process.wait()
+            # In good order: drains wait for a proxy that vanishes, which may only be cut off.
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
 
     def _answers(self, port: int) -> bool:
         try:
@@ -157,6 +174,63 @@ def test_kills_of_the_platform_lose_no_request_but_those_open_in_the_killed_prox
     assert len(load.lost) <= CALLERS
 
 
+def test_a_frozen_proxy_is_waited_for_in_a_drain_and_its_request_is_answered(served: Served) -> None:
+    path = f"endpoints/{served.endpoint['id']}/"
+
+    def states() -> list[str]:
+        return sorted(one["state"] for one in served.client._get(f"{path}replicas/").json())
+
+    until(lambda: states() == ["ready", "ready"], READY_WITHIN, "two replicas are ready", last=states)
+    with served.second_proxy() as proxy, ThreadPoolExecutor(2) as threads:
+        until(lambda: served.names_at(served.ports[1]) == 2, READY_WITHIN, "it sends to both replicas")
+        asks = [threads.submit(served.ask, {"seconds": 6}, port=served.ports[1], seconds=90) for _ in range(2)]
+        until(lambda: served.opened() == 2, READY_WITHIN, "both requests are open", last=served.opened)
+        proxy.suspend()
+        frozen_at = time.monotonic()
+        served.client._send("PATCH", path, json={"minimum": 1, "maximum": 1})
+        until(lambda: states() == ["draining", "ready"], READY_WITHIN, "one replica drains", last=states)
+        assert [one.exception() for one in asks if one.done()] == []
+        # Longer than a proxy is counted as heard: without its word the replica may not end.
+        until(lambda: time.monotonic() - frozen_at > SILENT_FOR, READY_WITHIN, "the frozen proxy is silent")
+        assert states() == ["draining", "ready"]
+        proxy.resume()
+        assert [one.result().status_code for one in asks] == [200, 200]
+        until(lambda: states() == ["ready"], READY_WITHIN, "the drained replica ends", last=states)
+    served.client._send("PATCH", path, json={"minimum": 2, "maximum": 2})
+    until(lambda: states() == ["ready", "ready"], READY_WITHIN, "two replicas are ready again", last=states)
+
+
+@pytest.mark.long
+def test_a_replica_that_hangs_is_replaced_and_costs_no_request_of_others(served: Served) -> None:
+    until(lambda: served.ask({}).status_code == 200, READY_WITHIN, "the app proxy serves")
+    name = str(served.ask({}).json()["choices"][0]["message"]["content"])
+    frozen = [one for one in psutil.process_iter() if _kernel_of(one) == name]
+    for one in frozen:
+        one.suspend()
+    before = {one["number"] for one in served.client._get(f"endpoints/{served.endpoint['id']}/replicas/").json()}
+    until(lambda: "not-answering" in served.codes(), 240, "the hanging replica is replaced", last=served.codes)
+    for one in frozen:
+        with suppress(psutil.NoSuchProcess):
+            one.resume()
+    until(lambda: served.look()["ready"] == 2, READY_WITHIN, "two replicas answer again", last=served.look)
+    after = {one["number"] for one in served.client._get(f"endpoints/{served.endpoint['id']}/replicas/").json()}
+    assert after - before
+    assert served.ask({}).status_code == 200
+
+
+@pytest.mark.long
+def test_a_server_that_never_listens_is_told_and_backs_off(served: Served) -> None:
+    deaf = {**served.revision, "port": free_port(), "environ": {"FAULT": "deaf"}, "startup_timeout": 3}
+    endpoint = served.client.post("endpoints/", {"name": "deaf", **deaf})
+    path = f"endpoints/{endpoint['id']}/"
+    codes = lambda: [one["code"] for one in served.client._get(f"{path}history/").json()["results"]]  # noqa: E731
+    until(lambda: {"never-ready", "start-backoff"} <= set(codes()), READY_WITHIN, "it backs off", last=codes)
+    found = served.client._get(path).json()
+    assert found["health"] == "unavailable"
+    assert "did not answer" in found["reason"]["message"]
+    assert served.client._send("DELETE", path).status_code == 204
+
+
 @pytest.mark.long
 def test_what_a_replica_does_wrong_is_told_and_a_broken_revision_goes_back(served: Served) -> None:
     until(lambda: served.ask({}).status_code == 200, READY_WITHIN, "the first app proxy serves again")
@@ -176,6 +250,13 @@ def test_what_a_replica_does_wrong_is_told_and_a_broken_revision_goes_back(serve
     found = served.look()
     assert (found["revision"], found["next_revision"], found["ready"]) == (1, None, 2)
     assert served.ask({}).status_code == 200
+
+
+def _kernel_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get("BACKENDAI_KERNEL_ID", "")
+    except psutil.Error:
+        return ""
 
 
 def _source() -> str:
