@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each way (3)")
     parser.add_argument("--megabytes", type=int, default=100, metavar="N", help="size of the copied file (100)")
     parser.add_argument("--files", type=int, default=10_000, metavar="N", help="small files for rsync (10000)")
-    parser.add_argument("--connections", type=int, default=200, metavar="N", help="connections at rest (200)")
+    parser.add_argument("--connections", type=int, default=32, metavar="N", help="connections at rest (32, the most)")
     options = parser.parse_args()
     figures = run(options.rounds, options.megabytes, options.files, options.connections)
     if options.json:
@@ -172,12 +172,16 @@ def _at_rest(portal: Portal, way: Way, connections: int) -> dict[str, float]:
 
 async def _connected(way: Way, number: int, measure: Callable[[], int]) -> int:
     async with contextlib.AsyncExitStack() as open_ones:
+        logins = []
         for _ in range(number):
-            login = asyncssh.connect(
+            opening = asyncssh.connect(
                 "127.0.0.1", way.port, username=way.user, known_hosts=None, client_keys=[way.folder / "id"], config=None
             )
-            await open_ones.enter_async_context(login)
+            login = await open_ones.enter_async_context(opening)
+            logins.append(login)
         await asyncio.sleep(2)
+        if closed := sum(one.is_closed() for one in logins):
+            raise RuntimeError(f"{closed} of {number} connections were cut: one person has 32 at most")
         return measure()
 
 

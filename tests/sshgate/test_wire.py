@@ -1,0 +1,141 @@
+"""What is refused, cut or survived on the wire: session keys, forwarded agents and displays, floods at the door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+from asgiref.sync import sync_to_async
+from asyncssh.connection import SSHConnection
+from asyncssh.packet import Boolean, String
+
+from backendai.compute.models import ComputeSession
+from backendai.gateways.ssh_access import key_of
+from backendai.sshgate import server
+from backendai.sshgate.connection import MOST_OFFERS
+from tests.cast import Cast
+from tests.sshgate.stage import Stage, connect, stage
+from tests.sshgate.test_after_login import ATTACKS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_key_of_a_session_opens_it_until_it_is_replaced(cast: Cast, here: Stage, session: ComputeSession) -> None:
+    private = here.folder / "id_train"
+    private.write_text(key_of(cast.alice, session)[0])
+    private.chmod(0o600)
+    running = subprocess.Popen(here.ssh(private, "work", "echo on; exec sleep 60"), stdout=subprocess.PIPE)
+    assert running.stdout is not None and running.stdout.readline() == b"on\n"
+    renewed = key_of(cast.alice, session, renew=True)[0]
+    assert running.wait(15) == 255
+    running.stdout.close()
+    assert b"Permission denied" in here.run(private, "work", "id").stderr
+    private.write_text(renewed)
+    assert here.run(private, "work", "echo on").stdout == b"on\n"
+
+
+@pytest.fixture
+def ssh_agent(here: Stage) -> Iterator[str]:
+    path = str(here.folder / "agent.sock")
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    while not Path(path).exists():
+        assert agent.poll() is None
+        time.sleep(0.02)
+    yield path
+    agent.terminate()
+    agent.wait(10)
+
+
+def test_agents_and_displays_are_not_forwarded(
+    here: Stage, key: Path, session: ComputeSession, ssh_agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", ssh_agent)
+    monkeypatch.setenv("DISPLAY", ":9")
+    told = here.run(key, "train", "echo [$SSH_AUTH_SOCK] [$DISPLAY]", ForwardAgent="yes", ForwardX11="yes")
+    assert told.stdout == b"[] []\n"
+
+
+def test_many_rounds_of_new_keys_lose_no_byte(here: Stage, key: Path, session: ComputeSession) -> None:
+    async def walk() -> None:
+        async with connect(here, key, rekey_bytes=20_000) as connection:
+            told = await connection.run("cat", input=b"x" * 1_000_000, encoding=None)
+            assert told.stdout == b"x" * 1_000_000
+
+    asyncio.run(walk())
+
+
+def test_so_many_keys_may_be_offered_and_no_more(here: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger, offers = here.new_key("stranger"), 0
+    blob = asyncssh.read_public_key(f"{stranger}.pub").public_data
+
+    def refused(connection: Any, _type: int, _id: int, packet: Any) -> None:
+        nonlocal offers
+        offers += 1
+        words = (String("publickey"), Boolean(False), String("ssh-ed25519"), String(blob))
+        connection.send_packet(50, String("train"), String("ssh-connection"), *words)
+
+    monkeypatch.setitem(SSHConnection._packet_handlers, 51, refused)
+
+    async def walk() -> None:
+        with pytest.raises((asyncssh.Error, OSError)):
+            await connect(here, stranger)
+
+    asyncio.run(walk())
+    assert MOST_OFFERS - 1 <= offers <= MOST_OFFERS + 2
+
+
+def test_a_half_open_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LOGIN_SECONDS", 0.5)
+
+    async def walk(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(10):
+            assert (await reader.readline()).startswith(b"SSH-2.0-")
+            writer.write(b"SSH-2.0-slow\r\n")
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+        writer.close()
+
+    with stage() as here:
+        asyncio.run(walk(here.port))
+
+
+QUICK = ("packet size", "x11 channel", "agent channel", "remote forward", "data nowhere", "unknown packet", "long name")
+
+
+def test_attacks_after_the_sign_in_leave_no_task_and_no_descriptor(
+    here: Stage, key: Path, session: ComputeSession
+) -> None:
+    """A few of the attacks, each by a connection of its own; all of them run with the long tests."""
+
+    async def strike(bystander: asyncssh.SSHClientConnection, names: tuple[str, ...]) -> None:
+        for name in names:
+            with contextlib.suppress(asyncssh.Error, OSError):
+                async with asyncio.timeout(20), connect(here, key) as connection:
+                    await ATTACKS[name](connection)
+                    connection.abort()
+            told = await asyncio.wait_for(bystander.run("echo on"), 10)
+            assert told.stdout == "on\n", name
+
+    async def walk() -> None:
+        async with connect(here, key) as bystander:
+            await strike(bystander, QUICK[:1])  # what is opened once and kept
+            before = await sync_to_async(descriptors)()
+            await strike(bystander, QUICK)
+            async with asyncio.timeout(20):
+                while await sync_to_async(descriptors)() > before:
+                    await asyncio.sleep(0.1)
+
+    asyncio.run(walk())
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
