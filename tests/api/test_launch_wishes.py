@@ -94,6 +94,7 @@ def test_what_would_wait_beyond_a_limit_is_a_conflict_with_scope_number_and_limi
     assert (answer.status_code, answer.json()["code"]) == (409, "pending-limit")
     assert answer.json()["data"] == {
         "scope": "user", "name": "alice@example.com", "what": "sessions", "number": 1, "limit": 1,
+        "holder": "user alice@example.com",
     }  # fmt: skip
     ComputeSession.objects.all().delete()
     assert alice.post(SESSIONS, LAUNCH | {"name": "two-2"}, **{"Idempotency-Key": "again"}).status_code == 201
