@@ -18,8 +18,8 @@ from backendai.core.slots import MILLI, Slots, is_accelerator
 from backendai.planning.allowances import least
 from backendai.planning.availability import Availability
 from backendai.planning.snapshot import rules_of
+from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.devices import STEP, is_fractional, is_unique
-from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import AgentView, Rules
 
 IMAGE, SITE, AGENT = "image", "site", "agent"  # beside the scopes of policies
@@ -210,7 +210,7 @@ def _floor(amount: int, step: int) -> int:
 def _free(agent: AgentView, rules: Rules) -> Mapping[str, int]:
     """Return an agent's free amounts as the scheduler counts them. Its devices limit them."""
     if agent.devices:
-        return Room(agent, 0, rules).free
+        return AgentState(agent, 0, rules).free
     taken = dict(agent.occupied)
     return {name: amount - taken.get(name, 0) for name, amount in agent.capacity.items()}
 

@@ -17,15 +17,15 @@ from datetime import datetime
 from itertools import groupby
 
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_states import AgentState, AgentStates
 from backendai.scheduler.choose import Seat
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.devices import Shares, is_fractional, is_unique
 from backendai.scheduler.place import place
-from backendai.scheduler.rooms import Room, Rooms
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import AgentView, RunningView, SessionView
 
-_Kept = tuple[Room, Request, list[Shares]]
+_Kept = tuple[AgentState, Request, list[Shares]]
 _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions that end at each
 
 
@@ -34,7 +34,7 @@ class Start:
     """A session's reserved start: the time, the agents at that time, and the session's placement on them."""
 
     at: datetime
-    rooms: Rooms
+    states: AgentStates
     seats: list[Seat]
 
 
@@ -42,9 +42,9 @@ class Reservation:
     """Slots reserved for the first in line while sessions behind it are placed. ``starts_at``: its reserved start
     (None: it has none)."""
 
-    def __init__(self, rooms: Rooms, needed: list[_Kept], starts_at: datetime | None) -> None:
+    def __init__(self, states: AgentStates, needed: list[_Kept], starts_at: datetime | None) -> None:
         self.starts_at = starts_at
-        self._rooms = rooms
+        self._states = states
         self._needed = needed
         self._taken: list[_Kept] = []
 
@@ -58,29 +58,29 @@ class Reservation:
         the reserved start may have used part of them; then there is less to subtract. May be called twice."""
         if kept == bool(self._taken):
             return
-        turn = self._rooms.turn
+        turn = self._states.turn
         if kept:
             self._taken = [
-                (room, _what_is_there(request, room), _devices_there(shares, room))
-                for room, request, shares in self._needed
+                (state, _what_is_there(request, state), _devices_there(shares, state))
+                for state, request, shares in self._needed
             ]
-            for room, request, shares in self._taken:
-                self._rooms.book(room, request, shares)
+            for state, request, shares in self._taken:
+                self._states.book(state, request, shares)
         else:
-            for room, request, shares in self._taken:
-                self._rooms.undo(room, request, shares)
+            for state, request, shares in self._taken:
+                self._states.undo(state, request, shares)
             self._taken = []
-        self._rooms.turn = turn
+        self._states.turn = turn
 
 
 def earliest_start(
-    session: SessionView, demand: Demand, rooms: Rooms, running: Iterable[RunningView], now: datetime
+    session: SessionView, demand: Demand, states: AgentStates, running: Iterable[RunningView], now: datetime
 ) -> Start | None:
     """Return the earliest time at which the session fits, by the known ends of ``running``; None if they do not
     suffice."""
     ends = sorted(((max(each.ends_at, now), each) for each in running if each.ends_at is not None), key=_moment)
     steps = [(at, [each for _, each in same]) for at, same in groupby(ends, key=_moment)]
-    before, low, high = rooms, 0, len(steps)
+    before, low, high = states, 0, len(steps)
     found = _start_after(session, demand, before, steps)
     while found is not None and high - low > 1:  # bisection: with each end the free amounts only grow
         middle = (low + high) // 2
@@ -92,27 +92,29 @@ def earliest_start(
     return found
 
 
-def reserve(start: Start, rooms: Rooms) -> Reservation:
+def reserve(start: Start, states: AgentStates) -> Reservation:
     """Return the reservation for a session whose start is known."""
-    then = {room.id: room for room in start.rooms.all}
-    mine = {seat.room.id for seat in start.seats}
+    then = {state.id: state for state in start.states.all}
+    mine = {seat.state.id for seat in start.seats}
     # ``then`` has its seats booked: only what it has less than now is not covered by sessions that end before.
-    needed = [_less(room, then[room.id]) for room in rooms.all if room.id in mine]
-    return Reservation(rooms, needed, start.at)
+    needed = [_less(state, then[state.id]) for state in states.all if state.id in mine]
+    return Reservation(states, needed, start.at)
 
 
-def reserve_anywhere(session: SessionView, demand: Demand, rooms: Rooms, agents: Iterable[AgentView]) -> Reservation:
+def reserve_anywhere(
+    session: SessionView, demand: Demand, states: AgentStates, agents: Iterable[AgentView]
+) -> Reservation:
     """Return the reservation for a session without a known start: on every agent that could hold one of its requests
     when empty."""
     by_id = {agent.id: agent for agent in agents}
     needed = []
-    for room in rooms.all:
-        agent = by_id[room.id]
+    for state in states.all:
+        agent = by_id[state.id]
         if _may_go_to(agent, session):
             held = [request for request in demand.requests if _could_hold(agent, request)]
             if held:
-                needed.append(_at_most(room, held))
-    return Reservation(rooms, needed, None)
+                needed.append(_at_most(state, held))
+    return Reservation(states, needed, None)
 
 
 def _may_go_to(agent: AgentView, session: SessionView) -> bool:
@@ -124,16 +126,16 @@ def _moment(end: tuple[datetime, RunningView]) -> datetime:
     return end[0]
 
 
-def _start_after(session: SessionView, demand: Demand, rooms: Rooms, steps: _Steps) -> Start | None:
+def _start_after(session: SessionView, demand: Demand, states: AgentStates, steps: _Steps) -> Start | None:
     if not steps:
         return None
-    later = _released(rooms, steps)
+    later = _released(states, steps)
     seats = place(session, demand, later)
     return None if isinstance(seats, Refusal) else Start(steps[-1][0], later, seats)
 
 
-def _released(rooms: Rooms, steps: _Steps) -> Rooms:
-    later = rooms.copy()
+def _released(states: AgentStates, steps: _Steps) -> AgentStates:
+    later = states.copy()
     for _, ended in steps:
         for each in ended:
             for agent_id, amounts, kernels in each.seats:
@@ -141,7 +143,7 @@ def _released(rooms: Rooms, steps: _Steps) -> Rooms:
     return later
 
 
-def _less(now: Room, then: Room) -> _Kept:
+def _less(now: AgentState, then: AgentState) -> _Kept:
     """Return the amounts that an agent has less at the reserved start than now."""
     amounts = {name: max(0, amount - then.free.get(name, 0)) for name, amount in now.free.items()}
     shares: Shares = {}
@@ -153,17 +155,17 @@ def _less(now: Room, then: Room) -> _Kept:
     return now, Request(Slots(amounts), max(0, then.kernels - now.kernels), ""), [shares]
 
 
-def _what_is_there(request: Request, room: Room) -> Request:
-    amounts = {name: min(amount, max(0, room.free.get(name, 0))) for name, amount in request.items}
+def _what_is_there(request: Request, state: AgentState) -> Request:
+    amounts = {name: min(amount, max(0, state.free.get(name, 0))) for name, amount in request.items}
     return Request(Slots(amounts), request.kernels, "")
 
 
-def _devices_there(shares: list[Shares], room: Room) -> list[Shares]:
-    if room.book is None:
+def _devices_there(shares: list[Shares], state: AgentState) -> list[Shares]:
+    if state.book is None:
         return []
     there: Shares = {}
     for slot, devices in (item for each in shares for item in each.items()):
-        available = room.book.available(slot)
+        available = state.book.available(slot)
         there[slot] = {device: min(amount, max(0, available[device])) for device, amount in devices.items()}
     return [there]
 
@@ -173,22 +175,22 @@ def _could_hold(agent: AgentView, request: Request) -> bool:
     return enough and (agent.max_kernels is None or request.kernels <= agent.max_kernels)
 
 
-def _at_most(room: Room, requests: list[Request]) -> _Kept:
+def _at_most(state: AgentState, requests: list[Request]) -> _Kept:
     """Return the most that these requests could take of an agent's free amounts. Of shared devices that is everything:
     it is unknown which of them becomes whole again first."""
     asked = sum((request.wanted for request in requests), Slots())
     kernels = sum(request.kernels for request in requests)
-    if room.max_kernels is not None:
-        kernels = min(kernels, max(0, room.max_kernels - room.kernels))
-    amounts = {name: min(amount, max(0, room.free.get(name, 0))) for name, amount in asked.items()}
+    if state.max_kernels is not None:
+        kernels = min(kernels, max(0, state.max_kernels - state.kernels))
+    amounts = {name: min(amount, max(0, state.free.get(name, 0))) for name, amount in asked.items()}
     shares: Shares = {}
-    if room.book is not None and any(request.kinds for request in requests):
-        for slot in room.book.slots:
-            if room.book.is_entangled or (slot in amounts and not _is_whole(slot)):
-                amounts[slot] = max(0, room.free.get(slot, 0))
+    if state.book is not None and any(request.kinds for request in requests):
+        for slot in state.book.slots:
+            if state.book.is_entangled or (slot in amounts and not _is_whole(slot)):
+                amounts[slot] = max(0, state.free.get(slot, 0))
             if slot in amounts:
-                shares[slot] = _first(amounts[slot], room.book.available(slot))
-    return room, Request(Slots(amounts), kernels, ""), [shares]
+                shares[slot] = _first(amounts[slot], state.book.available(slot))
+    return state, Request(Slots(amounts), kernels, ""), [shares]
 
 
 def _is_whole(slot: str) -> bool:

@@ -1,7 +1,7 @@
 """Selects the best agent for a request.
 
 In this order: agents that the session need not avoid; agents on which the fewest kinds of accelerators would stay idle;
-agents that the launch prefers; the order of the selection strategy; the name. Of each shelf only the part is searched
+agents that the launch prefers; the order of the selection strategy; the name. Of each bucket only the part is searched
 in which the request could fit.
 """
 
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from backendai.scheduler.agent_state import NO_SHARES, AgentState
+from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler.buckets import BLOCK, Bucket
 from backendai.scheduler.demand import Request
 from backendai.scheduler.devices import Shares
-from backendai.scheduler.launches import Taste
+from backendai.scheduler.launches import Affinity
 from backendai.scheduler.plan import new_tuple
-from backendai.scheduler.room import NO_SHARES, Room
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.selection import Entry
-from backendai.scheduler.shelf import STRETCH, Shelf
 from backendai.scheduler.snapshot import SessionView
 
-_Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, how many better ranked ones were passed over
+_Found = tuple[AgentState, Sequence[Shares], int]  # agent, devices, number of better ranked agents passed over
 
 _FEW = 64  # up to this number, agents are checked one by one
 
@@ -32,180 +32,182 @@ class Seat(NamedTuple):
     without room."""
 
     request: Request
-    room: Room
+    state: AgentState
     passed_over: int
     shares: Sequence[Shares] = NO_SHARES
 
 
-def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
+def best(request: Request, session: SessionView, states: AgentStates) -> Seat | None:
     """Return the request's seat on the best agent that can hold it, or None. Books nothing."""
-    cost = rooms.cost(request) if request.cost is None else request.cost
+    cost = states.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
     avoid = session.avoid_agents
-    taste = rooms.launches.taste(session) if session.placement else None
-    few = _few(request, rooms) if request.designated or request.node_images or request.storage else None
+    affinity = states.launches.affinity(session) if session.placement else None
+    few = _few(request, states) if request.designated or request.node_images or request.storage else None
     if few is not None:
-        wanted = [room for room in few if room.id not in avoid]
-        avoided = [room for room in few if room.id in avoid]
-        return _best_of(wanted, request, rooms, taste) or _best_of(avoided, request, rooms, taste)
+        wanted = [state for state in few if state.id not in avoid]
+        avoided = [state for state in few if state.id in avoid]
+        return _best_of(wanted, request, states, affinity) or _best_of(avoided, request, states, affinity)
     ahead = 0
-    for level in rooms.shelves.levels(request):
-        if taste is not None:
-            found = _most_liked(level, request, cost, rooms, avoid, taste)
-        elif len(level) == 1 and not rooms.takes_turns:
-            found = _first_from(bisect_left(level[0].entries, request.start), level[0], request, cost, rooms, avoid)
+    for level in states.buckets.levels(request):
+        if affinity is not None:
+            found = _most_liked(level, request, cost, states, avoid, affinity)
+        elif len(level) == 1 and not states.takes_turns:
+            found = _first_from(bisect_left(level[0].entries, request.start), level[0], request, cost, states, avoid)
         else:
-            found = _first_of_several(level, request, cost, rooms, avoid)
+            found = _first_of_several(level, request, cost, states, avoid)
         if found is not None:
-            room, shares, place = found
-            return new_tuple(Seat, (request, room, ahead + place, shares))
-        for shelf in level:
-            ahead += len(shelf.rooms)
-    return _best_of([room for room in rooms.all if room.id in avoid], request, rooms, taste) if avoid else None
+            state, shares, place = found
+            return new_tuple(Seat, (request, state, ahead + place, shares))
+        for bucket in level:
+            ahead += len(bucket.states)
+    return _best_of([state for state in states.all if state.id in avoid], request, states, affinity) if avoid else None
 
 
-def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
+def with_amounts(request: Request, states: AgentStates) -> Iterator[AgentState]:
     """Yield the agents with enough amounts, kernels, images and folders for the request; devices are not checked."""
-    cost = rooms.cost(request)
+    cost = states.cost(request)
     if cost < 0:
         return
-    for level in rooms.shelves.levels(request):
-        for shelf in level:
-            for room in _with_slots(shelf, cost, rooms):
-                if _has_what_it_needs(room, request) and room.has_kernels_left(request.kernels):
-                    yield room
+    for level in states.buckets.levels(request):
+        for bucket in level:
+            for state in _with_slots(bucket, cost, states):
+                if _has_what_it_needs(state, request) and state.has_kernels_left(request.kernels):
+                    yield state
 
 
 def _first_from(
-    place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
+    place: int, bucket: Bucket, request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID]
 ) -> _Found | None:
-    nodes, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
-    kernels, images, count = request.kernels, request.node_images, len(shelf.rooms)
+    nodes, bounds, guards = bucket.states, bucket.bounds, states.packing.guards
+    kernels, images, count = request.kernels, request.node_images, len(bucket.states)
     storage, joins = request.storage, request.joins
     while place < count:
-        stretch = place // STRETCH
-        end = (stretch + 1) * STRETCH
+        block = place // BLOCK
+        end = (block + 1) * BLOCK
         if end > count:
             end = count
-        if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
+        if (bounds[block] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
             for at in range(place, end):  # the first mostly fits, and a slice would copy all
-                room = nodes[at]
+                state = nodes[at]
                 if (
-                    (room.packed | guards) - cost & guards == guards
-                    and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
-                    and (not images or images <= room.images)
-                    and (storage is None or storage.features <= room.storage)
-                    and (not avoid or room.id not in avoid)
-                    and (not joins or room.joins)
+                    (state.packed | guards) - cost & guards == guards
+                    and (state.max_kernels is None or state.kernels + kernels <= state.max_kernels)
+                    and (not images or images <= state.images)
+                    and (storage is None or storage.features <= state.storage)
+                    and (not avoid or state.id not in avoid)
+                    and (not joins or state.joins)
                 ):
-                    shares = NO_SHARES if room.book is None else room.shares_for(request)
+                    shares = NO_SHARES if state.book is None else state.shares_for(request)
                     if shares is not None:
-                        shelf.last_found = at
-                        return room, shares, at
-            shelf.looked_in_vain(stretch)
+                        bucket.last_found = at
+                        return state, shares, at
+            bucket.looked_in_vain(block)
         place = end
     return None
 
 
-def _with_slots(shelf: Shelf, cost: int, rooms: Rooms) -> Iterator[Room]:
-    """Yield the agents of a shelf with enough amounts, in the shelf's order."""
-    has_room = rooms.packing.has_room
-    for stretch, bound in enumerate(shelf.bounds):
+def _with_slots(bucket: Bucket, cost: int, states: AgentStates) -> Iterator[AgentState]:
+    """Yield the agents of a bucket with enough amounts, in the bucket's order."""
+    has_room = states.packing.has_room
+    for block, bound in enumerate(bucket.bounds):
         if has_room(bound, cost):
-            for room in shelf.rooms[stretch * STRETCH : (stretch + 1) * STRETCH]:
-                if has_room(room.packed, cost):
-                    yield room
+            for state in bucket.states[block * BLOCK : (block + 1) * BLOCK]:
+                if has_room(state.packed, cost):
+                    yield state
 
 
 def _first_of_several(
-    level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
+    level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID]
 ) -> _Found | None:
-    """Return the first agent on these shelves that can hold the request; round-robin starts at the next agent's
+    """Return the first agent on these buckets that can hold the request; round-robin starts at the next agent's
     turn."""
-    ranking, found = rooms.ranking, []
-    for shelf in level:
-        start = bisect_left(shelf.entries, ranking.start(cost))
-        first = _first_from(start, shelf, request, cost, rooms, avoid)
-        if first is None and start and rooms.takes_turns:
-            first = _first_from(0, shelf, request, cost, rooms, avoid)
+    ranking, found = states.ranking, []
+    for bucket in level:
+        start = bisect_left(bucket.entries, ranking.start(cost))
+        first = _first_from(start, bucket, request, cost, states, avoid)
+        if first is None and start and states.takes_turns:
+            first = _first_from(0, bucket, request, cost, states, avoid)
         if first is not None:
             found.append(first)
     if not found:
         return None
-    room, shares, _ = min(found, key=lambda first: ranking.rank(first[0].entry))
-    return room, shares, sum([ranking.ahead(shelf.entries, room.entry) for shelf in level])
+    state, shares, _ = min(found, key=lambda first: ranking.rank(first[0].entry))
+    return state, shares, sum([ranking.ahead(bucket.entries, state.entry) for bucket in level])
 
 
 def _most_liked(
-    level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID], taste: Taste
+    level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID], affinity: Affinity
 ) -> _Found | None:
-    """Return the agent on these shelves that the launch prefers most and that has room."""
+    """Return the agent on these buckets that the launch prefers most and that has room."""
 
-    def may_take(room: Room) -> bool:
-        return rooms.packing.has_room(room.packed, cost) and room.id not in avoid
+    def may_take(state: AgentState) -> bool:
+        return states.packing.has_room(state.packed, cost) and state.id not in avoid
 
-    if taste.companions and not taste.spreads:
-        companions = [rooms.all[order] for order in taste.companions]
-        beside = [room for room in companions if room.shelf in level and may_take(room)]
-        chosen = _best_of(beside, request, rooms, taste)
+    if affinity.companions and not affinity.spreads:
+        companions = [states.all[order] for order in affinity.companions]
+        beside = [state for state in companions if state.bucket in level and may_take(state)]
+        chosen = _best_of(beside, request, states, affinity)
         if chosen is not None:
-            return chosen.room, chosen.shares, 0
-    ranking = rooms.ranking
-    ranked = [room for shelf in level for room in _with_slots(shelf, cost, rooms)]
-    if len(level) > 1 or rooms.takes_turns:
-        ranked.sort(key=lambda room: ranking.rank(room.entry))
-    likings = taste.of_all(ranked)
+            return chosen.state, chosen.shares, 0
+    ranking = states.ranking
+    ranked = [state for bucket in level for state in _with_slots(bucket, cost, states)]
+    if len(level) > 1 or states.takes_turns:
+        ranked.sort(key=lambda state: ranking.rank(state.entry))
+    likings = affinity.of_all(ranked)
     for liking in sorted(set(likings)):
-        for room, its_liking in zip(ranked, likings, strict=True):
-            if its_liking == liking and may_take(room):
-                shares = _shares(room, request)
+        for state, its_liking in zip(ranked, likings, strict=True):
+            if its_liking == liking and may_take(state):
+                shares = _shares(state, request)
                 if shares is not None:
-                    return room, shares, 0
+                    return state, shares, 0
     return None
 
 
-def _few(request: Request, rooms: Rooms) -> list[Room] | None:
+def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
     """Return the candidate agents if these are known to be few, as with designated agents; else None."""
     if request.designated:
-        return [rooms.by_id[each] for each in request.designated if each in rooms.by_id]
+        return [states.by_id[each] for each in request.designated if each in states.by_id]
     if request.node_images:
-        having = rooms.having_images(request.node_images)
+        having = states.having_images(request.node_images)
         return having if len(having) <= _FEW else None
     if request.storage:
-        mounting = rooms.mounting(request.storage.features)
+        mounting = states.mounting(request.storage.features)
         return mounting if len(mounting) <= _FEW else None
     return None
 
 
-def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Seat | None:
+def _best_of(
+    candidates: Iterable[AgentState], request: Request, states: AgentStates, affinity: Affinity | None
+) -> Seat | None:
     """Return the request's seat on the best of these agents, or None. Checks each agent."""
 
-    def key(room: Room) -> tuple[int, int, Entry]:
-        liking = taste.of(room) if taste else 0
-        return len(room.shelf.kinds - request.kinds), liking, rooms.ranking.rank(room.entry)
+    def key(state: AgentState) -> tuple[int, int, Entry]:
+        liking = affinity.of(state) if affinity else 0
+        return len(state.bucket.kinds - request.kinds), liking, states.ranking.rank(state.entry)
 
     is_open = [
-        room
-        for room in candidates
-        if room.shelf is not None and request.architecture in ("", room.architecture)
+        state
+        for state in candidates
+        if state.bucket is not None and request.architecture in ("", state.architecture)
     ]  # fmt: skip
-    for ahead, room in enumerate(sorted(is_open, key=key)):
-        shares = _shares(room, request) if room.fits(request) else None
+    for ahead, state in enumerate(sorted(is_open, key=key)):
+        shares = _shares(state, request) if state.fits(request) else None
         if shares is not None:
-            return Seat(request, room, ahead, shares)
+            return Seat(request, state, ahead, shares)
     return None
 
 
-def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
+def _shares(state: AgentState, request: Request) -> Sequence[Shares] | None:
     """Return the devices for a request, or None if the agent cannot hold it; its amounts are checked already."""
-    can_take = _has_what_it_needs(room, request) and room.has_kernels_left(request.kernels)
-    return room.shares_for(request) if can_take else None
+    can_take = _has_what_it_needs(state, request) and state.has_kernels_left(request.kernels)
+    return state.shares_for(request) if can_take else None
 
 
-def _has_what_it_needs(room: Room, request: Request) -> bool:
-    if request.node_images and not request.node_images <= room.images:
+def _has_what_it_needs(state: AgentState, request: Request) -> bool:
+    if request.node_images and not request.node_images <= state.images:
         return False
-    if request.joins and not room.joins:
+    if request.joins and not state.joins:
         return False
-    return request.storage is None or request.storage.features <= room.storage
+    return request.storage is None or request.storage.features <= state.storage

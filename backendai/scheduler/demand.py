@@ -23,7 +23,7 @@ class Request:
 
     An empty ``architecture`` or ``designated`` means any. ``node_images``: images that the agent must already have;
     ``storage``: the storage hosts that it must mount; ``joins``: whether it must join a network over several agents.
-    ``accelerators``: by kernel, the requested amounts. ``Rooms.cost`` sets ``cost``, ``fields``, ``start`` and
+    ``accelerators``: by kernel, the requested amounts. ``AgentStates.cost`` sets ``cost``, ``fields``, ``start`` and
     ``step``.
     """
 

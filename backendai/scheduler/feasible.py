@@ -8,9 +8,9 @@ from typing import Protocol
 
 from backendai.core.messages import Message
 from backendai.core.slots import Shortage, Slots, amount_in_words, decimal_text, kernels_in_words
+from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.demand import Request
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import AgentView
 from backendai.scheduler.storage import cannot_mount
 
@@ -30,8 +30,8 @@ class Filter:
     ``asked``: whether the check applies to the request."""
 
     step: str
-    passes: Callable[[Room, Request], bool]
-    refusal: Callable[[Room, Request], Reason]
+    passes: Callable[[AgentState, Request], bool]
+    refusal: Callable[[AgentState, Request], Reason]
     asked: Callable[[Request], bool] = lambda request: True
 
 
@@ -56,15 +56,15 @@ class Fragment:
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
     """Return why the agent cannot hold this many kernels that request ``wanted`` in total; None if it can."""
-    room, request = Room(agent, 0), Request(wanted, kernels, architecture)
-    obstacle = first_obstacle(room, request)
-    return obstacle.refusal(room, request) if obstacle else None
+    state, request = AgentState(agent, 0), Request(wanted, kernels, architecture)
+    obstacle = first_obstacle(state, request)
+    return obstacle.refusal(state, request) if obstacle else None
 
 
-def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
+def first_obstacle(state: AgentState, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
     """Return the first of the filters (None: all) that rejects the agent, or None."""
     for candidate in FILTERS if filters is None else filters:
-        if candidate.asked(request) and not candidate.passes(room, request):
+        if candidate.asked(request) and not candidate.passes(state, request):
             return candidate
     return None
 
@@ -100,14 +100,14 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
     return {"agent": agent, "shortages": rows}
 
 
-def fragments(room: Room, request: Request) -> list[Fragment]:
+def fragments(state: AgentState, request: Request) -> list[Fragment]:
     """Return how the agent's free amount of each requested accelerator is spread over devices. Empty if its devices are
     unknown."""
-    if room.book is None:
+    if state.book is None:
         return []
     return [
-        Fragment(slot, max(amounts), *room.book.largest_and_sum(slot))
-        for slot in sorted(request.kinds & set(room.book.slots))
+        Fragment(slot, max(amounts), *state.book.largest_and_sum(slot))
+        for slot in sorted(request.kinds & set(state.book.slots))
         if (amounts := [amount for kernel in request.accelerators for name, amount in kernel if name == slot])
     ]
 
@@ -126,7 +126,7 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
     return {"agent": agent, "fragments": rows}
 
 
-def cannot_start(agents: Sequence[Room]) -> Reason:
+def cannot_start(agents: Sequence[AgentState]) -> Reason:
     """Return the reason for agents that report a fault; it quotes the first one's."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
@@ -140,39 +140,39 @@ def cannot_start(agents: Sequence[Room]) -> Reason:
     return Reason("agent-fault", message, {"agent": first.name, "faulty": [agent.name for agent in agents]})
 
 
-def _is_designated(agent: Room, request: Request) -> bool:
+def _is_designated(agent: AgentState, request: Request) -> bool:
     return agent.id in request.designated
 
 
-def _not_designated(agent: Room, request: Request) -> Reason:
+def _not_designated(agent: AgentState, request: Request) -> Reason:
     message = Message("Agent {agent} is not among the designated agents.", agent=agent.name)
     return Reason("not-designated", message, {"agent": agent.name})
 
 
-def _is_alive(agent: Room, request: Request) -> bool:
+def _is_alive(agent: AgentState, request: Request) -> bool:
     return agent.alive
 
 
-def _not_alive(agent: Room, request: Request) -> Reason:
+def _not_alive(agent: AgentState, request: Request) -> Reason:
     return Reason("no-agent-alive", Message("Agent {agent} is not reachable.", agent=agent.name), {"agent": agent.name})
 
 
-def _is_schedulable(agent: Room, request: Request) -> bool:
+def _is_schedulable(agent: AgentState, request: Request) -> bool:
     return agent.schedulable
 
 
-def _not_schedulable(agent: Room, request: Request) -> Reason:
+def _not_schedulable(agent: AgentState, request: Request) -> Reason:
     if agent.fault:
         return cannot_start([agent])
     message = Message("Agent {agent} takes no new sessions: an administrator paused it.", agent=agent.name)
     return Reason("no-agent-schedulable", message, {"agent": agent.name})
 
 
-def _has_architecture(agent: Room, request: Request) -> bool:
+def _has_architecture(agent: AgentState, request: Request) -> bool:
     return request.architecture in ("", agent.architecture)
 
 
-def _other_architecture(agent: Room, request: Request) -> Reason:
+def _other_architecture(agent: AgentState, request: Request) -> Reason:
     offered = agent.architecture or Message("of unknown architecture")
     message = Message(
         "Agent {agent} is {offered}; the image needs {architecture}.",
@@ -184,11 +184,11 @@ def _other_architecture(agent: Room, request: Request) -> Reason:
     return Reason("no-agent-with-architecture", message, details)
 
 
-def _has_image(agent: Room, request: Request) -> bool:
+def _has_image(agent: AgentState, request: Request) -> bool:
     return request.node_images <= agent.images
 
 
-def _image_missing(agent: Room, request: Request) -> Reason:
+def _image_missing(agent: AgentState, request: Request) -> Reason:
     image = ", ".join(sorted(request.node_images - agent.images))
     details: dict[str, object] = {"agent": agent.name, "image": image}
     if agent.low_disk:
@@ -206,29 +206,29 @@ def _image_missing(agent: Room, request: Request) -> Reason:
     return Reason("image-not-on-agent", message, details)
 
 
-def _can_mount(agent: Room, request: Request) -> bool:
+def _can_mount(agent: AgentState, request: Request) -> bool:
     return request.storage is None or request.storage.features <= agent.storage
 
 
-def _mounts_nothing(agent: Room, request: Request) -> Reason:
+def _mounts_nothing(agent: AgentState, request: Request) -> Reason:
     assert request.storage is not None
     return cannot_mount(request.storage, [agent])
 
 
-def _joins(agent: Room, request: Request) -> bool:
+def _joins(agent: AgentState, request: Request) -> bool:
     return agent.joins
 
 
-def _cannot_join(agent: Room, request: Request) -> Reason:
+def _cannot_join(agent: AgentState, request: Request) -> Reason:
     message = Message("Agent {agent} cannot join a network of kernels on several agents.", agent=agent.name)
     return Reason(NO_JOIN, message, {"agent": agent.name})
 
 
-def _has_kernels_left(agent: Room, request: Request) -> bool:
+def _has_kernels_left(agent: AgentState, request: Request) -> bool:
     return agent.has_kernels_left(request.kernels)
 
 
-def _too_many_kernels(agent: Room, request: Request) -> Reason:
+def _too_many_kernels(agent: AgentState, request: Request) -> Reason:
     kernels = kernels_in_words(agent.kernels)
     message = Message(
         "Agent {agent} runs {kernels} of at most {max_kernels}; {kernels_2} more requested.",
@@ -241,11 +241,11 @@ def _too_many_kernels(agent: Room, request: Request) -> Reason:
     return Reason("too-many-kernels", message, details)
 
 
-def _has_slots(agent: Room, request: Request) -> bool:
+def _has_slots(agent: AgentState, request: Request) -> bool:
     return all(agent.free.get(name, 0) >= amount for name, amount in request.items)
 
 
-def _insufficient(agent: Room, request: Request) -> Reason:
+def _insufficient(agent: AgentState, request: Request) -> Reason:
     missing = shortages(agent, request)
     message = Message(
         "Agent {agent} has too little: {missing}.",
@@ -255,11 +255,11 @@ def _insufficient(agent: Room, request: Request) -> Reason:
     return Reason("insufficient-resources", message, shortage_details(agent.name, missing))
 
 
-def _has_devices(agent: Room, request: Request) -> bool:
+def _has_devices(agent: AgentState, request: Request) -> bool:
     return agent.shares_for(request) is not None
 
 
-def _fragmented(agent: Room, request: Request) -> Reason:
+def _fragmented(agent: AgentState, request: Request) -> Reason:
     broken = fragments(agent, request)
     message = Message(
         "The devices of agent {agent} cannot be combined: {broken}.",

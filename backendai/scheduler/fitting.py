@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import best
 from backendai.scheduler.demand import demand_of
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import kinds_of, outlook
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import refusal_of
 from backendai.scheduler.snapshot import AgentView, Holder, KernelView, Rules, SessionView
 
@@ -35,15 +35,15 @@ def obstacles(
     everybody = tuple(agents)
     kinds = kinds_of(everybody)
     # Any agent with room will do, so the default selection replaces the group's, which may be invalid.
-    rooms = Rooms(everybody, replace(rules, selection=Rules().selection, options={}))
+    states = AgentStates(everybody, replace(rules, selection=Rules().selection, options={}))
 
     def obstacle(slots: Slots) -> Reason | None:
         session = SessionView(_NOBODY, "", _EVER, 0, (KernelView(_NOBODY, slots),), holder=holder)
         demand = demand_of(session)
         reason = demand.flaw or outlook(demand, kinds, group)
         reason = reason or limits.sessions_reason(holder) or limits.slots_reason(holder, demand.requests[0].items)
-        if reason or best(demand.requests[0], session, rooms):
+        if reason or best(demand.requests[0], session, states):
             return reason
-        return refusal_of(demand.requests[0], rooms, 0, 1).reason
+        return refusal_of(demand.requests[0], states, 0, 1).reason
 
     return [obstacle(slots) for slots in asked]

@@ -19,7 +19,7 @@ from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState,
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class GateContext:
     """Input of the gates besides the session: the group's rules, a summary of its agents, and the holders' limits."""
 
     now: datetime
@@ -38,13 +38,13 @@ class Gate:
     text for None."""
 
     step: str
-    closed: Callable[[SessionView, Amounts, Sight], Reason | None]
+    closed: Callable[[SessionView, Amounts, GateContext], Reason | None]
     passed: str
 
 
-def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
+def context_of(snapshot: Snapshot, limits: Limits) -> GateContext:
     """Return the gates' input from this snapshot."""
-    return Sight(
+    return GateContext(
         now=snapshot.now,
         group=snapshot.group,
         session_types=snapshot.rules.session_types,
@@ -56,23 +56,23 @@ def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
     )
 
 
-def closed_for_all(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
+def closed_for_all(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
     """Return the first gate that rejects every session with this request, or None. A gate is its index in ``GATES`` and
     the reason."""
-    return _first_closed(_OF_SHAPE, session, asked, sight)
+    return _first_closed(_OF_SHAPE, session, asked, context)
 
 
-def closed_for_one(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
+def closed_for_one(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
     """Return the first per-session gate that rejects the session, or None. A gate is its index in ``GATES`` and the
     reason."""
-    return _first_closed(_OF_SESSION, session, asked, sight)
+    return _first_closed(_OF_SESSION, session, asked, context)
 
 
-def free_of_gates(sessions: Sequence[SessionView], sight: Sight) -> list[bool]:
+def free_of_gates(sessions: Sequence[SessionView], context: GateContext) -> list[bool]:
     """Return for each session whether all per-session gates stay open for the whole pass."""
-    if sight.has_limits:
+    if context.has_limits:
         return [False] * len(sessions)
-    types = sight.session_types
+    types = context.session_types
     return [
         session.starts_at is None
         and session.image_build is None
@@ -83,10 +83,10 @@ def free_of_gates(sessions: Sequence[SessionView], sight: Sight) -> list[bool]:
 
 
 def _first_closed(
-    gates: Iterable[tuple[int, Gate]], session: SessionView, asked: Amounts, sight: Sight
+    gates: Iterable[tuple[int, Gate]], session: SessionView, asked: Amounts, context: GateContext
 ) -> tuple[int, Reason] | None:
     for index, gate in gates:
-        reason = gate.closed(session, asked, sight)
+        reason = gate.closed(session, asked, context)
         if reason is not None:
             return index, reason
     return None
@@ -96,7 +96,7 @@ def _offered(agents: Iterable[AgentView]) -> frozenset[str]:
     return frozenset([name for agent in agents for name, _ in agent.capacity.items()])
 
 
-def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+def _malformed(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
     if len(session.kernels) == 1:
         return None
     if not session.kernels:
@@ -163,21 +163,21 @@ def _some_of(some: Sequence[Dependency], number: int) -> Message:
     return Message("{number} of {number_2} sessions that must succeed first", number=len(some), number_2=number)
 
 
-def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    return not_due(session.starts_at, sight.now)
+def _too_early(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    return not_due(session.starts_at, context.now)
 
 
-def _depends(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+def _depends(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
     return unmet(session.dependencies)
 
 
-def _wrong_type(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    if session.session_type in sight.session_types:
+def _wrong_type(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    if session.session_type in context.session_types:
         return None
-    allowed = sorted(sight.session_types)
+    allowed = sorted(context.session_types)
     message = Message(
         "Resource group {group} takes no sessions of type {session_type} ({number} allowed: {allowed}).",
-        group=sight.group,
+        group=context.group,
         session_type=session.session_type,
         number=len(allowed),
         allowed=allowed or Message("none"),
@@ -186,7 +186,7 @@ def _wrong_type(session: SessionView, asked: Amounts, sight: Sight) -> Reason | 
     return Reason("session-type-not-allowed", message, details, never=True)
 
 
-def _image_not_ready(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+def _image_not_ready(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
     build = session.image_build
     if build is None:
         return None
@@ -207,16 +207,16 @@ def _image_not_ready(session: SessionView, asked: Amounts, sight: Sight) -> Reas
     return Reason("image-building", message, {**details, "percent": percent})
 
 
-def _too_many_sessions(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    return sight.limits.sessions_reason(session.holder)
+def _too_many_sessions(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    return context.limits.sessions_reason(session.holder)
 
 
-def _over_a_limit(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    return sight.limits.slots_reason(session.holder, asked)
+def _over_a_limit(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    return context.limits.slots_reason(session.holder, asked)
 
 
-def _no_network(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    return sight.limits.networks_reason() if needs_network(session) else None
+def _no_network(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    return context.limits.networks_reason() if needs_network(session) else None
 
 
 def needs_network(session: SessionView) -> bool:
@@ -224,35 +224,35 @@ def needs_network(session: SessionView) -> bool:
     return session.multi_node and len(session.kernels) > 1
 
 
-def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    if not sight.agents:
+def _not_offered(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    if not context.agents:
         return None
-    missing = [(name, amount) for name, amount in asked if name not in sight.offered]
+    missing = [(name, amount) for name, amount in asked if name not in context.offered]
     if not missing:
         return None
-    (slot, amount), offered = missing[0], sorted(sight.offered)
+    (slot, amount), offered = missing[0], sorted(context.offered)
     message = Message(
         "0 of {agents} agents of resource group {group} offer {slot} (offered: {offered}).",
-        agents=sight.agents,
-        group=sight.group,
+        agents=context.agents,
+        group=context.group,
         slot=slot_in_words(slot),
         offered=[*map(slot_in_words, offered)] or Message("none"),
     )
     details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
-    return Reason("slot-not-offered", message, {**details, "agents": sight.agents}, never=True)
+    return Reason("slot-not-offered", message, {**details, "agents": context.agents}, never=True)
 
 
-def _no_such_architecture(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    if not sight.agents:
+def _no_such_architecture(session: SessionView, asked: Amounts, context: GateContext) -> Reason | None:
+    if not context.agents:
         return None
     for kernel in session.kernels:
-        if kernel.architecture and kernel.architecture not in sight.architectures:
-            return _architecture_reason(kernel.architecture, sight)
+        if kernel.architecture and kernel.architecture not in context.architectures:
+            return _architecture_reason(kernel.architecture, context)
     return None
 
 
-def _architecture_reason(wanted: str, sight: Sight) -> Reason:
-    offered, agents = sorted(sight.architectures - {""}), sight.agents
+def _architecture_reason(wanted: str, context: GateContext) -> Reason:
+    offered, agents = sorted(context.architectures - {""}), context.agents
     message = Message(
         "The image needs architecture {wanted}; 0 of {agents} agents have it (offered: {offered}).",
         wanted=wanted,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from backendai.scheduler.room import Room
+from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.snapshot import AgentView, SessionView
 
 _NONE: Mapping[int, int] = {}
 
 
-class Taste:
+class Affinity:
     """The placement preference of one session. ``companions``: by the agent's order, the number of kernels of the same
     launch."""
 
@@ -19,15 +19,15 @@ class Taste:
     def __init__(self, companions: Mapping[int, int], *, spreads: bool) -> None:
         self.companions, self.spreads = companions, spreads
 
-    def of(self, room: Room) -> int:
+    def of(self, state: AgentState) -> int:
         """Return the agent's penalty: higher is less preferred."""
-        number = self.companions.get(room.order, 0)
+        number = self.companions.get(state.order, 0)
         return number if self.spreads else -number
 
-    def of_all(self, rooms: Iterable[Room]) -> list[int]:
+    def of_all(self, states: Iterable[AgentState]) -> list[int]:
         """Return the penalties of these agents."""
         number, sign = self.companions.get, 1 if self.spreads else -1
-        return [sign * number(room.order, 0) for room in rooms]
+        return [sign * number(state.order, 0) for state in states]
 
 
 class Launches:
@@ -39,12 +39,12 @@ class Launches:
             for launch, number in agent.companions.items():
                 self._companions.setdefault(launch, {})[order] = number
 
-    def taste(self, session: SessionView) -> Taste | None:
+    def affinity(self, session: SessionView) -> Affinity | None:
         """Return the session's preference; None if it has none, or no agent runs kernels of its launch yet."""
         if session.placement not in ("spread", "pack"):
             return None
         companions = self._companions.get(launch_of(session), _NONE)
-        return Taste(companions, spreads=session.placement == "spread") if companions else None
+        return Affinity(companions, spreads=session.placement == "spread") if companions else None
 
     def count(self, launch: str, order: int, kernels: int) -> None:
         """Count kernels placed on an agent, or removed from it (negative)."""

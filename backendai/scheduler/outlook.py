@@ -11,10 +11,10 @@ from uuid import UUID
 
 from backendai.core.messages import Message
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_states import AgentState
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.feasible import NO_JOIN, cannot_start, describe_request, distance, shortage_details, shortages
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.rooms import Room
 from backendai.scheduler.snapshot import NAME, AgentView
 
 
@@ -22,7 +22,7 @@ from backendai.scheduler.snapshot import NAME, AgentView
 class Kind:
     """Agents alike in capacity, devices, architecture and state: one of them, emptied, and their number."""
 
-    empty: Room
+    empty: AgentState
     capacity: Slots
     count: int
 
@@ -95,16 +95,16 @@ def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
 def _kind(same: list[AgentView], order: int) -> Kind:
     devices = tuple(replace(device, taken=0) for device in same[0].devices)
     empty = replace(same[0], occupied=Slots(), kernels=0, devices=devices)
-    return Kind(Room(empty, order), same[0].capacity, len(same))
+    return Kind(AgentState(empty, order), same[0].capacity, len(same))
 
 
 def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None:
     suitable = [kind.empty for kind in kinds if _suits(kind, request)]
     if not suitable:
         return _none_suits(request, kinds)
-    if any(room.fits(request) for room in suitable):
+    if any(state.fits(request) for state in suitable):
         return None
-    closest = min(suitable, key=lambda room: (distance(room, request), room.name))
+    closest = min(suitable, key=lambda state: (distance(state, request), state.name))
     missing = shortages(closest, request)
     if not missing:
         message = Message(

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import Seat, best
 from backendai.scheduler.demand import Demand, Request, architectures_of, request_of_all
 from backendai.scheduler.launches import launch_of
 from backendai.scheduler.plan import DeviceShares, Pass, Placement, Step, new_tuple
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import Refusal, refusal_of
 from backendai.scheduler.snapshot import SessionView
 
 _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
-def place(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Refusal:
+def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | Refusal:
     """Return a seat for each request in order, or why the session does not fit. The seats are booked for the rest of
     the pass."""
     request = demand.only
     if request is None:
-        return _place_all(session, demand, rooms)
-    seat = best(request, session, rooms)
+        return _place_all(session, demand, states)
+    seat = best(request, session, states)
     if seat is None:
-        return refusal_of(request, rooms, 0, 1)
-    rooms.book(seat.room, request, seat.shares, launch_of(session) if session.launch or session.placement else "")
+        return refusal_of(request, states, 0, 1)
+    states.book(seat.state, request, seat.shares, launch_of(session) if session.launch or session.placement else "")
     return [seat]
 
 
@@ -35,66 +35,66 @@ def placement_of(
     """Return a session's placement on these seats: all kernels on one seat, or one on each."""
     kernels = session.kernels
     if len(seats) == 1:
-        _, room, passed_over, given = seats[0]
-        agents = ((kernels[0].id, room.id),) if len(kernels) == 1 else tuple([(each.id, room.id) for each in kernels])
-        chosen: tuple[tuple[str, int], ...] = ((room.name, passed_over),)
+        _, state, passed_over, given = seats[0]
+        agents = ((kernels[0].id, state.id),) if len(kernels) == 1 else tuple([(each.id, state.id) for each in kernels])
+        chosen: tuple[tuple[str, int], ...] = ((state.name, passed_over),)
         if not given:
             return new_tuple(Placement, (session.id, agents, _NO_DEVICES, turn, within, shared, chosen))
     else:
-        agents = tuple([(kernel.id, seat.room.id) for kernel, seat in zip(kernels, seats, strict=True)])
-        chosen = tuple([(seat.room.name, seat.passed_over) for seat in seats])
+        agents = tuple([(kernel.id, seat.state.id) for kernel, seat in zip(kernels, seats, strict=True)])
+        chosen = tuple([(seat.state.name, seat.passed_over) for seat in seats])
         given = [seat.shares[0] if seat.shares else {} for seat in seats]
     devices = {kernel.id: shares for kernel, shares in zip(kernels, given, strict=True) if shares}
     return Placement(session.id, agents, devices, turn, within, shared, chosen)
 
 
-def _place_all(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Refusal:
+def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | Refusal:
     if demand.flaw is not None:
         return Refusal(demand.flaw, (Step("amounts", False, demand.flaw.message, demand.flaw.code),))
-    outcome = _try(session, demand.requests, rooms)
+    outcome = _try(session, demand.requests, states)
     if isinstance(outcome, Refusal):
         # Small kernels may have taken the only room of a large one: begin with the largest before giving up.
-        largest_first = sorted(demand.requests, key=lambda each: _size(each, rooms.slot_order), reverse=True)
+        largest_first = sorted(demand.requests, key=lambda each: _size(each, states.slot_order), reverse=True)
         if tuple(largest_first) != demand.requests:
-            outcome = _try(session, largest_first, rooms)
+            outcome = _try(session, largest_first, states)
     if isinstance(outcome, Refusal):
-        return _on_one(session, demand, rooms) or outcome
+        return _on_one(session, demand, states) or outcome
     seats = {seat.request: seat for seat in outcome}
     return [seats[request] for request in demand.requests]
 
 
-def _on_one(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | None:
+def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
     """Place all kernels on one agent, for sessions whose agents cannot join networks: one agent needs none.
 
     Books the amounts.
     """
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
-    alone = frozenset(room.id for room in rooms.all if not room.joins)
+    alone = frozenset(state.id for state in states.all if not state.joins)
     alone = alone & session.designated if session.designated else alone
     if not alone:
         return None
     request = request_of_all(session, alone)
-    seat = best(request, session, rooms)
+    seat = best(request, session, states)
     if seat is None:
         return None
-    rooms.book(seat.room, request, seat.shares, launch_of(session))
+    states.book(seat.state, request, seat.shares, launch_of(session))
     return [seat]
 
 
-def _try(session: SessionView, requests: Sequence[Request], rooms: Rooms) -> list[Seat] | Refusal:
+def _try(session: SessionView, requests: Sequence[Request], states: AgentStates) -> list[Seat] | Refusal:
     launch = launch_of(session)
-    turn = rooms.turn
+    turn = states.turn
     seats: list[Seat] = []
     for request in requests:
-        seat = best(request, session, rooms)
+        seat = best(request, session, states)
         if seat is None:
-            refusal = refusal_of(request, rooms, len(seats), len(requests))
+            refusal = refusal_of(request, states, len(seats), len(requests))
             for booked in seats:
-                rooms.undo(booked.room, booked.request, booked.shares, launch)
-            rooms.turn = turn
+                states.undo(booked.state, booked.request, booked.shares, launch)
+            states.turn = turn
             return refusal
-        rooms.book(seat.room, request, seat.shares, launch)
+        states.book(seat.state, request, seat.shares, launch)
         seats.append(seat)
     return seats
 

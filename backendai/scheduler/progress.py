@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import Seat
 from backendai.scheduler.demand import DemandKey, demand_keys, demand_of
-from backendai.scheduler.gates import closed_for_all, closed_for_one, free_of_gates, needs_network, sight_of
+from backendai.scheduler.gates import closed_for_all, closed_for_one, context_of, free_of_gates, needs_network
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
 from backendai.scheduler.place import place, placement_of
 from backendai.scheduler.plan import Pass, Placement, Plan, Reason, Step, Wait, new_tuple
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.sequence import Tally
 from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
@@ -51,12 +51,12 @@ class Progress:
         self.snapshot = snapshot
         self._keeps_started = snapshot.rules.backfill
         self._retries_to_skip = snapshot.rules.retries_to_skip
-        self.rooms = Rooms(snapshot.agents, snapshot.rules)
+        self.states = AgentStates(snapshot.agents, snapshot.rules)
         self.tally = Tally(snapshot.held)
         self.started: list[tuple[SessionView, list[Seat]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
         self._has_limits = bool(snapshot.limits) or snapshot.networks is not None
-        self._sight = sight_of(snapshot, self._limits)
+        self._sight = context_of(snapshot, self._limits)
         self._kinds: dict[frozenset[UUID], tuple[Kind, ...]] = {}
         self._shapes: dict[DemandKey, Shape] = {}
         self._gate_refusals: dict[int, Refusal] = {}
@@ -69,8 +69,8 @@ class Progress:
         others. All shapes are built at once in the order of memory, as fetching each at its turn is slower."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
-        pending, shapes, sight = self.snapshot.pending, self._shapes, self._sight
-        for session, key, is_free in zip(pending, demand_keys(pending), free_of_gates(pending, sight), strict=True):
+        pending, shapes, context = self.snapshot.pending, self._shapes, self._sight
+        for session, key, is_free in zip(pending, demand_keys(pending), free_of_gates(pending, context), strict=True):
             shape = shapes.get(key)
             if shape is None:
                 shape = shapes[key] = self._new_shape(session)
@@ -98,7 +98,7 @@ class Progress:
         of a shape that did not fit are not tried again."""
         if shape.no_room is not None:
             return shape.no_room
-        outcome = place(session, shape.demand, self.rooms)
+        outcome = place(session, shape.demand, self.states)
         if isinstance(outcome, Refusal):
             shape.lacks_room = outcome.reason.code in LACKS_ROOM
             outcome = shape.no_room = at_agents(outcome)
@@ -107,7 +107,7 @@ class Progress:
     def start(self, session: SessionView, shape: Shape, seats: list[Seat], turn: int) -> None:
         """Record the session's placement, and count its amounts against the limits."""
         if not shape.steps:
-            shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
+            shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.states))
         self._placements.append(placement_of(session, seats, turn, self._pass, shape.steps))
         if self._keeps_started:
             self.started.append((session, seats))
@@ -126,7 +126,7 @@ class Progress:
 
     def plan(self) -> Plan:
         """Return the placements and waits recorded in this pass."""
-        return Plan(tuple(self._placements), tuple(self._waits), self.rooms.next_agent)
+        return Plan(tuple(self._placements), tuple(self._waits), self.states.next_agent)
 
     def _new_shape(self, session: SessionView) -> Shape:
         shape = Shape(session)

@@ -78,7 +78,7 @@ class Queue:
             return self._progress.place(session, shape)
         if shape.no_room_beside is None:
             self._reservation.keep(True)
-            outcome = place(session, shape.demand, self._progress.rooms)
+            outcome = place(session, shape.demand, self._progress.states)
             if not isinstance(outcome, Refusal):
                 return outcome
             shape.no_room_beside = self._behind or at_agents(outcome)
@@ -88,7 +88,7 @@ class Queue:
         if shape in self._without_start:
             return None
         running = (*self._snapshot.running, *self._started())
-        start = earliest_start(session, shape.demand, self._progress.rooms, running, self._snapshot.now)
+        start = earliest_start(session, shape.demand, self._progress.states, running, self._snapshot.now)
         if start is None:
             self._without_start.add(shape)
         return start
@@ -99,18 +99,18 @@ class Queue:
         return [
             RunningView(
                 session.id,
-                tuple((seat.room.id, seat.request.wanted, seat.request.kernels) for seat in seats),
+                tuple((seat.state.id, seat.request.wanted, seat.request.kernels) for seat in seats),
                 None if session.longest_run is None else now + session.longest_run,
             )
             for session, seats in self._progress.started
         ]
 
     def _reserve(self, session: SessionView, shape: Shape, refusal: Refusal, start: Start | None) -> Refusal:
-        rooms, reason = self._progress.rooms, refusal.reason
+        states, reason = self._progress.states, refusal.reason
         if start is None:
-            self._reservation = reserve_anywhere(session, shape.demand, rooms, self._snapshot.agents)
+            self._reservation = reserve_anywhere(session, shape.demand, states, self._snapshot.agents)
         else:
-            self._reservation = reserve(start, rooms)
+            self._reservation = reserve(start, states)
             message = Message("{message} It starts at {at} at the latest.", message=reason.message, at=_when(start.at))
             details = {**reason.details, "starts_at": start.at.isoformat()}
             reason = replace(reason, message=message, details=details, until=start.at)

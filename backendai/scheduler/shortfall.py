@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backendai.core.messages import Message
+from backendai.scheduler.agent_state import AgentState
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
 from backendai.scheduler.feasible import (
@@ -27,8 +29,6 @@ from backendai.scheduler.feasible import (
     shortages,
 )
 from backendai.scheduler.plan import Reason, Step
-from backendai.scheduler.room import Room
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.storage import cannot_mount, hosts_of, where_folders_lie
 
 Counts = dict[str, int]  # by the step of a filter: how many agents it removed
@@ -42,17 +42,17 @@ class Refusal:
     steps: tuple[Step, ...]
 
 
-def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Refusal:
+def refusal_of(request: Request, states: AgentStates, placed: int, kernels: int) -> Refusal:
     """Return why no agent can hold the request. ``placed`` of the session's ``kernels`` requests got an agent
     before."""
-    counts = dict(_fixed_counts(request, rooms))
-    left = len(rooms.all) - sum(counts.values())
-    counts[KERNELS_FILTER.step] = full = len(_full(request, rooms)) if left else 0
-    broken = _broken(request, rooms) if left > full else []
+    counts = dict(_fixed_counts(request, states))
+    left = len(states.all) - sum(counts.values())
+    counts[KERNELS_FILTER.step] = full = len(_full(request, states)) if left else 0
+    broken = _broken(request, states) if left > full else []
     counts[SLOTS_FILTER.step] = left - full - len(broken)
-    if request.kinds and rooms.has_devices:
+    if request.kinds and states.has_devices:
         counts[DEVICES_FILTER.step] = len(broken)
-    reason = _reason(request, rooms, counts, broken)
+    reason = _reason(request, states, counts, broken)
     if kernels > 1:
         start = Message(
             "{placed} of {kernels} kernels found an agent, and all must start together.",
@@ -61,75 +61,75 @@ def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Ref
         )
         details = {**reason.details, "placed": placed, "kernels": kernels}
         reason = Reason(reason.code, Message.joined([start, reason.message]), details, never=reason.never)
-    return Refusal(reason, _filter_steps(FILTERS, counts, len(rooms.all), reason.code))
+    return Refusal(reason, _filter_steps(FILTERS, counts, len(states.all), reason.code))
 
 
-def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
+def passed_steps(request: Request, states: AgentStates) -> tuple[Step, ...]:
     """Return a placed request's steps for the filters that do not depend on free amounts."""
-    return _filter_steps(FIXED_FILTERS, _fixed_counts(request, rooms), len(rooms.all), "")
+    return _filter_steps(FIXED_FILTERS, _fixed_counts(request, states), len(states.all), "")
 
 
-def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
+def _fixed_counts(request: Request, states: AgentStates) -> Counts:
     key = request.designated, request.architecture, request.node_images, request.storage, request.joins
-    counts = rooms.fixed_counts.get(key)
+    counts = states.fixed_counts.get(key)
     if counts is None:
-        counts = rooms.fixed_counts[key] = _removed(request, rooms.all)
+        counts = states.fixed_counts[key] = _removed(request, states.all)
     return counts
 
 
-def _removed(request: Request, rooms: Sequence[Room]) -> Counts:
+def _removed(request: Request, states: Sequence[AgentState]) -> Counts:
     counts = {}
     for each in FIXED_FILTERS:
         if each.asked(request):
-            left = [room for room in rooms if each.passes(room, request)]
-            counts[each.step] = len(rooms) - len(left)
-            rooms = left
+            left = [state for state in states if each.passes(state, request)]
+            counts[each.step] = len(states) - len(left)
+            states = left
     return counts
 
 
-def _full(request: Request, rooms: Rooms) -> list[Room]:
+def _full(request: Request, states: AgentStates) -> list[AgentState]:
     """Return the candidate agents that have too many kernels."""
     more = request.kernels
-    full = [room for room in rooms.limited if room.kernels + more > (room.max_kernels or 0)]
-    return [room for room in full if _suits(room, request)] if full else full
+    full = [state for state in states.limited if state.kernels + more > (state.max_kernels or 0)]
+    return [state for state in full if _suits(state, request)] if full else full
 
 
-def _broken(request: Request, rooms: Rooms) -> list[Room]:
+def _broken(request: Request, states: AgentStates) -> list[AgentState]:
     """Return the agents with enough free in total, but on devices that cannot be combined."""
-    if not request.kinds or not rooms.has_devices:
+    if not request.kinds or not states.has_devices:
         return []
-    return [room for room in with_amounts(request, rooms) if _suits(room, request)]
+    return [state for state in with_amounts(request, states) if _suits(state, request)]
 
 
-def _suits(room: Room, request: Request) -> bool:
-    return room.shelf is not None and first_obstacle(room, request, FIXED_FILTERS) is None
+def _suits(state: AgentState, request: Request) -> bool:
+    return state.bucket is not None and first_obstacle(state, request, FIXED_FILTERS) is None
 
 
-def _reason(request: Request, rooms: Rooms, counts: Counts, broken: list[Room]) -> Reason:
+def _reason(request: Request, states: AgentStates, counts: Counts, broken: list[AgentState]) -> Reason:
     """Return the reason of the filter that removed the last agent. Its details have the counts of all filters."""
     last = next((step for step in reversed(counts) if counts[step]), "")
     if last == DEVICES_FILTER.step:
         reason = _lacks_devices(request, broken)
     elif last == SLOTS_FILTER.step:
-        reason = _lacks_slots(request, rooms)
+        reason = _lacks_slots(request, states)
     elif last == KERNELS_FILTER.step:
-        reason = _lacks_kernels(request, rooms)
+        reason = _lacks_kernels(request, states)
     else:
-        reason = _unsuitable(request, rooms, last, counts.get(last, 0))
-    names = sorted(room.name for room in rooms.all if room.id in request.designated) if request.designated else []
+        reason = _unsuitable(request, states, last, counts.get(last, 0))
+    names = sorted(state.name for state in states.all if state.id in request.designated) if request.designated else []
     details = {**reason.details, **({"designated": names} if names else {}), "agents": counts}
     message = reason.message
     if request.storage and counts[STORAGE_FILTER.step] and last != STORAGE_FILTER.step:
-        message = Message.joined([where_folders_lie(request.storage, rooms.all), message])
+        message = Message.joined([where_folders_lie(request.storage, states.all), message])
         details["storage_hosts"] = hosts_of(request.storage)
     return Reason(reason.code, message, details, never=reason.never)
 
 
-def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
-    def key(room: Room) -> tuple[int, int]:
-        return -max((each.largest for each in fragments(room, request)), default=0), room.order
+def _lacks_devices(request: Request, states: list[AgentState]) -> Reason:
+    def key(state: AgentState) -> tuple[int, int]:
+        return -max((each.largest for each in fragments(state, request)), default=0), state.order
 
-    closest = min(rooms, key=key)
+    closest = min(states, key=key)
     broken = fragments(closest, request)
     message = Message(
         "{request} has {request_2} on devices that can be combined now: {closest} comes closest ({broken}).",
@@ -141,11 +141,11 @@ def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
     return Reason("fragmented", message, fragment_details(closest.name, broken))
 
 
-def _lacks_slots(request: Request, rooms: Rooms) -> Reason:
-    def suits(room: Room) -> bool:
-        return room.has_kernels_left(request.kernels) and _suits(room, request)
+def _lacks_slots(request: Request, states: AgentStates) -> Reason:
+    def suits(state: AgentState) -> bool:
+        return state.has_kernels_left(request.kernels) and _suits(state, request)
 
-    found = rooms.closest(request, suits)
+    found = states.closest(request, suits)
     assert found is not None  # else another filter would have removed the last agent
     closest = found[1]
     missing = shortages(closest, request)
@@ -160,8 +160,8 @@ def _lacks_slots(request: Request, rooms: Rooms) -> Reason:
     return Reason("insufficient-resources", message, shortage_details(closest.name, missing))
 
 
-def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
-    closest = min(_full(request, rooms), key=lambda room: (room.kernels - (room.max_kernels or 0), room.order))
+def _lacks_kernels(request: Request, states: AgentStates) -> Reason:
+    closest = min(_full(request, states), key=lambda state: (state.kernels - (state.max_kernels or 0), state.order))
     asked = (
         Message("1 more kernel") if request.kernels == 1 else Message("{kernels} more kernels", kernels=request.kernels)
     )
@@ -177,9 +177,9 @@ def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
     return Reason("too-many-kernels", message, {**details, "limit": closest.max_kernels})
 
 
-def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reason:
+def _unsuitable(request: Request, states: AgentStates, last: str, removed: int) -> Reason:
     """Return why no agent is a candidate, regardless of free amounts."""
-    designated = [room for room in rooms.all if room.id in request.designated]
+    designated = [state for state in states.all if state.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))
         message = Message(
@@ -187,17 +187,19 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
         )
         return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
     left = Message("agents left") if removed == 1 else Message("{removed} agents left", removed=removed)
-    names = [room.name for room in designated]
+    names = [state.name for state in designated]
     which = Message("designated agents ({names})", names=names) if designated else left
     if last == "alive":
         return Reason("no-agent-alive", Message("None of the {which} is reachable.", which=which))
-    if last == "schedulable" and (faulty := [room for room in designated or rooms.all if room.alive and room.fault]):
+    if last == "schedulable" and (
+        faulty := [state for state in designated or states.all if state.alive and state.fault]
+    ):
         return cannot_start(faulty)
     if last == "schedulable":
         message = Message("None of the {which} takes new sessions: an administrator paused it.", which=which)
         return Reason("no-agent-schedulable", message)
     if last == STORAGE_FILTER.step and request.storage:
-        return cannot_mount(request.storage, rooms.all)
+        return cannot_mount(request.storage, states.all)
     if last == "architecture":
         message = Message(
             "None of the {which} is {architecture}, which the image needs.",
@@ -212,13 +214,13 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
         )
         return Reason(NO_JOIN, message)
     if last == "node-image":
-        return _without_image(request, rooms, which)
+        return _without_image(request, states, which)
     return Reason("no-agent", Message("The resource group has 0 agents: none is registered yet."))
 
 
-def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
+def _without_image(request: Request, states: AgentStates, which: Message) -> Reason:
     image = ", ".join(sorted(request.node_images))
-    if not (short := _short_of_disk(request, rooms)):
+    if not (short := _short_of_disk(request, states)):
         message = Message("None of the {which} has image {image}, and it cannot be pulled.", which=which, image=image)
         return Reason("image-not-on-agent", message, {"image": image})
     fetch = Message("1 is short of disk space and pulls")
@@ -228,8 +230,8 @@ def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
     return Reason("disk-low", message, {"image": image, "short_of_disk": short})
 
 
-def _short_of_disk(request: Request, rooms: Rooms) -> int:
-    return sum(room.low_disk and not request.node_images <= room.images for room in rooms.all)
+def _short_of_disk(request: Request, states: AgentStates) -> int:
+    return sum(state.low_disk and not request.node_images <= state.images for state in states.all)
 
 
 def _agents(request: Request) -> str:

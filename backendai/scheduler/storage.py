@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backendai.core.messages import Message
+from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import StorageNeed
 
 _MOST_NAMES = 3
@@ -18,12 +18,12 @@ def hosts_of(need: StorageNeed) -> list[str]:
     return sorted({host for _, host in need.folders})
 
 
-def where_folders_lie(need: StorageNeed, agents: Sequence[Room]) -> str:
+def where_folders_lie(need: StorageNeed, agents: Sequence[AgentState]) -> str:
     """Return one sentence: which folders are on which hosts, and how many agents mount those."""
     return Message("{need}, which {agents}.", need=_folders(need), agents=_which(need, agents))
 
 
-def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
+def cannot_mount(need: StorageNeed, agents: Sequence[AgentState]) -> Reason:
     """Return why no session with these folders can start: the agents that mount them are ruled out, an agent reports a
     fault, or no agent has all features."""
     hosts = hosts_of(need)
@@ -64,7 +64,7 @@ def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
     return Reason("storage-not-on-agent", Message("{need}, which {which}.", need=_folders(need), which=which), details)
 
 
-def _which(need: StorageNeed, agents: Sequence[Room]) -> str:
+def _which(need: StorageNeed, agents: Sequence[AgentState]) -> str:
     mounting = [agent.name for agent in agents if need.features <= agent.storage]
     return (
         Message("only {mounting} mounts", mounting=mounting[0])
@@ -73,7 +73,7 @@ def _which(need: StorageNeed, agents: Sequence[Room]) -> str:
     )
 
 
-def _lacking(need: StorageNeed, agent: Room) -> list[str]:
+def _lacking(need: StorageNeed, agent: AgentState) -> list[str]:
     missing = need.features - agent.storage
     words = ((Message("read-only"), VIEW), (Message("a part of a folder"), PART))
     return [word for word, suffix in words if any(feature.endswith(suffix) for feature in missing)]

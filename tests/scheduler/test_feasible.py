@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_states import AgentState
 from backendai.scheduler.feasible import cannot_start, why_not
-from backendai.scheduler.rooms import Room
 from tests.scheduler.worlds import an_agent
 
 ONE_CORE = Slots.parse({"cpu": 1})
@@ -68,6 +68,6 @@ def test_it_gives_shortages_as_exact_decimal_strings():
 
 
 def test_several_agents_that_cannot_start_sessions_are_counted_and_one_is_named():
-    rooms = [Room(an_agent(f"gpu-0{number}", fault=f"Disk {number} is full."), 0) for number in (1, 2)]
-    reason = cannot_start(rooms)
+    states = [AgentState(an_agent(f"gpu-0{number}", fault=f"Disk {number} is full."), 0) for number in (1, 2)]
+    reason = cannot_start(states)
     assert reason.message == "2 agents cannot start sessions, such as gpu-01: Disk 1 is full."

@@ -8,11 +8,11 @@ import pytest
 
 from backendai.core.slots import Slots
 from backendai.scheduler import rank
+from backendai.scheduler.agent_state import AgentState
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.demand import demand_keys, demand_of
 from backendai.scheduler.options import Option
 from backendai.scheduler.place import place
-from backendai.scheduler.room import Room
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.selection import Selection, by_key
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import DeviceView, Rules
@@ -129,7 +129,7 @@ def test_it_names_the_designated_agents_that_lack_room():
 def test_it_says_that_the_designated_agents_do_not_answer():
     agents = [an_agent("a"), an_agent("b", alive=False)]
     session = a_session(designated=frozenset({agents[1].id}))
-    refusal = place(session, demand_of(session), Rooms(agents, Rules()))
+    refusal = place(session, demand_of(session), AgentStates(agents, Rules()))
     assert refusal.reason.code == "no-agent-alive"
     assert refusal.reason.message == "None of the designated agents (b) is reachable."
     assert [(step.step, step.message) for step in refusal.steps] == [
@@ -140,7 +140,7 @@ def test_it_says_that_the_designated_agents_do_not_answer():
 def test_it_says_that_a_designated_agent_is_not_in_the_group():
     unknown = uuid4()
     session = a_session(designated=frozenset({unknown}))
-    refusal = place(session, demand_of(session), Rooms(some_agents(), Rules()))
+    refusal = place(session, demand_of(session), AgentStates(some_agents(), Rules()))
     assert (refusal.reason.code, refusal.reason.never) == ("designated-agent-unknown", True)
     assert str(unknown) in refusal.reason.message
 
@@ -164,7 +164,7 @@ def test_it_goes_where_the_image_is_when_many_agents_have_it():
 def test_it_says_when_no_agent_has_the_image():
     agents = some_agents()
     session = a_session(node_image="mine:1")
-    refusal = place(session, demand_of(session), Rooms(agents, Rules()))
+    refusal = place(session, demand_of(session), AgentStates(agents, Rules()))
     assert refusal.reason.code == "image-not-on-agent"
     assert refusal.reason.message == (
         "None of the 3 agents left has image mine:1, and it cannot be pulled."
@@ -216,16 +216,16 @@ def test_it_leaves_no_trace_of_a_session_that_did_not_fit_as_a_whole():
     session = a_session(
         kernels=[{"cuda.device": 1}] * 5, multi_node=True, launch="sweep", placement="pack"
     )  # fmt: skip
-    rooms = Rooms(agents, Rules())
-    before = [(dict(room.free), room.kernels, dict(room.book.available("cuda.device"))) for room in rooms.all]
-    refusal = place(session, demand_of(session), rooms)
+    states = AgentStates(agents, Rules())
+    before = [(dict(state.free), state.kernels, dict(state.book.available("cuda.device"))) for state in states.all]
+    refusal = place(session, demand_of(session), states)
     assert isinstance(refusal, Refusal)
     assert (refusal.reason.details["placed"], refusal.reason.details["kernels"]) == (4, 5)
     assert [
-        (dict(room.free), room.kernels, dict(room.book.available("cuda.device"))) for room in rooms.all
+        (dict(state.free), state.kernels, dict(state.book.available("cuda.device"))) for state in states.all
     ] == before  # fmt: skip
     next_one = a_session("next", {"cuda.device": 2}, launch="sweep", placement="pack")
-    assert [seat.room.name for seat in place(next_one, demand_of(next_one), rooms)] == ["a"]
+    assert [seat.state.name for seat in place(next_one, demand_of(next_one), states)] == ["a"]
 
 
 def test_it_gives_the_kernels_of_a_session_over_several_agents_devices_of_their_agent():
@@ -253,7 +253,7 @@ def test_it_counts_the_kernels_that_are_about_to_come():
 
 def test_it_refuses_an_amount_that_no_device_gives():
     session = a_session(asks={"cuda.shares": "0.505"})
-    refusal = place(session, demand_of(session), Rooms([an_agent(has={"cuda.shares": 4})], Rules()))
+    refusal = place(session, demand_of(session), AgentStates([an_agent(has={"cuda.shares": 4})], Rules()))
     assert (refusal.reason.code, refusal.reason.never) == ("invalid-amount", True)
     assert refusal.steps[-1].code == "invalid-amount"
 
@@ -285,43 +285,43 @@ def test_it_does_not_tell_sessions_apart_by_what_decides_no_refusal():
 def test_it_books_nothing_on_the_agents_of_a_copy():
     session = a_session(asks={"cpu": 8, "cuda.device": 2})
     devices = tuple(DeviceView(f"g{n}", "cuda.device", 1000) for n in range(4))
-    rooms = Rooms([an_agent(devices=devices)], Rules(selection="round-robin"))
-    copy = rooms.copy()
+    states = AgentStates([an_agent(devices=devices)], Rules(selection="round-robin"))
+    copy = states.copy()
     assert not isinstance(place(session, demand_of(session), copy), Refusal)
     assert isinstance(place(session, demand_of(session), copy), Refusal)
-    assert not isinstance(place(session, demand_of(session), rooms), Refusal)
+    assert not isinstance(place(session, demand_of(session), states), Refusal)
 
 
 def test_a_copy_knows_of_its_agents_all_that_is_known_here():
     agents = [an_agent(name, max_kernels=4, used={"cpu": at}) for at, name in enumerate("abc")]
     agents.append(an_agent("d", devices=(DeviceView("g0", "cuda.device", 1000),)))
     agents.append(an_agent("e", alive=False))
-    rooms = Rooms(agents, Rules())
+    states = AgentStates(agents, Rules())
     session = a_session(asks={"cpu": 2})
-    assert not isinstance(place(session, demand_of(session), rooms), Refusal)
-    copy = rooms.copy()
-    own = {"shelf", "book"}  # what copies must not share
-    for here, there in zip(rooms.all, copy.all, strict=True):
-        known = [name for name in Room.__slots__ if name not in own]
+    assert not isinstance(place(session, demand_of(session), states), Refusal)
+    copy = states.copy()
+    own = {"bucket", "book"}  # what copies must not share
+    for here, there in zip(states.all, copy.all, strict=True):
+        known = [name for name in AgentState.__slots__ if name not in own]
         assert here.free == there.free  # asked for first: what is written down is subtracted now
         assert {name: getattr(here, name) for name in known} == {name: getattr(there, name) for name in known}
-        assert (here.shelf is None) == (there.shelf is None)
-        if here.shelf is not None:
-            assert there.shelf is not here.shelf and there.shelf.entries == here.shelf.entries
-            assert there.shelf.rooms[here.shelf.rooms.index(here)] is there
+        assert (here.bucket is None) == (there.bucket is None)
+        if here.bucket is not None:
+            assert there.bucket is not here.bucket and there.bucket.entries == here.bucket.entries
+            assert there.bucket.states[here.bucket.states.index(here)] is there
         assert (here.book is None) == (there.book is None)
         assert here.book is None or there.book is not here.book
-    assert [room.name for room in copy.limited] == ["a", "b", "c"] and copy.limited[0] is copy.all[0]
+    assert [state.name for state in copy.limited] == ["a", "b", "c"] and copy.limited[0] is copy.all[0]
 
 
 def test_it_has_room_again_after_a_running_session_gave_back_what_it_held():
     devices = tuple(DeviceView(f"g{n}", "cuda.device", 1000, 1000) for n in range(4))
     agent = an_agent(used={"cpu": 8, "cuda.device": 4}, kernels=1, max_kernels=1, devices=devices)
-    rooms = Rooms([agent], Rules())
+    states = AgentStates([agent], Rules())
     session = a_session(asks={"cpu": 2, "cuda.device": 2})
-    assert isinstance(place(session, demand_of(session), rooms), Refusal)
-    rooms.give_back(uuid4(), Slots.parse({"cpu": 9}), 9)
-    assert isinstance(place(session, demand_of(session), rooms), Refusal)
-    rooms.give_back(agent.id, Slots.parse({"cpu": 8, "cuda.device": 2}), 1)
-    seats = place(session, demand_of(session), rooms)
+    assert isinstance(place(session, demand_of(session), states), Refusal)
+    states.give_back(uuid4(), Slots.parse({"cpu": 9}), 9)
+    assert isinstance(place(session, demand_of(session), states), Refusal)
+    states.give_back(agent.id, Slots.parse({"cpu": 8, "cuda.device": 2}), 1)
+    seats = place(session, demand_of(session), states)
     assert seats[0].shares == [{"cuda.device": {"g0": 1000, "g1": 1000}}]

@@ -1,4 +1,4 @@
-"""The agents that are found by shelf, packing and tree are those that a plain search over all agents finds."""
+"""The agents that are found by bucket, packing and tree are those that a plain search over all agents finds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_state import AgentState
+from backendai.scheduler.agent_states import AgentStates
+from backendai.scheduler.capacity_tree import CapacityTree
 from backendai.scheduler.demand import Request, demand_of
 from backendai.scheduler.feasible import FILTERS, distance, first_obstacle
-from backendai.scheduler.nearest import Nearest
 from backendai.scheduler.place import place
 from backendai.scheduler.rank import wasted, whole_slot_order
-from backendai.scheduler.room import Room
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import DeviceView, Rules
 from tests.effort import examples
@@ -94,59 +94,61 @@ class PlainSearch:
     """The rules in the plainest words: look at every agent, sort, take the first."""
 
     def __init__(self, agents, rules):
-        self.rooms = [Room(agent, order, rules) for order, agent in enumerate(sorted(agents, key=lambda a: a.name))]
+        self.states = [
+            AgentState(agent, order, rules) for order, agent in enumerate(sorted(agents, key=lambda a: a.name))
+        ]
         self.companions = {agent.name: dict(agent.companions) for agent in agents}
         self.rules, self.turn = rules, rules.next_agent
-        self.slot_order = whole_slot_order(rules.slot_order, {name for room in self.rooms for name in room.free})
+        self.slot_order = whole_slot_order(rules.slot_order, {name for state in self.states for name in state.free})
 
     def best(self, request, session):
-        able = [room for room in self.rooms if first_obstacle(room, request) is None]
-        return min(able, key=lambda room: self._key(room, request, session), default=None)
+        able = [state for state in self.states if first_obstacle(state, request) is None]
+        return min(able, key=lambda state: self._key(state, request, session), default=None)
 
-    def _key(self, room, request, session):
-        beside = self.companions[room.name].get(session.launch, 0)
+    def _key(self, state, request, session):
+        beside = self.companions[state.name].get(session.launch, 0)
         liking = {"spread": beside, "pack": -beside, "": 0}[session.placement]
-        left = [max(room.free.get(name, 0), 0) for name in self.slot_order]
+        left = [max(state.free.get(name, 0), 0) for name in self.slot_order]
         if self.rules.selection == "dispersed":
             left = [-amount for amount in left]
         if self.rules.selection == "round-robin":
-            left = [room.name < self.turn]
-        return room.id in session.avoid_agents, wasted(room.free, request.names), liking, left, room.name
+            left = [state.name < self.turn]
+        return state.id in session.avoid_agents, wasted(state.free, request.names), liking, left, state.name
 
-    def book(self, room, request, session):
-        room.take_devices(room.shares_for(request))
-        room.take(request)
-        beside = self.companions[room.name]
+    def book(self, state, request, session):
+        state.take_devices(state.shares_for(request))
+        state.take(request)
+        beside = self.companions[state.name]
         beside[session.launch] = beside.get(session.launch, 0) + request.kernels
-        self.turn = self.rooms[(room.order + 1) % len(self.rooms)].name
+        self.turn = self.states[(state.order + 1) % len(self.states)].name
 
 
 @many
 @given(agents_with_devices(), wishful_sessions(), some_rules)
 def test_it_takes_the_agent_of_a_plain_search_under_every_selection(agents, sessions, rules):
-    rooms, plain = Rooms(agents, rules), PlainSearch(agents, rules)
+    states, plain = AgentStates(agents, rules), PlainSearch(agents, rules)
     for session in sessions:
         demand = demand_of(session)
         (request,) = demand.requests
         expected = plain.best(request, session)
-        outcome = place(session, demand, rooms)
+        outcome = place(session, demand, states)
         if isinstance(outcome, Refusal):
             assert expected is None
             assert_complete(outcome, request, plain)
             continue
         (seat,) = outcome
         assert expected is not None
-        assert seat.room.name == expected.name
+        assert seat.state.name == expected.name
         plain.book(expected, request, session)
-        assert seat.room.free == expected.free
-        assert seat.room.kernels == expected.kernels
+        assert seat.state.free == expected.free
+        assert seat.state.kernels == expected.kernels
 
 
 def assert_complete(refusal, request, plain):
     """The refusal counts what each filter removed, and names an agent than which none is closer."""
     removed = {}
-    for room in plain.rooms:
-        step = first_obstacle(room, request).step
+    for state in plain.states:
+        step = first_obstacle(state, request).step
         removed[step] = removed.get(step, 0) + 1
     counts = refusal.reason.details["agents"]
     assert {step: count for step, count in counts.items() if count} == removed
@@ -155,38 +157,38 @@ def assert_complete(refusal, request, plain):
     assert refusal.steps[-1].code == refusal.reason.code
     assert [step.passed for step in refusal.steps] == [True] * (len(refusal.steps) - 1) + [False]
     if last == "slots":
-        short = [room for room in plain.rooms if first_obstacle(room, request).step == "slots"]
-        closest = min(short, key=lambda room: (distance(room, request), room.name))
+        short = [state for state in plain.states if first_obstacle(state, request).step == "slots"]
+        closest = min(short, key=lambda state: (distance(state, request), state.name))
         assert refusal.reason.details["agent"] == closest.name
 
 
 @many
 @given(agents_with_devices(), wishful_sessions(), some_rules)
 def test_it_restores_everything_when_what_was_booked_is_undone(agents, sessions, rules):
-    rooms = Rooms(agents, rules)
+    states = AgentStates(agents, rules)
     first, *others = (session._replace(multi_node=True) for session in sessions)
-    place(first, demand_of(first), rooms)
-    before = picture(rooms)
+    place(first, demand_of(first), states)
+    before = picture(states)
     for session in others:
-        later = rooms.copy()
+        later = states.copy()
         outcome = place(session, demand_of(session), later)
         if isinstance(outcome, Refusal):
             assert picture(later) == before
-            assert later.next_agent == rooms.next_agent
-    assert picture(rooms) == before
+            assert later.next_agent == states.next_agent
+    assert picture(states) == before
 
 
-def picture(rooms):
+def picture(states):
     return [
         (
-            {name: amount for name, amount in room.free.items() if amount},
-            room.kernels,
-            room.packed,
-            room.entry,
-            room.book and {slot: dict(room.book.available(slot)) for slot in room.book.slots},
-            room.shelf and (room.shelf.kinds, room.shelf.rooms.index(room)),
+            {name: amount for name, amount in state.free.items() if amount},
+            state.kernels,
+            state.packed,
+            state.entry,
+            state.book and {slot: dict(state.book.available(slot)) for slot in state.book.slots},
+            state.bucket and (state.bucket.kinds, state.bucket.states.index(state)),
         )
-        for room in rooms.all
+        for state in states.all
     ]
 
 
@@ -198,16 +200,16 @@ def picture(rooms):
 )
 def test_it_finds_the_closest_agent_after_agents_shrank_and_grew(amounts, wanted, changes):
     slots = ("cpu", "mem", "cuda.device")
-    rooms = [
-        Room(an_agent(f"a{order:02}", has=dict(zip(slots, each, strict=True))), order)
+    states = [
+        AgentState(an_agent(f"a{order:02}", has=dict(zip(slots, each, strict=True))), order)
         for order, each in enumerate(amounts)
     ]
     request = Request(Slots.parse(dict(zip(slots, wanted, strict=True))), 1, "")
-    tree = Nearest(rooms)
+    tree = CapacityTree(states)
     for index, change in [(0, 0), *changes]:
-        room = rooms[index % len(rooms)]
-        room.free["cpu"] = room.free.get("cpu", 0) + change * 1000
-        (tree.grown if change > 0 else tree.shrunk)(room)
-        expected = min((distance(room, request), room.order) for room in rooms)
-        found = tree.closest(request, lambda room: True)
+        state = states[index % len(states)]
+        state.free["cpu"] = state.free.get("cpu", 0) + change * 1000
+        (tree.grown if change > 0 else tree.shrunk)(state)
+        expected = min((distance(state, request), state.order) for state in states)
+        found = tree.closest(request, lambda state: True)
         assert (found[0], found[1].order) == expected

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from backendai.scheduler import backfill, decide, gates, limits, place, progress, queueing, rooms, sequence
+from backendai.scheduler import agent_states, backfill, decide, gates, limits, place, progress, queueing, sequence
 from backendai.scheduler.demand import Request
 from backendai.scheduler.sequences import drf, fair_share, fifo
 from backendai.scheduler.snapshot import Snapshot
@@ -52,15 +52,15 @@ def memory_does_not_count(patch: Patch) -> None:
 
 
 def the_last_core_of_an_agent_is_given_twice(patch: Patch) -> None:
-    usual = rooms.Room.take
+    usual = agent_states.AgentState.take
 
-    def generous(self: rooms.Room, request: Request, times: int = 1) -> None:
+    def generous(self: agent_states.AgentState, request: Request, times: int = 1) -> None:
         usual(self, request, times)
         self.ledger["cpu"] += 1000 * times
         if self.free is not self.ledger:
             self.free["cpu"] += 1000 * times
 
-    patch.setattr(rooms.Room, "take", generous)
+    patch.setattr(agent_states.AgentState, "take", generous)
 
 
 def limits_count_what_ran_before_only(patch: Patch) -> None:
@@ -148,7 +148,7 @@ def without_known_ends_nothing_is_kept(patch: Patch) -> None:
 
 
 def what_did_not_fit_as_a_whole_stays_booked(patch: Patch) -> None:
-    patch.setattr(rooms.Rooms, "undo", lambda self, *values, **named: None)
+    patch.setattr(agent_states.AgentStates, "undo", lambda self, *values, **named: None)
 
 
 def the_last_kernel_of_a_cluster_is_forgotten(patch: Patch) -> None:

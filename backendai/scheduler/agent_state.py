@@ -13,16 +13,34 @@ _USUAL = Rules()
 NO_SHARES: Sequence[Shares] = ()
 
 
-class Room:
+class AgentState:
     """An ``AgentView`` whose free amounts and kernels are updated during the pass.
 
     ``order``: its position by name. ``book`` is None if its devices are unknown; then only amounts count. Allocations
-    are subtracted when the free amount is first read. ``shelf``, ``entry`` and ``packed`` belong to ``Rooms``.
+    are subtracted when the free amount is first read. ``bucket``, ``entry`` and ``packed`` belong to ``AgentStates``.
     """
 
     __slots__ = (
-        "_free", "_ledger", "_taken", "alive", "architecture", "book", "entry", "fault", "id", "images", "joins",
-        "kernels", "low_disk", "max_kernels", "name", "order", "packed", "schedulable", "shelf", "storage",
+        "_free",
+        "_ledger",
+        "_taken",
+        "alive",
+        "architecture",
+        "book",
+        "bucket",
+        "entry",
+        "fault",
+        "id",
+        "images",
+        "joins",
+        "kernels",
+        "low_disk",
+        "max_kernels",
+        "name",
+        "order",
+        "packed",
+        "schedulable",
+        "storage",
         "storage_faults",
     )  # fmt: skip
 
@@ -42,7 +60,7 @@ class Room:
         self.max_kernels = agent.max_kernels
         self.packed = 0
         self.entry: Any = None
-        self.shelf: Any = None
+        self.bucket: Any = None
         ledger: dict[str, int] = dict(agent.capacity.items())
         for name, amount in agent.occupied.items():
             ledger[name] = ledger.get(name, 0) - amount
@@ -116,9 +134,9 @@ class Room:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])
 
-    def copy(self) -> Room:
+    def copy(self) -> AgentState:
         """Return an independent copy."""
-        other: Room = object.__new__(Room)  # ``copy.copy`` takes five times as long, and backfill copies all agents
+        other: AgentState = object.__new__(AgentState)  # ``copy.copy`` takes five times as long
         other.order, other.id, other.name = self.order, self.id, self.name
         other.alive, other.schedulable, other.low_disk = self.alive, self.schedulable, self.low_disk
         other.architecture, other.images, other.fault = self.architecture, self.images, self.fault
@@ -130,7 +148,7 @@ class Room:
         other._free = other._ledger if self.book is None else dict(self.free)
         other._taken = []
         other.book = self.book and self.book.copy()
-        other.shelf = None
+        other.bucket = None
         return other
 
     def _subtract(self) -> None:

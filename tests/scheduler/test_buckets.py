@@ -1,4 +1,4 @@
-"""Stretches of a shelf are passed over only where nobody has room: how long they are changes no decision."""
+"""Stretches of a bucket are passed over only where nobody has room: how long they are changes no decision."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from backendai.scheduler import choose, shelf
+from backendai.scheduler import buckets, choose
+from backendai.scheduler.agent_states import AgentStates
 from backendai.scheduler.demand import demand_of
 from backendai.scheduler.place import place
-from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import Rules
 from tests.scheduler.worlds import a_session, an_agent, plan_of
@@ -35,9 +35,9 @@ def a_world(seed):
 
 @pytest.fixture
 def in_pairs(monkeypatch):
-    monkeypatch.setattr(shelf, "STRETCH", 2)
-    monkeypatch.setattr(choose, "STRETCH", 2)
-    monkeypatch.setattr(shelf, "_PATIENCE", 1)
+    monkeypatch.setattr(buckets, "BLOCK", 2)
+    monkeypatch.setattr(choose, "BLOCK", 2)
+    monkeypatch.setattr(buckets, "_PATIENCE", 1)
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
@@ -55,18 +55,18 @@ def test_short_stretches_give_the_same_plans(request, selection):
 def test_the_bound_of_a_stretch_is_never_less_than_what_an_agent_in_it_has(in_pairs, selection):
     for seed in SEEDS:
         agents, sessions = a_world(seed)
-        rooms, booked = Rooms(agents, Rules(selection=selection)), []
+        states, booked = AgentStates(agents, Rules(selection=selection)), []
         for session in sessions:
-            seats = place(session, demand_of(session), rooms)
+            seats = place(session, demand_of(session), states)
             booked += [] if isinstance(seats, Refusal) else seats
-            check(rooms)
+            check(states)
         for seat in booked:
-            rooms.undo(seat.room, seat.request, seat.shares)
-            check(rooms)
+            states.undo(seat.state, seat.request, seat.shares)
+            check(states)
 
 
-def check(rooms):
-    for each in {room.shelf for room in rooms.all}:
-        assert each.entries == sorted(room.entry for room in each.rooms) == [room.entry for room in each.rooms]
-        for at, room in enumerate(each.rooms):
-            assert rooms.packing.has_room(each.bounds[at // shelf.STRETCH], room.packed)
+def check(states):
+    for each in {state.bucket for state in states.all}:
+        assert each.entries == sorted(state.entry for state in each.states) == [state.entry for state in each.states]
+        for at, state in enumerate(each.states):
+            assert states.packing.has_room(each.bounds[at // buckets.BLOCK], state.packed)

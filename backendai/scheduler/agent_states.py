@@ -1,7 +1,7 @@
 """The agents of a pass: their free amounts after the placements so far, and their order.
 
-Agents of one architecture with the same kinds of free accelerators are on one shelf, in the order of the selection.
-After each placement the shelf is updated instead of being sorted again.
+Agents of one architecture with the same kinds of free accelerators are on one bucket, in the order of the selection.
+After each placement the bucket is updated instead of being sorted again.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from functools import cached_property
 from uuid import UUID
 
 from backendai.core.slots import Slots
+from backendai.scheduler.agent_state import NO_SHARES
+from backendai.scheduler.agent_state import AgentState as AgentState
+from backendai.scheduler.buckets import Buckets
+from backendai.scheduler.capacity_tree import CapacityTree
 from backendai.scheduler.demand import Request
 from backendai.scheduler.devices import Shares
 from backendai.scheduler.launches import Launches
-from backendai.scheduler.nearest import Nearest
 from backendai.scheduler.options import own_options
 from backendai.scheduler.packing import Packing
 from backendai.scheduler.rank import accelerators_in, selection_named, whole_slot_order
-from backendai.scheduler.room import NO_SHARES
-from backendai.scheduler.room import Room as Room
 from backendai.scheduler.selection import InTurn
-from backendai.scheduler.shelf import Shelves
 from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
-class Rooms:
+class AgentStates:
     """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection or an invalid
     option."""
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=NAME)
-        self.all = [Room(agent, order, rules) for order, agent in enumerate(by_name)]
-        self.has_devices = any(room.book for room in self.all)
+        self.all = [AgentState(agent, order, rules) for order, agent in enumerate(by_name)]
+        self.has_devices = any(state.book for state in self.all)
         self.fixed_counts: dict[tuple[object, ...], dict[str, int]] = {}
         largest = _largest(by_name)
         self.slot_order = whole_slot_order(rules.slot_order, largest)
@@ -43,19 +43,19 @@ class Rooms:
         self.ranking = selection.ranking(self.packing, own_options(selection.options, rules.options))
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
-        self._having: dict[frozenset[str], list[Room]] = {}
-        self._mounting: dict[frozenset[str], list[Room]] = {}
-        self._nearest: Nearest | None = None
+        self._having: dict[frozenset[str], list[AgentState]] = {}
+        self._mounting: dict[frozenset[str], list[AgentState]] = {}
+        self._nearest: CapacityTree | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
         if isinstance(self.ranking, InTurn) and self.all:
-            self.turn = bisect_left([room.name for room in self.all], rules.next_agent) % len(self.all)
+            self.turn = bisect_left([state.name for state in self.all], rules.next_agent) % len(self.all)
         self._first_turn = self.turn
-        self._shelve()
+        self._fill_buckets()
 
     @cached_property
-    def by_id(self) -> dict[UUID, Room]:
+    def by_id(self) -> dict[UUID, AgentState]:
         """The agents by their id."""
-        return {room.id: room for room in self.all}
+        return {state.id: state for state in self.all}
 
     @property
     def next_agent(self) -> str:
@@ -74,7 +74,7 @@ class Rooms:
 
     def cost(self, request: Request) -> int:
         """Return the request's amounts packed into one number, -1 if they exceed every agent. Sets its ``start``,
-        ``step`` and ``fields`` for the search on shelves."""
+        ``step`` and ``fields`` for the search on buckets."""
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed
@@ -82,121 +82,121 @@ class Rooms:
             request.fields = [self.packing.field(name) for name in request.kinds]
         return request.cost
 
-    def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
+    def book(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
         """Book a seat for the rest of the pass and advance round-robin."""
         if shares:
-            room.take_devices(shares)
-        room.take(request)
+            state.take_devices(shares)
+        state.take(request)
         if launch:
-            self.launches.count(launch, room.order, request.kernels)
+            self.launches.count(launch, state.order, request.kernels)
         if self.takes_turns:
-            self.ranking.chosen(room.order, len(self.all))
-        step, packed = request.step, room.packed - (request.cost or 0)
-        took_last = request.kinds and not all([packed & field for field in request.fields])  # so it changes its shelf
-        if took_last or step is None or room.shelf is None or room.book is not None:
-            self._settle(room, request)
+            self.ranking.chosen(state.order, len(self.all))
+        step, packed = request.step, state.packed - (request.cost or 0)
+        took_last = request.kinds and not all([packed & field for field in request.fields])  # so it changes its bucket
+        if took_last or step is None or state.bucket is None or state.book is not None:
+            self._settle(state, request)
             return
-        room.packed = packed  # the short form of ``_settle``, enough for most bookings
+        state.packed = packed  # the short form of ``_settle``, enough for most bookings
         if step:
-            room.shelf.move(room, room.entry + step)
+            state.bucket.move(state, state.entry + step)
         if self._nearest is not None:
-            self._nearest.shrunk(room)
+            self._nearest.shrunk(state)
 
-    def undo(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
+    def undo(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
         """Undo ``book``; the caller sets ``turn`` back."""
         if launch:
-            self.launches.count(launch, room.order, -request.kernels)
+            self.launches.count(launch, state.order, -request.kernels)
         if shares:
-            room.take_devices(shares, times=-1)
-        self.take(room, request, times=-1)
+            state.take_devices(shares, times=-1)
+        self.take(state, request, times=-1)
 
-    def take(self, room: Room, request: Request, times: int = 1) -> None:
+    def take(self, state: AgentState, request: Request, times: int = 1) -> None:
         """Subtract the request's amounts and kernels but no devices; ``times=-1`` adds them back."""
-        room.take(request, times)
-        self._settle(room, request)
+        state.take(request, times)
+        self._settle(state, request)
 
     def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
         """Free what a running session holds on an agent. Agents outside the group are ignored; devices are
         estimated."""
-        room = self.by_id.get(agent_id)
-        if room is not None:
+        state = self.by_id.get(agent_id)
+        if state is not None:
             request = Request(Slots(amounts), kernels, "")
-            room.return_devices(request)
-            self.take(room, request, times=-1)
+            state.return_devices(request)
+            self.take(state, request, times=-1)
 
-    def copy(self) -> Rooms:
+    def copy(self) -> AgentStates:
         """Return an independent copy of the current state."""
         other = copy(self)
-        other.all = [room.copy() for room in self.all]
-        other.__dict__.pop("by_id", None)  # it holds the rooms of the original
+        other.all = [state.copy() for state in self.all]
+        other.__dict__.pop("by_id", None)  # it holds the agents of the original
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
         other._having, other._mounting = {}, {}
         other._nearest = None
-        other.limited = [room for room in other.all if room.max_kernels is not None]
-        other.shelves = self.shelves.copy(other.all)
+        other.limited = [state for state in other.all if state.max_kernels is not None]
+        other.buckets = self.buckets.copy(other.all)
         return other
 
-    def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
+    def closest(self, request: Request, suits: Callable[[AgentState], bool]) -> tuple[int, AgentState] | None:
         """Return the distance and the agent that lacks least among those that ``suits`` accepts; None if there is none.
         Only agents that take sessions are searched."""
         if self._nearest is None:
-            self._nearest = Nearest(room for room in self.all if room.shelf is not None)
+            self._nearest = CapacityTree(state for state in self.all if state.bucket is not None)
         return self._nearest.closest(request, suits)
 
-    def having_images(self, images: frozenset[str]) -> list[Room]:
+    def having_images(self, images: frozenset[str]) -> list[AgentState]:
         """Return the agents that have all these images, by name."""
         having = self._having.get(images)
         if having is None:
-            having = self._having[images] = [room for room in self.all if images <= room.images]
+            having = self._having[images] = [state for state in self.all if images <= state.images]
         return having
 
-    def mounting(self, features: frozenset[str]) -> list[Room]:
+    def mounting(self, features: frozenset[str]) -> list[AgentState]:
         """Return the agents that offer all these features of storage hosts, by name."""
         mounting = self._mounting.get(features)
         if mounting is None:
-            mounting = self._mounting[features] = [room for room in self.all if features <= room.storage]
+            mounting = self._mounting[features] = [state for state in self.all if features <= state.storage]
         return mounting
 
-    def _shelve(self) -> None:
-        """Put every reachable, schedulable agent on its shelf."""
-        self.shelves = Shelves(self.packing)
-        self.limited = [room for room in self.all if room.max_kernels is not None]
-        for room in self.all:
-            room.packed = self.packing.pack(room.free)
-            if room.alive and room.schedulable:
-                room.entry = self.ranking.entry(room, room.packed, room.order)
-                room.shelf = self.shelves.having(room.architecture, accelerators_in(room.free))
-                room.shelf.rooms.append(room)
-        self.shelves.sort()
+    def _fill_buckets(self) -> None:
+        """Put every reachable, schedulable agent on its bucket."""
+        self.buckets = Buckets(self.packing)
+        self.limited = [state for state in self.all if state.max_kernels is not None]
+        for state in self.all:
+            state.packed = self.packing.pack(state.free)
+            if state.alive and state.schedulable:
+                state.entry = self.ranking.entry(state, state.packed, state.order)
+                state.bucket = self.buckets.having(state.architecture, accelerators_in(state.free))
+                state.bucket.states.append(state)
+        self.buckets.sort()
 
-    def _settle(self, room: Room, request: Request) -> None:
-        """Update the agent's packed amounts, rank and shelf after its free amounts changed."""
-        shelf = room.shelf
-        if shelf is None:
+    def _settle(self, state: AgentState, request: Request) -> None:
+        """Update the agent's packed amounts, rank and bucket after its free amounts changed."""
+        bucket = state.bucket
+        if bucket is None:
             return
-        packed = self.packing.pack(room.free)
-        has_grown = packed > room.packed
+        packed = self.packing.pack(state.free)
+        has_grown = packed > state.packed
         if self._nearest is not None:
-            self._nearest.shrunk(room)
+            self._nearest.shrunk(state)
             if has_grown:
-                self._nearest.grown(room)
-        room.packed = packed
-        entry = self.ranking.entry(room, packed, room.order)
+                self._nearest.grown(state)
+        state.packed = packed
+        entry = self.ranking.entry(state, packed, state.order)
         if request.kinds:
-            kinds = accelerators_in(room.free)
-            if kinds != shelf.kinds:
-                shelf.remove(room)
-                room.entry = entry
-                room.shelf = self.shelves.having(room.architecture, kinds)
-                room.shelf.put(room)
+            kinds = accelerators_in(state.free)
+            if kinds != bucket.kinds:
+                bucket.remove(state)
+                state.entry = entry
+                state.bucket = self.buckets.having(state.architecture, kinds)
+                state.bucket.put(state)
                 return
         if has_grown:
-            shelf.remove(room)
-            room.entry = entry
-            shelf.put(room)
-        elif entry != room.entry:
-            shelf.move(room, entry)
+            bucket.remove(state)
+            state.entry = entry
+            bucket.put(state)
+        elif entry != state.entry:
+            bucket.move(state, entry)
 
 
 def _largest(agents: Iterable[AgentView]) -> dict[str, int]:

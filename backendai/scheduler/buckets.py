@@ -1,0 +1,152 @@
+"""Buckets: agents that leave the same accelerators idle, in the order of the selection.
+
+Each bucket is divided into blocks, with the maximum of each slot per block: if that is too small for a request, the
+block is skipped. When an agent shrinks, the maximum is too high, never too low, until enough failed searches make it
+worth updating.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from backendai.scheduler.agent_state import AgentState
+from backendai.scheduler.demand import Request
+from backendai.scheduler.packing import Packing
+from backendai.scheduler.selection import Entry
+
+BLOCK = 64
+_PATIENCE = 16  # failed searches; each costs about an eighth of measuring a block
+
+
+class Bucket:
+    """Agents of one architecture with the same kinds of free accelerators; ``entries`` are their ranks. ``bounds``: the
+    packed maximum of each ``BLOCK`` agents. ``last_found``: the position of the last match, which most often moves
+    next."""
+
+    __slots__ = ("_in_vain", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "states")
+
+    def __init__(self, architecture: str, kinds: frozenset[str], packing: Packing) -> None:
+        self.architecture, self.kinds = architecture, kinds
+        self.entries: list[Entry] = []
+        self.states: list[AgentState] = []
+        self.bounds: list[int] = []
+        self.last_found = 0
+        self._in_vain: list[int] = []
+        self._packing = packing
+
+    def sort(self) -> None:
+        """Sort agents that were added to ``states`` in any order."""
+        self.states.sort(key=lambda state: state.entry)
+        self.entries = [state.entry for state in self.states]
+        self.bounds = [self._measured(at) for at in range(0, len(self.states), BLOCK)]
+        self._in_vain = [0] * len(self.bounds)
+
+    def copy(self, by_order: Sequence[AgentState]) -> Bucket:
+        """Return a copy of the bucket with the copies of its agents."""
+        other = Bucket(self.architecture, self.kinds, self._packing)
+        other.entries, other.bounds = self.entries.copy(), self.bounds.copy()
+        other.states = [by_order[state.order] for state in self.states]
+        other._in_vain = self._in_vain.copy()
+        for state in other.states:
+            state.bucket = other
+        return other
+
+    def put(self, state: AgentState) -> None:
+        """Insert the agent at the place of its rank."""
+        place = bisect_left(self.entries, state.entry)
+        self.entries.insert(place, state.entry)
+        self.states.insert(place, state)
+        if len(self.states) > BLOCK * len(self.bounds):
+            self.bounds.append(0)
+            self._in_vain.append(0)
+        self._cover((place, *_begins(place, len(self.states))))
+
+    def remove(self, state: AgentState) -> None:
+        """Remove the agent; its rank must be unchanged since it was inserted."""
+        place = bisect_left(self.entries, state.entry)
+        del self.entries[place], self.states[place]
+        self._cover(_ends(place, len(self.states)))
+
+    def move(self, state: AgentState, entry: Entry) -> None:
+        """Move an agent of this bucket after its free amounts fell."""
+        entries, place = self.entries, self.last_found
+        if place >= len(entries) or entries[place] != state.entry:
+            place = bisect_left(entries, state.entry)
+        state.entry = entry
+        if (not place or entries[place - 1] < entry) and (place + 1 == len(entries) or entry < entries[place + 1]):
+            entries[place] = entry
+            return
+        del entries[place], self.states[place]
+        target = bisect_left(entries, entry)
+        entries.insert(target, entry)
+        self.states.insert(target, state)
+        self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
+
+    def looked_in_vain(self, block: int) -> None:
+        """Count a search that the block's bound allowed but that found no agent. After ``_PATIENCE`` of them the
+        bound is measured anew."""
+        self._in_vain[block] += 1
+        if self._in_vain[block] == _PATIENCE:
+            self._in_vain[block] = 0
+            self.bounds[block] = self._measured(block * BLOCK)
+
+    def _cover(self, places: Iterable[int]) -> None:
+        """Raise the bounds for agents that are new in their block."""
+        bounds, guards = self.bounds, self._packing.guards
+        for place in places:
+            block, packed = place // BLOCK, self.states[place].packed
+            if (bounds[block] | guards) - packed & guards != guards:  # as in ``Packing.has_room``
+                bounds[block] = self._packing.most_of((bounds[block], packed))
+
+    def _measured(self, begin: int) -> int:
+        return self._packing.most_of([state.packed for state in self.states[begin : begin + BLOCK]])
+
+
+def _begins(first: int, end: int) -> range:
+    """Return where blocks begin behind ``first``: agents there are new when all move up by one."""
+    return range(first - first % BLOCK + BLOCK, end, BLOCK)
+
+
+def _ends(first: int, end: int) -> range:
+    """Return where blocks end: agents there are new when all from ``first`` on move down by one."""
+    return range(first - first % BLOCK + BLOCK - 1, end, BLOCK)
+
+
+class Buckets:
+    """All buckets of a pass."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+        self._all: dict[tuple[str, frozenset[str]], Bucket] = {}
+        self._levels: dict[tuple[str, frozenset[str]], list[list[Bucket]]] = {}
+
+    def having(self, architecture: str, kinds: frozenset[str]) -> Bucket:
+        """Return the bucket for this architecture and these accelerators; creates it if missing."""
+        bucket = self._all.get((architecture, kinds))
+        if bucket is None:
+            bucket = self._all[architecture, kinds] = Bucket(architecture, kinds, self._packing)
+            self._levels.clear()
+        return bucket
+
+    def sort(self) -> None:
+        """Sort every bucket."""
+        for bucket in self._all.values():
+            bucket.sort()
+
+    def copy(self, by_order: Sequence[AgentState]) -> Buckets:
+        """Return a copy of all buckets with the copies of their agents."""
+        other = Buckets(self._packing)
+        other._all = {key: bucket.copy(by_order) for key, bucket in self._all.items()}
+        return other
+
+    def levels(self, request: Request) -> list[list[Bucket]]:
+        """Return the buckets that suit the request, grouped by the accelerators left idle. The fewest come first."""
+        levels = self._levels.get(request.group)
+        if levels is None:
+            by_waste: dict[int, list[Bucket]] = {}
+            for bucket in self._all.values():
+                if request.architecture in ("", bucket.architecture) and request.kinds <= bucket.kinds:
+                    by_waste.setdefault(len(bucket.kinds - request.kinds), []).append(bucket)
+            levels = self._levels[request.group] = [by_waste[waste] for waste in sorted(by_waste)]
+        return levels
