@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from asyncssh.connection import SSHConnection
 from asyncssh.packet import Boolean, String
+from django.conf import settings
 
 from backendai.compute.models import ComputeSession
 from backendai.gateways.ssh_access import key_of
@@ -70,6 +72,34 @@ def test_many_rounds_of_new_keys_lose_no_byte(here: Stage, key: Path, session: C
             assert told.stdout == b"x" * 1_000_000
 
     asyncio.run(walk())
+
+
+@pytest.mark.parametrize("name", [b"", b"a\0b", b"x" * 1023, b"x" * 5000, b"\xff\xfe", b"train\n", b"+" * 300])
+def test_odd_names_hold_up_nobody(
+    here: Stage, key: Path, session: ComputeSession, monkeypatch: pytest.MonkeyPatch, name: bytes
+) -> None:
+    stranger = here.new_key("stranger")
+    blob = asyncssh.read_public_key(f"{stranger}.pub").public_data
+    words = (String("publickey"), Boolean(False), String("ssh-ed25519"), String(blob))
+    answers = []
+
+    def refused(connection: Any, _type: int, _id: int, packet: Any) -> None:
+        answers.append(packet.get_namelist())
+        if len(answers) == 1:
+            connection.send_packet(50, String(name), String("ssh-connection"), *words)
+        else:
+            connection._force_close(asyncssh.PermissionDenied("refused"))
+
+    async def walk() -> None:
+        with monkeypatch.context() as patched:
+            patched.setitem(SSHConnection._packet_handlers, 51, refused)
+            with pytest.raises((asyncssh.Error, OSError)):
+                await connect(here, stranger)
+        async with connect(here, key) as bystander:
+            assert (await bystander.run("echo on")).stdout == "on\n"
+
+    asyncio.run(walk())
+    assert answers
 
 
 def test_so_many_keys_may_be_offered_and_no_more(here: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +169,30 @@ def test_attacks_after_the_sign_in_leave_no_task_and_no_descriptor(
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def test_the_own_server_of_files_copies_and_follows_links_as_its_user(here: Stage) -> None:
+    """The server in Python, which serves where neither image nor kit has one, with OpenSSH's client."""
+    home, back = here.folder / "home", here.folder / "back"
+    home.mkdir()
+    content = os.urandom(1_000_000)
+    (here.folder / "big").write_bytes(content)
+    (home / "link").symlink_to("/proc/self/environ")
+    (home / "loop").symlink_to("loop")
+    batch = here.folder / "batch"
+    lines = [
+        f"cd {home}", f"put {here.folder}/big big", "rename big moved", f"get moved {back}", "mkdir d", "rmdir d",
+        "chmod 600 moved", "ln -s moved short", "ls -l", "-get loop /tmp/never", f"-get {'x' * 1024} /tmp/never",
+        "rm short", "df",
+    ]  # fmt: skip
+    batch.write_text("\n".join(lines) + "\n")
+    environ = os.environ | {"PYTHONPATH": str(settings.BASE_DIR)}
+    script = here.folder / "serve.py"
+    script.write_text("from backendai.agent.guest.serve import main\nmain()\n")
+    program = f"{sys.executable} {script} sftp"
+    told = subprocess.run(
+        ["sftp", "-D", program, "-b", str(batch)], capture_output=True, timeout=60, check=False, env=environ
+    )
+    assert told.returncode == 0, told
+    assert back.read_bytes() == content and (home / "moved").stat().st_mode & 0o777 == 0o600
+    assert not (home / "short").is_symlink() and not Path("/tmp/never").exists()
