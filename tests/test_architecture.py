@@ -174,7 +174,7 @@ def test_it_has_no_import_cycle() -> None:
 
 # The agent's side, what starts and examines agents, and what is told of agents that report no capabilities.
 _MAY_NAME_BACKENDS = {"agent", "settings", "ops"}
-_NAMES_OF_BACKENDS = {"docker", "process", "simulated"}
+_NAMES_OF_BACKENDS = {"docker", "kubernetes", "process", "qemu", "simulated"}
 
 
 def test_nobody_decides_by_the_name_of_a_backend() -> None:

@@ -73,7 +73,7 @@ def test_a_code_of_a_newer_agent_is_a_fault_and_keeps_its_sentence(cast: Cast) -
 
 def test_every_code_with_which_an_agent_refuses_a_start_is_in_the_table() -> None:
     found = set()
-    for path in (PACKAGE / "agent" / "backends").glob("*.py"):
+    for path in (PACKAGE / "agent").rglob("*.py"):
         text = path.read_text()
         found |= set(re.findall(r"StartFailed\([^()]*(?:\([^()]*\)[^()]*)*code=\"([a-z-]+)\"", text))
     assert {"cluster-network-failed", "scratch-failed", "name-taken"} <= found
