@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.utils.translation import gettext, override
 
 from backendai.catalog.models import Image
@@ -95,7 +96,7 @@ async def test_it_says_when_there_is_nothing_yet(cast: Cast) -> None:
 @pytest.mark.parametrize("wish", ["accept-language", "cookie"])
 async def test_it_refuses_in_the_language_of_the_browser(cast: Cast, running: ComputeSession, wish: str) -> None:
     *headers, (_, login) = await sync_to_async(page)(cast.bob)
-    headers.append((b"cookie", login + b"; django_language=ko" if wish == "cookie" else login))
+    headers.append((b"cookie", login + f"; {settings.LANGUAGE_COOKIE_NAME}=ko".encode() if wish == "cookie" else login))
     headers.append((b"accept-language", b"ko" if wish == "accept-language" else b"en"))
     with override("ko"):
         korean = gettext("Session not found.")
@@ -141,7 +142,7 @@ async def test_it_sends_what_an_app_has_written(cast: Cast, running: ComputeSess
     async with fake_gateway() as (gateway, url):
         await Agent.objects.aupdate(gateway_url=url)
         async with socket(address(running, "?app=jupyterlab"), headers) as log:
-            assert await log.closing() == (4004, "There is no output of this app.")
+            assert await log.closing() == (4004, "This app has no output.")
         assert not gateway.requests
         await Image.objects.aupdate(services="jupyterlab:http:[8888]")
         gateway.more_log.set()

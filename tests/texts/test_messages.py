@@ -6,15 +6,13 @@ import copy
 import json
 import pickle
 from collections.abc import Iterator
-from datetime import date
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.safestring import mark_safe
-from django.utils.translation import override, pgettext
+from django.utils.translation import override
 
 from backendai.activity.jobs import start_job
 from backendai.activity.models import BackgroundJob
@@ -141,7 +139,3 @@ def test_rest_refuses_in_the_language_that_is_asked_for_with_the_same_code(cast:
     assert plain.status_code == korean.status_code == 400
     assert plain.json()["code"] == korean.json()["code"]
     assert plain.json()["detail"].isascii() and not korean.json()["detail"].isascii()
-
-
-def test_the_rights_to_a_folder_do_not_share_their_word_with_the_month() -> None:
-    assert pgettext("rights", "May") == "권한" != date_format(date(2026, 5, 1), "F")

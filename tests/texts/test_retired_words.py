@@ -106,7 +106,7 @@ _PHRASES_ALLOWED = {
     "1,000 nodes, 10,000 jobs": "nodes of Slurm",
 }
 # Sections about Kubernetes, whose words are nodes and pods.
-_KUBERNETES = re.compile(r"^## [^\n]*(?:Kubernetes|pod)[^\n]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_KUBERNETES = re.compile(r"^## [^\n]*(?:Kubernetes|[Pp]od)[^\n]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _PLAIN_WORDS = ("wake", "notice", "environment")  # also meant plainly in documents
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
