@@ -149,7 +149,7 @@ print(*(os.environ["BACKENDAI_" + name] for name in {names!r}))
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--help"], "    agent\n"), (["help", "agent"], "Run the agent of this compute node.")],
+    [(["--help"], "    agent\n"), (["help", "agent"], "Run an agent on this machine.")],
 )
 def test_the_help_knows_the_commands_of_nodes(tmp_path: Path, words: list[str], said: str) -> None:
     told = {**os.environ, "BACKENDAI_DATA": str(tmp_path)}

@@ -308,11 +308,11 @@ def test_it_asks_the_database_the_same_however_much_there_is(
         for number in range(3):
             make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
-        with django_assert_num_queries(20):
+        with django_assert_num_queries(19):
             amounts(client, lab)
         with django_assert_num_queries(26):
             client.get(reverse("web:launch"))
-        with django_assert_num_queries(25):
+        with django_assert_num_queries(24):
             client.post(reverse("web:launch_preview"), typed(lab))
 
 

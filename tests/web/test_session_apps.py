@@ -224,7 +224,8 @@ def test_the_address_of_an_app_leads_to_the_page_that_opens_it(
 
 
 @pytest.mark.parametrize(
-    ("backend", "reason"), [("process", "anybody on that machine could open the app"), ("simulated", "nothing really")]
+    ("backend", "reason"),
+    [("process", "anybody on that machine could open the app"), ("simulated", "no program runs there")],
 )
 def test_it_says_why_there_are_no_apps_on_some_nodes(session: ComputeSession, backend: str, reason: str) -> None:
     Agent.objects.update(backend=backend)
