@@ -27,16 +27,16 @@ class ScopeMissing(APIException):
     default_code = "token-scope"
 
 
-def asker(request: Request) -> User:
-    """Return who asks, in a view that lets in signed-in people only."""
+def user_of(request: Request) -> User:
+    """Return the user of a request to a view for signed-in people only."""
     return cast(User, request.user)
 
 
-def steerer(request: Request) -> User:
-    """Return the superadmin who asks; for anybody else there is nothing here."""
-    if not asker(request).is_superadmin:
+def superadmin_of(request: Request) -> User:
+    """Return the superadmin of a request. Raises NotFound for other users."""
+    if not user_of(request).is_superadmin:
         raise NotFound("Not found, or you have no access.")
-    return asker(request)
+    return user_of(request)
 
 
 def signing_pair(request: Request) -> KeyPair | None:

@@ -1,4 +1,4 @@
-"""Names in request bodies → the rows that the asker may name."""
+"""Names in request bodies → the rows that the user may name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from backendai.accounts.models import Domain, Project, ResourcePolicy, User
 from backendai.core.errors import UserError
 
 
-def domain_named(asker: User, name: str | None) -> Domain | None:
+def domain_named(user: User, name: str | None) -> Domain | None:
     """Return the domain of this name, or the user's own for an empty one. Raises a UserError if it is not visible."""
     if not name:
-        return asker.domain
-    domain: Domain | None = Domain.objects.visible_to(asker).filter(name=name).select_related("policy").first()
+        return user.domain
+    domain: Domain | None = Domain.objects.visible_to(user).filter(name=name).select_related("policy").first()
     if domain is None:
         raise UserError("Domain not found.", field="domain", code="unknown-domain")
     return domain
@@ -30,11 +30,11 @@ def policy_named(name: str | None) -> ResourcePolicy | None:
     return policy
 
 
-def project_named(asker: User, name: str, *, domain: Domain | None = None, field: str = "project") -> Project:
+def project_named(user: User, name: str, *, domain: Domain | None = None, field: str = "project") -> Project:
     """Return the project of this ID or name whose members the user manages; raises a UserError if there is not
     exactly one.
     """
-    projects = Project.objects.managed_by(asker).select_related("domain__policy")
+    projects = Project.objects.managed_by(user).select_related("domain__policy")
     found: list[Project] = []
     try:
         found = list(projects.filter(pk=UUID(name)))
@@ -47,11 +47,11 @@ def project_named(asker: User, name: str, *, domain: Domain | None = None, field
     return found[0]
 
 
-def with_rows(asker: User, wishes: Mapping[str, Any]) -> dict[str, Any]:
+def with_rows(user: User, wishes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes with the rows of ``domain`` and ``policy`` instead of their names."""
     changed = dict(wishes)
     if "domain" in changed:
-        changed["domain"] = domain_named(asker, changed["domain"]) if changed["domain"] else None
+        changed["domain"] = domain_named(user, changed["domain"]) if changed["domain"] else None
     if "policy" in changed:
         changed["policy"] = policy_named(changed["policy"])
     return changed

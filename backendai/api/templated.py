@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.launch_bodies import LaunchRequest
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
@@ -26,7 +26,7 @@ def launch_asked_for(request: Request) -> tuple[SessionSpec, Any]:
         parameters = said.get("parameters") or {}
         if not isinstance(parameters, Mapping):
             raise UserError("Write names with their values.", field="parameters", code="invalid")
-        version = version_named(asker(request), str(said["template"]), project=str(said.get("project") or ""))
+        version = version_named(user_of(request), str(said["template"]), project=str(said.get("project") or ""))
         said = from_template(version, parameters, caller_part(said)).document
     body = LaunchRequest(data=said)
     body.is_valid(raise_exception=True)

@@ -36,6 +36,7 @@ NO_PAGES = {
     "apps/<slug:label>/",
     "folders/at/<folder_digits:digits>/",
     "folders/<uuid:folder_id>/lead/",
+    "runs/<uuid:run_id>/board/",
     "help/pictures/<slug:name>.png",
 }
 PAGES = {

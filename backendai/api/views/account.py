@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import AccessToken, Project, User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import create_token, revoke_token
-from backendai.api.authentication import asker, asking_token
+from backendai.api.authentication import asking_token, user_of
 from backendai.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -30,9 +30,9 @@ class Me(GenericAPIView[User]):
 
     def get(self, request: Request) -> Response:
         """Return the user with the projects in which they can start sessions."""
-        projects = Prefetch("projects", Project.objects.usable_by(asker(request)).select_related("domain"))
+        projects = Prefetch("projects", Project.objects.usable_by(user_of(request)).select_related("domain"))
         me = User.objects.select_related("domain").prefetch_related(projects)
-        return Response(self.get_serializer(get_object_or_404(me, pk=asker(request).pk)).data)
+        return Response(self.get_serializer(get_object_or_404(me, pk=user_of(request).pk)).data)
 
 
 class TokenList(ListAPIView[AccessToken]):
@@ -46,14 +46,14 @@ class TokenList(ListAPIView[AccessToken]):
 
     def get_queryset(self) -> QuerySet[AccessToken]:
         """Return the user's own tokens."""
-        return AccessToken.objects.visible_to(asker(self.request))
+        return AccessToken.objects.visible_to(user_of(self.request))
 
     @extend_schema(request=TokenRequest, responses={201: NewTokenBody})
     def post(self, request: Request) -> Response:
         """Create a token; its text is only in this response."""
         body = TokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        token, text = create_token(asker(request), maker=asking_token(request), **body.validated_data)
+        token, text = create_token(user_of(request), maker=asking_token(request), **body.validated_data)
         answer = TokenBody(token).data | {"token": text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -67,5 +67,5 @@ class TokenDetail(GenericAPIView[AccessToken]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Revoke the token; requests with it are rejected from now on."""
-        revoke_token(asker(request), token_id)
+        revoke_token(user_of(request), token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)

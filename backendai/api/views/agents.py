@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.agent_bodies import AgentChange, DrainRequest, JoinTokenBody, JoinTokenRequest, NewJoinTokenBody
-from backendai.api.authentication import asker, steerer
+from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.other_bodies import AgentBody
 from backendai.api.paging import ByName, NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -45,7 +45,7 @@ class AgentList(ListAPIView[Agent]):
 
     def get_queryset(self) -> QuerySet[Agent]:
         """Return the visible agents."""
-        return Agent.objects.visible_to(asker(self.request)).select_related("resource_group")
+        return Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
 
     def get_serializer_context(self) -> dict[str, Any]:
         """Return what the rows need: the allocations of each agent."""
@@ -64,7 +64,7 @@ class AgentView(GenericAPIView[Agent]):
 
     def find(self) -> Agent:
         """Return the agent that the address names."""
-        visible = Agent.objects.visible_to(asker(self.request)).select_related("resource_group")
+        visible = Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
         return get_object_or_404(visible, pk=self.kwargs["agent_id"])
 
     def answer(self) -> Response:
@@ -89,8 +89,8 @@ class AgentDetail(AgentView):
         values = dict(body.validated_data)
         group, force = values.pop("resource_group", None), values.pop("force", False)
         if group is not None:
-            move_agent(asker(request), agent, _group(group), force=force)
-        change_agent(asker(request), agent, values)
+            move_agent(user_of(request), agent, _group(group), force=force)
+        change_agent(user_of(request), agent, values)
         return self.answer()
 
 
@@ -103,13 +103,13 @@ class AgentDrain(AgentView):
         agent = self.find()
         body = DrainRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        start_drain(asker(request), agent, now=timezone.now(), ends_at=body.validated_data["ends_at"])
+        start_drain(user_of(request), agent, now=timezone.now(), ends_at=body.validated_data["ends_at"])
         return self.answer()
 
     @extend_schema(request=None, responses=AgentBody)
     def delete(self, request: Request, agent_id: UUID) -> Response:
         """Cancel the drain; 409 if the agent is not draining."""
-        cancel_drain(asker(request), self.find())
+        cancel_drain(user_of(request), self.find())
         return self.answer()
 
 
@@ -119,7 +119,7 @@ class AgentEnd(AgentView):
     @extend_schema(request=None, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Remove the agent: its sessions end. 409 while it is reachable and runs sessions."""
-        retire_agent(asker(request), self.find(), now=timezone.now())
+        retire_agent(user_of(request), self.find(), now=timezone.now())
         return self.answer()
 
 
@@ -130,12 +130,12 @@ class AgentCredential(AgentView):
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Create a join token with which only this agent gets a new credential, once, within a day."""
         agent = self.find()
-        return _new_token(renew_credential(asker(request), agent, now=timezone.now()), name=agent.name)
+        return _new_token(renew_credential(user_of(request), agent, now=timezone.now()), name=agent.name)
 
     @extend_schema(request=None, responses=AgentBody)
     def delete(self, request: Request, agent_id: UUID) -> Response:
         """Revoke the credential: the agent is rejected and becomes unreachable."""
-        revoke_credential(asker(request), self.find(), now=timezone.now())
+        revoke_credential(user_of(request), self.find(), now=timezone.now())
         return self.answer()
 
 
@@ -150,12 +150,12 @@ class JoinTokenList(ListAPIView[JoinToken]):
 
     def get_queryset(self) -> QuerySet[JoinToken]:
         """Return the visible tokens."""
-        return JoinToken.objects.visible_to(asker(self.request)).select_related("resource_group", "agent")
+        return JoinToken.objects.visible_to(user_of(self.request)).select_related("resource_group", "agent")
 
     @extend_schema(request=JoinTokenRequest, responses={201: NewJoinTokenBody})
     def post(self, request: Request) -> Response:
         """Create a token; its text is only in this response."""
-        actor = steerer(request)
+        actor = superadmin_of(request)
         body = JoinTokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
         values = dict(body.validated_data)
@@ -173,7 +173,7 @@ class JoinTokenDetail(GenericAPIView[JoinToken]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, join_token_id: int) -> Response:
         """Revoke the token; agents that joined with it stay."""
-        revoke_join_token(asker(request), join_token_id)
+        revoke_join_token(user_of(request), join_token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

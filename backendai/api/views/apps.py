@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, credential_of
+from backendai.api.authentication import credential_of, user_of
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 from backendai.compute.app_models import LONGEST_APP_TITLE, PublicFor
 from backendai.compute.models import ComputeSession
@@ -124,7 +124,7 @@ class SessionApp(APIView):
         credential = credential_of(request)
         if credential is None:
             raise Http404
-        entry = make_entry(asker(request), session, service, credential, timezone.now(), portal=request.get_host())
+        entry = make_entry(user_of(request), session, service, credential, timezone.now(), portal=request.get_host())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -144,7 +144,7 @@ class SessionAppSettings(APIView):
         body = AppSettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
         said = body.validated_data
-        app = change_app(asker(request), session, service, title=said["title"], arguments=said["arguments"])
+        app = change_app(user_of(request), session, service, title=said["title"], arguments=said["arguments"])
         return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 
 
@@ -162,17 +162,17 @@ class SessionAppForEverybody(APIView):
         body = PublicAppBody(data=request.data)
         body.is_valid(raise_exception=True)
         public_for = PublicFor(body.validated_data["public_for"])
-        app = open_to_everybody(asker(request), session, service, now=now, public_for=public_for)
+        app = open_to_everybody(user_of(request), session, service, now=now, public_for=public_for)
         return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, session_id: UUID, service: str) -> Response:
         """Create the app private again. Open connections of others are cut within seconds."""
-        close_to_others(asker(request), _session(request, session_id), service)
+        close_to_others(user_of(request), _session(request, session_id), service)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _session(request: Request, session_id: UUID) -> ComputeSession:
-    visible = ComputeSession.objects.visible_to(asker(request)).select_related("image", "resource_group")
+    visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(visible, pk=session_id)
     return session

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import Domain, User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import change_domain, create_domain, delete_domain
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.named import policy_named, with_rows
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
@@ -36,7 +36,7 @@ class DomainList(ListAPIView[Domain]):
 
     def get_queryset(self) -> QuerySet[Domain]:
         """Return the visible domains."""
-        return _shown_domains(asker(self.request))
+        return _shown_domains(user_of(self.request))
 
     @extend_schema(request=NewDomainRequest, responses={201: DomainBody})
     def post(self, request: Request) -> Response:
@@ -44,7 +44,7 @@ class DomainList(ListAPIView[Domain]):
         body = NewDomainRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes = body.validated_data
-        domain = create_domain(asker(request), wishes["name"], policy=policy_named(wishes["policy"]))
+        domain = create_domain(user_of(request), wishes["name"], policy=policy_named(wishes["policy"]))
         return Response(DomainBody(domain).data, status=status.HTTP_201_CREATED)
 
 
@@ -64,21 +64,21 @@ class DomainDetail(GenericAPIView[Domain]):
     @extend_schema(request=DomainChange, responses=DomainBody)
     def patch(self, request: Request, domain_id: int) -> Response:
         """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
-        domain = get_object_or_404(_shown_domains(asker(request)), pk=domain_id)
+        domain = get_object_or_404(_shown_domains(user_of(request)), pk=domain_id)
         body = DomainChange(data=request.data)
         body.is_valid(raise_exception=True)
-        wishes = with_rows(asker(request), body.validated_data)
+        wishes = with_rows(user_of(request), body.validated_data)
         with transaction.atomic():
             get_object_or_404(Domain.objects.select_for_update(), pk=domain.pk)
             check_seen(request, _shown(request, domain_id))
-            change_domain(asker(request), domain, wishes)
+            change_domain(user_of(request), domain, wishes)
         shown = _shown(request, domain_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, domain_id: int) -> Response:
         """Delete an unused domain; 409 with the counts of objects that belong to it."""
-        delete_domain(asker(request), get_object_or_404(_shown_domains(asker(request)), pk=domain_id))
+        delete_domain(user_of(request), get_object_or_404(_shown_domains(user_of(request)), pk=domain_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -88,4 +88,4 @@ def _shown_domains(viewer: User) -> QuerySet[Domain]:
 
 
 def _shown(request: Request, domain_id: int) -> dict[str, Any]:
-    return dict(DomainBody(get_object_or_404(_shown_domains(asker(request)), pk=domain_id)).data)
+    return dict(DomainBody(get_object_or_404(_shown_domains(user_of(request)), pk=domain_id)).data)

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.endpoint_bodies import (
     CreatedTokenBody,
     EndpointTokenBody,
@@ -50,7 +50,7 @@ class EndpointTokens(ListAPIView[EndpointToken]):
         endpoint = _endpoint(request, endpoint_id)
         body = EndpointTokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        token, text = create_token(endpoint, asker(request), **body.validated_data)
+        token, text = create_token(endpoint, user_of(request), **body.validated_data)
         said = {**EndpointTokenBody(token).data, "token": text}
         return Response(said, status=status.HTTP_201_CREATED)
 
@@ -66,7 +66,7 @@ class EndpointTokenDetail(GenericAPIView[EndpointToken]):
     def delete(self, request: Request, endpoint_id: UUID, endpoint_token_id: UUID) -> Response:
         """Revoke the token; app proxies know within two seconds."""
         endpoint = _endpoint(request, endpoint_id)
-        revoke_token(get_object_or_404(EndpointToken, endpoint=endpoint, pk=endpoint_token_id), asker(request))
+        revoke_token(get_object_or_404(EndpointToken, endpoint=endpoint, pk=endpoint_token_id), user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -89,10 +89,10 @@ class EndpointRules(GenericAPIView[AutoScalingRule]):
         endpoint = _endpoint(request, endpoint_id)
         body = RulesRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_rules(endpoint, asker(request), [AutoScalingRule(**one) for one in body.validated_data["rules"]])
+        set_rules(endpoint, user_of(request), [AutoScalingRule(**one) for one in body.validated_data["rules"]])
         return Response(RuleBody(endpoint.rules.all(), many=True).data)
 
 
 def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
-    endpoint: Endpoint = get_object_or_404(Endpoint.objects.visible_to(asker(request)).live(), pk=endpoint_id)
+    endpoint: Endpoint = get_object_or_404(Endpoint.objects.visible_to(user_of(request)).live(), pk=endpoint_id)
     return endpoint

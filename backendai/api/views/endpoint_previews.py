@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.endpoint_bodies import EndpointRequest
 from backendai.api.parsing import StrictJSONParser
 from backendai.serving.previewing import preview_endpoint
@@ -30,7 +30,7 @@ class EndpointPreview(GenericAPIView[Any]):
         """Check everything and create nothing; the errors are those of a creation."""
         body = EndpointRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        found = preview_endpoint(asker(request), body.endpoint_spec(), now=timezone.now())
+        found = preview_endpoint(user_of(request), body.endpoint_spec(), now=timezone.now())
         checked = found.checked
         return Response(
             {

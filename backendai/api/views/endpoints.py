@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.endpoint_bodies import (
     EndpointBody,
     EndpointChange,
@@ -58,7 +58,7 @@ class EndpointList(ListAPIView[Endpoint]):
 
     def get_queryset(self) -> QuerySet[Endpoint]:
         """Return the endpoints that are not deleted."""
-        return Endpoint.objects.visible_to(asker(self.request)).live().order_by()
+        return Endpoint.objects.visible_to(user_of(self.request)).live().order_by()
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return a page of endpoints with their current state."""
@@ -77,7 +77,7 @@ class EndpointList(ListAPIView[Endpoint]):
     def post(self, request: Request) -> Response:
         """Create an endpoint, or return the one that was created under the same idempotency key."""
         body = _checked(EndpointRequest, request)
-        made = create_endpoint(asker(request), body.endpoint_spec(), idempotency_key=idempotency_key(request))
+        made = create_endpoint(user_of(request), body.endpoint_spec(), idempotency_key=idempotency_key(request))
         return Response(_body(made), status=status.HTTP_201_CREATED)
 
 
@@ -98,13 +98,13 @@ class EndpointDetail(GenericAPIView[Endpoint]):
         """Change limits, numbers of replicas and access."""
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(EndpointChange, request)
-        change_endpoint(endpoint, asker(request), **body.validated_data)
+        change_endpoint(endpoint, user_of(request), **body.validated_data)
         return Response(_body(endpoint))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
         """Delete the endpoint; its replicas end when their open requests are answered."""
-        set_wish(_endpoint(request, endpoint_id), asker(request), Wish.DELETED)
+        set_wish(_endpoint(request, endpoint_id), user_of(request), Wish.DELETED)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -118,7 +118,7 @@ class EndpointStart(GenericAPIView[Endpoint]):
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Start the endpoint."""
         endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, asker(request), Wish.RUN)
+        set_wish(endpoint, user_of(request), Wish.RUN)
         return Response(_body(endpoint))
 
 
@@ -132,7 +132,7 @@ class EndpointStop(GenericAPIView[Endpoint]):
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Stop the endpoint: it keeps its address, and has no replicas."""
         endpoint = _endpoint(request, endpoint_id)
-        set_wish(endpoint, asker(request), Wish.STOPPED)
+        set_wish(endpoint, user_of(request), Wish.STOPPED)
         return Response(_body(endpoint))
 
 
@@ -146,7 +146,7 @@ class EndpointRetry(GenericAPIView[Endpoint]):
     def post(self, request: Request, endpoint_id: UUID) -> Response:
         """Start a replica now instead of waiting after a failed start."""
         endpoint = _endpoint(request, endpoint_id)
-        retry_now(endpoint, asker(request))
+        retry_now(endpoint, user_of(request))
         return Response(_body(endpoint))
 
 
@@ -172,7 +172,7 @@ class EndpointRevisions(ListAPIView[Revision]):
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(RevisionUpdate, request)
         gap = body.validated_data["allow_gap"]
-        revision = update_endpoint(endpoint, asker(request), body.spec(), allow_gap=gap)
+        revision = update_endpoint(endpoint, user_of(request), body.spec(), allow_gap=gap)
         return Response(RevisionBody(revision).data, status=status.HTTP_201_CREATED)
 
 
@@ -188,7 +188,7 @@ class EndpointRollBack(GenericAPIView[Endpoint]):
         """Replace the current revision with an earlier one."""
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(RollBackRequest, request)
-        roll_back(endpoint, asker(request), body.validated_data["revision"])
+        roll_back(endpoint, user_of(request), body.validated_data["revision"])
         return Response(_body(endpoint))
 
 
@@ -258,7 +258,7 @@ class EndpointMetrics(GenericAPIView[Any]):
 
 
 def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
-    visible = Endpoint.objects.visible_to(asker(request)).live().select_related("resource_group", "owner")
+    visible = Endpoint.objects.visible_to(user_of(request)).live().select_related("resource_group", "owner")
     endpoint: Endpoint = get_object_or_404(visible, pk=endpoint_id)
     return endpoint
 

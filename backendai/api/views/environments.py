@@ -24,7 +24,7 @@ from backendai.accounts.services.environments import (
     save_dotfile,
     set_bootstrap_script,
 )
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.environment_bodies import (
     BootstrapBody,
     BootstrapRequest,
@@ -49,7 +49,7 @@ class SshKeyList(ListAPIView[SshKey]):
 
     def get_queryset(self) -> QuerySet[SshKey]:
         """Return the user's own keys."""
-        return SshKey.objects.visible_to(asker(self.request))
+        return SshKey.objects.visible_to(user_of(self.request))
 
     @extend_schema(request=SshKeyRequest, responses={201: SshKeyBody})
     def post(self, request: Request) -> Response:
@@ -57,7 +57,7 @@ class SshKeyList(ListAPIView[SshKey]):
         body = SshKeyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         told = body.validated_data
-        key = add_ssh_key(asker(request), told["public_key"], name=told["name"], proof=told["proof"])
+        key = add_ssh_key(user_of(request), told["public_key"], name=told["name"], proof=told["proof"])
         return Response(SshKeyBody(key).data, status=status.HTTP_201_CREATED)
 
 
@@ -70,7 +70,7 @@ class SshKeyDetail(GenericAPIView[Any]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, ssh_key_id: UUID) -> Response:
         """Delete the key; running sessions still have it."""
-        remove_ssh_key(asker(request), ssh_key_id)
+        remove_ssh_key(user_of(request), ssh_key_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -85,7 +85,7 @@ class Dotfiles(GenericAPIView[Dotfile]):
 
     def owner(self) -> Owner:
         """Return the owner of the files; 404 if not visible."""
-        return asker(self.request)
+        return user_of(self.request)
 
     @extend_schema(responses=DotfileBody(many=True))
     def get(self, request: Request, **_: Any) -> Response:
@@ -98,7 +98,7 @@ class Dotfiles(GenericAPIView[Dotfile]):
         owner = self.owner()
         body = DotfileRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(DotfileBody(save_dotfile(asker(request), owner, **body.validated_data)).data)
+        return Response(DotfileBody(save_dotfile(user_of(request), owner, **body.validated_data)).data)
 
 
 class DotfileDetail(GenericAPIView[Any]):
@@ -110,12 +110,12 @@ class DotfileDetail(GenericAPIView[Any]):
 
     def owner(self) -> Owner:
         """Return whose file it is; 404 when that is not visible."""
-        return asker(self.request)
+        return user_of(self.request)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, **ids: Any) -> Response:
         """Delete the file; running sessions still have it."""
-        remove_dotfile(asker(request), self.owner(), ids[self.lookup_url_kwarg])
+        remove_dotfile(user_of(request), self.owner(), ids[self.lookup_url_kwarg])
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -125,7 +125,7 @@ class _OfProject:
     def owner(self) -> Owner:
         """Return the project; 404 unless one may change its files."""
         view: Any = self
-        actor = asker(view.request)
+        actor = user_of(view.request)
         project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
         if project is None or not may_project(actor, Action.SET_DOTFILES, project):
             raise NotFound("Project not found.")
@@ -138,7 +138,7 @@ class _OfDomain:
     def owner(self) -> Owner:
         """Return the domain; 404 unless one may change its files."""
         view: Any = self
-        actor = asker(view.request)
+        actor = user_of(view.request)
         domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
         if domain is None or not may_domain(actor, Action.SET_DOTFILES, domain):
             raise NotFound("Domain not found.")
@@ -174,7 +174,7 @@ class Bootstrap(GenericAPIView[Any]):
 
     def get(self, request: Request) -> Response:
         """Return the script."""
-        script = BootstrapScript.objects.filter(user=asker(request)).first()
+        script = BootstrapScript.objects.filter(user=user_of(request)).first()
         return Response(BootstrapBody(script or {"content": "", "updated_at": None}).data)
 
     @extend_schema(request=BootstrapRequest, responses=BootstrapBody)
@@ -182,5 +182,5 @@ class Bootstrap(GenericAPIView[Any]):
         """Replace the script; an empty one deletes it."""
         body = BootstrapRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_bootstrap_script(asker(request), body.validated_data["content"])
+        set_bootstrap_script(user_of(request), body.validated_data["content"])
         return self.get(request)

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.explanation_bodies import ExplanationBody
 from backendai.api.launch_bodies import LaunchRequest
 from backendai.api.parsing import StrictJSONParser
@@ -33,10 +33,12 @@ class SessionExplanation(GenericAPIView[Any]):
     @extend_schema(responses=ExplanationBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return what the next pass would do with the session; changes nothing."""
-        visible = ComputeSession.objects.visible_to(asker(request)).select_related("resource_group", "image", "project")
+        visible = ComputeSession.objects.visible_to(user_of(request)).select_related(
+            "resource_group", "image", "project"
+        )
         session = get_object_or_404(visible, pk=session_id)
-        with turn_of(asker(request).pk):
-            explanation = explain(session, asker(request), now=timezone.now())
+        with turn_of(user_of(request).pk):
+            explanation = explain(session, user_of(request), now=timezone.now())
         return Response(self.get_serializer(explanation).data)
 
 
@@ -51,6 +53,6 @@ class SessionPreview(GenericAPIView[Any]):
     def post(self, request: Request) -> Response:
         """Return whether such a session would start now and where, would wait and why, or could never start."""
         spec = spec_asked_for(request)
-        with turn_of(asker(request).pk):
-            explanation = preview(asker(request), spec, now=timezone.now())
+        with turn_of(user_of(request).pk):
+            explanation = preview(user_of(request), spec, now=timezone.now())
         return Response(self.get_serializer(explanation).data)

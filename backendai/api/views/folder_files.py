@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.folder_bodies import FolderTicketBody, FolderTicketRequest
 from backendai.api.folder_file_bodies import (
     DeletionRequest,
@@ -183,14 +183,14 @@ class FolderTicket(GenericAPIView[Any]):
     @extend_schema(request=FolderTicketRequest, responses=FolderTicketBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Return a ticket for the folder's files; 409 ``no-direct-access`` if scripts cannot reach the file server."""
-        folder = visible_folder(asker(request), folder_id)
-        found = direct_ticket(asker(request), folder, _body(FolderTicketRequest, request)["rights"])
+        folder = visible_folder(user_of(request), folder_id)
+        found = direct_ticket(user_of(request), folder, _body(FolderTicketRequest, request)["rights"])
         shown = {"ticket": found.ticket, "address": found.address, "expires_in": found.expires_in}
         return Response(shown, headers={"Cache-Control": "no-store"})
 
 
 def _files(request: Request, folder_id: UUID, *, to_edit: bool = False) -> FolderFiles:
-    user = asker(request)
+    user = user_of(request)
     return open_folder(user, visible_folder(user, folder_id), to_edit=to_edit)
 
 

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import User
 from backendai.accounts.roles import rules_people
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.folder_bodies import (
     FolderBody,
     FolderGrantBody,
@@ -58,14 +58,14 @@ class FolderShares(ListAPIView[FolderGrant]):
         """Return the invitations, accepted or not, and the overrides."""
         if getattr(self, "swagger_fake_view", False):
             return FolderGrant.objects.none()
-        folder = require_rights(asker(self.request), self.kwargs["folder_id"], MANAGE)
+        folder = require_rights(user_of(self.request), self.kwargs["folder_id"], MANAGE)
         return folder.grants.select_related("user").order_by()
 
     @extend_schema(request=FolderShareRequest, responses={201: FolderGrantBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Invite somebody by e-mail address, or give a member of the folder's project other rights than the others.
         Again it changes the rights. 404 ``unknown-person``: nobody of your domain or projects has this address."""
-        user, now = asker(request), timezone.now()
+        user, now = user_of(request), timezone.now()
         folder = require_rights(user, folder_id, MANAGE)
         body = FolderShareRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -86,11 +86,11 @@ class FolderShare(GenericAPIView[Any]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, folder_id: UUID, guest_id: UUID) -> Response:
         """Stop sharing; running sessions keep the mount until their end."""
-        folder = require_rights(asker(request), folder_id, MANAGE)
+        folder = require_rights(user_of(request), folder_id, MANAGE)
         other = User.objects.filter(pk=guest_id).first()
         if other is None:
             raise NotFound("The folder is not shared with them.", code="no-grant")
-        revoke_grant(folder, asker(request), other, now=timezone.now())
+        revoke_grant(folder, user_of(request), other, now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -103,7 +103,7 @@ class FolderLeave(GenericAPIView[Any]):
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Leave the folder; 409 ``not-shared`` if the user has access for another reason."""
-        leave_folder(visible_folder(asker(request), folder_id), asker(request), now=timezone.now())
+        leave_folder(visible_folder(user_of(request), folder_id), user_of(request), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -129,8 +129,8 @@ class FolderInvitationAccept(GenericAPIView[Any]):
     def post(self, request: Request, grant_id: int) -> Response:
         """Accept the invitation, and return the folder."""
         grant = get_object_or_404(_invitations(request), pk=grant_id)
-        accept_invitation(grant, asker(request), now=timezone.now())
-        return Response(FolderBody(get_object_or_404(shown_folders(asker(request)), pk=grant.folder_id)).data)
+        accept_invitation(grant, user_of(request), now=timezone.now())
+        return Response(FolderBody(get_object_or_404(shown_folders(user_of(request)), pk=grant.folder_id)).data)
 
 
 class FolderInvitationDecline(GenericAPIView[FolderGrant]):
@@ -143,7 +143,7 @@ class FolderInvitationDecline(GenericAPIView[FolderGrant]):
     def post(self, request: Request, grant_id: int) -> Response:
         """Decline the invitation; it can be sent again."""
         grant = get_object_or_404(_invitations(request), pk=grant_id)
-        decline_invitation(grant, asker(request), now=timezone.now())
+        decline_invitation(grant, user_of(request), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -161,7 +161,7 @@ class FolderTransfer(GenericAPIView[Any]):
     def post(self, request: Request) -> Response:
         """Transfer them, those in the trash included, and return them; administrators of both people only. A name that
         the new owner uses already gets a number."""
-        user = asker(request)
+        user = user_of(request)
         if not rules_people(user):
             raise NotFound("Not found, or you have no access.")
         body = FolderTransferRequest(data=request.data)
@@ -173,7 +173,9 @@ class FolderTransfer(GenericAPIView[Any]):
 
 
 def _invitations(request: Request) -> QuerySet[FolderGrant]:
-    rows: QuerySet[FolderGrant] = FolderGrant.objects.pending_for(asker(request)).select_related("folder", "created_by")
+    rows: QuerySet[FolderGrant] = FolderGrant.objects.pending_for(user_of(request)).select_related(
+        "folder", "created_by"
+    )
     return rows
 
 

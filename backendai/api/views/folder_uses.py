@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.folder_bodies import FolderCutWish, FolderSizeBody, FolderUsageBody, FolderUseBody
 from backendai.api.paging import NewestFirst
 from backendai.api.views.folders import visible_folder
@@ -40,7 +40,7 @@ class FolderUses(ListAPIView[SessionMount]):
         """Return the mounts."""
         if getattr(self, "swagger_fake_view", False):
             return SessionMount.objects.none()
-        user = asker(self.request)
+        user = user_of(self.request)
         folder: Any = visible_folder(user, self.kwargs["folder_id"])
         rows: QuerySet[SessionMount] = folder.mounts.select_related("session__owner").order_by()
         if allows(folder.rights, MANAGE):
@@ -59,7 +59,7 @@ class FolderCutOff(GenericAPIView[SessionMount]):
     def post(self, request: Request, folder_id: UUID, session_id: UUID) -> Response:
         """End a session that mounts the folder, whose owner has lost the rights to it; 409 while they have them. With
         ``keep_session`` unmount the folder in the session instead, which goes on; 409 where its agent cannot."""
-        user, folder = asker(request), visible_folder(asker(request), folder_id)
+        user, folder = user_of(request), visible_folder(user_of(request), folder_id)
         wish = FolderCutWish(data=request.data)
         wish.is_valid(raise_exception=True)
         if wish.validated_data["keep_session"]:
@@ -78,7 +78,7 @@ class FolderUsage(GenericAPIView[Any]):
     @extend_schema(responses=FolderUsageBody)
     def get(self, request: Request, folder_id: UUID) -> Response:
         """Return its size by day for the last year; measured once a day."""
-        folder = visible_folder(asker(request), folder_id)
+        folder = visible_folder(user_of(request), folder_id)
         days = folder.sizes.order_by("-day")[:_MOST_DAYS]
         shown = {
             "used_bytes": folder.used_bytes,

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.folder_bodies import (
     FolderBody,
@@ -59,14 +59,14 @@ class FolderList(ListAPIView[Folder]):
 
     def get_queryset(self) -> QuerySet[Folder]:
         """Return the visible folders with all that an answer shows."""
-        return shown_folders(asker(self.request))
+        return shown_folders(user_of(self.request))
 
     @extend_schema(request=FolderRequest, responses={201: FolderBody}, parameters=[KEY])
     def post(self, request: Request) -> Response:
         """Create a folder, or return the one made before under the same idempotency key. It is ``CREATING`` as long as
         its storage host has not made it. 409 ``name-taken``, ``too-many-folders``,
         ``folder-bytes``, ``limit-needed``."""
-        user, now = asker(request), timezone.now()
+        user, now = user_of(request), timezone.now()
         data = _checked(FolderRequest, request)
         host, project = host_named(user, data.pop("host", "")), _project(user, data.pop("project", None))
         path = data.pop("linked_path", "")
@@ -88,12 +88,12 @@ class FolderDetail(GenericAPIView[Folder]):
 
     def get(self, request: Request, folder_id: UUID) -> Response:
         """Return the folder."""
-        return Response(shown_folder(asker(request), folder_id))
+        return Response(shown_folder(user_of(request), folder_id))
 
     @extend_schema(request=FolderChange, responses=FolderBody)
     def patch(self, request: Request, folder_id: UUID) -> Response:
         """Change the given fields, all or none."""
-        user = asker(request)
+        user = user_of(request)
         folder = visible_folder(user, folder_id)
         change_folder(folder, user, _checked(FolderChange, request), now=timezone.now())
         return Response(shown_folder(user, folder_id))
@@ -101,7 +101,7 @@ class FolderDetail(GenericAPIView[Folder]):
     @extend_schema(responses={200: FolderBody})
     def delete(self, request: Request, folder_id: UUID) -> Response:
         """Move the folder to the trash; 409 ``folder-mounted`` with the ``sessions`` that mount it."""
-        user = asker(request)
+        user = user_of(request)
         trash_folder(visible_folder(user, folder_id), user, now=timezone.now())
         return Response(shown_folder(user, folder_id))
 
@@ -116,7 +116,7 @@ class FolderRestore(GenericAPIView[Folder]):
     @extend_schema(request=FolderRestoreRequest, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Restore the folder, optionally under another name."""
-        user = asker(request)
+        user = user_of(request)
         name = _checked(FolderRestoreRequest, request).get("name", "")
         restore_folder(visible_folder(user, folder_id), user, name=name, now=timezone.now())
         return Response(shown_folder(user, folder_id))
@@ -131,7 +131,7 @@ class FolderRetry(GenericAPIView[Folder]):
     @extend_schema(request=None, responses=FolderBody)
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Try again to create the folder; 409 ``folder-status`` unless it has failed."""
-        user = asker(request)
+        user = user_of(request)
         retry_folder(visible_folder(user, folder_id), user, now=timezone.now())
         return Response(shown_folder(user, folder_id))
 
@@ -146,7 +146,7 @@ class FolderPurge(GenericAPIView[Folder]):
     @extend_schema(request=FolderPurgeRequest, responses={202: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Delete the folder with its files; ``name`` is its name, to confirm."""
-        user = asker(request)
+        user = user_of(request)
         folder = visible_folder(user, folder_id)
         name = _checked(FolderPurgeRequest, request)["name"]
         purge_folder(folder, user, typed_name=name, now=timezone.now())
@@ -163,7 +163,7 @@ class FolderClone(GenericAPIView[Folder]):
     @extend_schema(request=FolderCloneRequest, responses={201: FolderBody}, parameters=[KEY])
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Create a copy, which is ``CREATING`` until every file is copied; ``status_message`` shows the progress."""
-        user = asker(request)
+        user = user_of(request)
         folder = visible_folder(user, folder_id)
         data = _checked(FolderCloneRequest, request)
         project = _project(user, data.pop("project", None))

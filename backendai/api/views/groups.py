@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, steerer
+from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.group_bodies import GroupSettingsBody
 from backendai.api.other_bodies import ResourceGroupBody
 from backendai.api.paging import ByName
@@ -35,7 +35,7 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
 
     def get_queryset(self) -> QuerySet[ResourceGroup]:
         """Return the groups that are available to the user."""
-        return ResourceGroup.objects.visible_to(asker(self.request))
+        return ResourceGroup.objects.visible_to(user_of(self.request))
 
     def paginate_queryset(self, queryset: Any) -> Any:
         """Return one page of groups with their totals, in four queries for any number."""
@@ -44,7 +44,7 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
     @extend_schema(request=GroupSettingsBody, responses={201: GroupSettingsBody})
     def post(self, request: Request) -> Response:
         """Create a group; superadmins only."""
-        actor = steerer(request)
+        actor = superadmin_of(request)
         body = GroupSettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
         group = create_group(actor, body.validated_data)
@@ -61,13 +61,13 @@ class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
 
     def get(self, request: Request, group: str) -> Response:
         """Return the group with its free resources."""
-        found = get_object_or_404(ResourceGroup.objects.visible_to(asker(request)), name=group)
+        found = get_object_or_404(ResourceGroup.objects.visible_to(user_of(request)), name=group)
         return Response(_body(room_in([found])[0]))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, group: str) -> Response:
         """Delete an unused group; 409 with the counts of objects that belong to it."""
-        actor = steerer(request)
+        actor = superadmin_of(request)
         delete_group(actor.pk, get_object_or_404(ResourceGroup, name=group))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -82,13 +82,13 @@ class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
 
     def get(self, request: Request, group: str) -> Response:
         """Return all settings."""
-        steerer(request)
+        superadmin_of(request)
         return Response(GroupSettingsBody(_with_lists(group)).data)
 
     @extend_schema(request=GroupSettingsBody(partial=True), responses=GroupSettingsBody)
     def patch(self, request: Request, group: str) -> Response:
         """Change the given fields; the next scheduler pass follows them."""
-        actor, found = steerer(request), _with_lists(group)
+        actor, found = superadmin_of(request), _with_lists(group)
         body = GroupSettingsBody(found, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         change_group(actor, found, body.validated_data)

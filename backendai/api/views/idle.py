@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.idle_bodies import (
     CheckerBody,
     CheckerChange,
@@ -50,13 +50,13 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
     @extend_schema(request=CheckerRequest, responses={201: CheckerBody})
     def post(self, request: Request) -> Response:
         """Create an idle checker; it checks sessions within 15 seconds."""
-        if not asker(request).is_superadmin:
+        if not user_of(request).is_superadmin:
             raise Http404
         body = CheckerRequest(data=request.data)
         body.is_valid(raise_exception=True)
         values = dict(body.validated_data)
         places = merged_places(None, values)
-        made = write_checker(asker(request).pk, IdleChecker(), values, places)
+        made = write_checker(user_of(request).pk, IdleChecker(), values, places)
         return Response(_body(request, made.pk), status=status.HTTP_201_CREATED)
 
 
@@ -82,13 +82,13 @@ class IdleCheckerDetail(GenericAPIView[IdleChecker]):
         body.is_valid(raise_exception=True)
         values = dict(body.validated_data)
         places = merged_places(checker, values)
-        write_checker(asker(request).pk, checker, values, places)
+        write_checker(user_of(request).pk, checker, values, places)
         return Response(_body(request, pk))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the idle checker; its warnings are cancelled."""
-        delete_checker(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
+        delete_checker(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -118,12 +118,12 @@ class SessionIdleExtension(GenericAPIView[Any]):
         session = _session(request, session_id)
         body = ExtendRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        extend_idle(session, asker(request), body.validated_data["checker"], now=timezone.now())
+        extend_idle(session, user_of(request), body.validated_data["checker"], now=timezone.now())
         return Response(_checks(session))
 
 
 def _visible(request: Request) -> QuerySet[IdleChecker]:
-    rows = IdleChecker.objects.visible_to(asker(request))
+    rows = IdleChecker.objects.visible_to(user_of(request))
     return rows.prefetch_related("bindings__resource_group", "bindings__project")
 
 
@@ -132,7 +132,7 @@ def _body(request: Request, pk: int) -> Any:
 
 
 def _session(request: Request, session_id: UUID) -> ComputeSession:
-    visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner")
+    visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
     session: ComputeSession = get_object_or_404(visible, pk=session_id)
     return session
 

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.models import Domain
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor, ImageFilter
 from backendai.api.image_bodies import ImageBody, ImageChange, image_values
 from backendai.api.paging import ByName
@@ -39,7 +39,7 @@ class ImageList(ListAPIView[Image]):
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""
-        return Image.objects.visible_to(asker(self.request)).select_related("owner").prefetch_related("aliases")
+        return Image.objects.visible_to(user_of(self.request)).select_related("owner").prefetch_related("aliases")
 
 
 class ImageDetail(RetrieveAPIView[Image]):
@@ -54,7 +54,7 @@ class ImageDetail(RetrieveAPIView[Image]):
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""
-        return Image.objects.visible_to(asker(self.request)).select_related("owner").prefetch_related("aliases")
+        return Image.objects.visible_to(user_of(self.request)).select_related("owner").prefetch_related("aliases")
 
     @extend_schema(request=ImageChange, responses=ImageBody)
     def patch(self, request: Request, image_id: UUID) -> Response:
@@ -65,7 +65,7 @@ class ImageDetail(RetrieveAPIView[Image]):
         values = image_values(body.validated_data)
         if "domains" in values:
             values["domains"] = _domains_named(values["domains"])
-        change_image(asker(request).pk, image, values)
+        change_image(user_of(request).pk, image, values)
         return Response(ImageBody(get_object_or_404(self.get_queryset(), pk=image_id)).data)
 
     @extend_schema(responses={204: None})
@@ -77,9 +77,9 @@ class ImageDetail(RetrieveAPIView[Image]):
         """
         image = get_object_or_404(self.get_queryset(), pk=image_id)
         if image.is_customized:
-            delete_own_image(asker(request), image, now=timezone.now())
+            delete_own_image(user_of(request), image, now=timezone.now())
         else:
-            delete_image(asker(request).pk, image)
+            delete_image(user_of(request).pk, image)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -18,7 +18,7 @@ from backendai.accounts.invitation_links import link_of, mail_link
 from backendai.accounts.models import Invitation
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import Invitee, invite, revoke_invitation
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import policy_named, project_named
 from backendai.api.paging import NewestFirst
@@ -40,7 +40,7 @@ class InvitationList(ListAPIView[Invitation]):
 
     def get_queryset(self) -> QuerySet[Invitation]:
         """Return the visible invitations."""
-        rows = Invitation.objects.visible_to(asker(self.request))
+        rows = Invitation.objects.visible_to(user_of(self.request))
         shown: QuerySet[Invitation] = rows.select_related("project", "policy", "invited_by")
         return shown
 
@@ -50,9 +50,9 @@ class InvitationList(ListAPIView[Invitation]):
         body = InvitationRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes, now = body.validated_data, timezone.now()
-        project = project_named(asker(request), wishes["project"])
+        project = project_named(user_of(request), wishes["project"])
         invitee = Invitee(wishes["email"], wishes["full_name"], wishes["role"], policy_named(wishes["policy"]))
-        row, text = invite(asker(request), project, invitee, now=now, valid_for=timedelta(days=wishes["days"]))
+        row, text = invite(user_of(request), project, invitee, now=now, valid_for=timedelta(days=wishes["days"]))
         answer = dict(InvitationBody(row).data) | {"link": link_of(text), "mailed": mail_link(row, text)}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -66,6 +66,6 @@ class InvitationDetail(GenericAPIView[Invitation]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, invitation_id: UUID) -> Response:
         """Withdraw the invitation: its link stops working."""
-        rows = Invitation.objects.visible_to(asker(request)).select_related("project")
-        revoke_invitation(asker(request), get_object_or_404(rows, pk=invitation_id), now=timezone.now())
+        rows = Invitation.objects.visible_to(user_of(request)).select_related("project")
+        revoke_invitation(user_of(request), get_object_or_404(rows, pk=invitation_id), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
-from backendai.api.authentication import asker, steerer
+from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.filters import FiltersAskedFor, JobFilter
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import NewestFirst
@@ -36,7 +36,7 @@ class JobList(ListAPIView[BackgroundJob]):
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return the visible jobs."""
-        return BackgroundJob.objects.visible_to(asker(self.request))
+        return BackgroundJob.objects.visible_to(user_of(self.request))
 
 
 class JobDetail(RetrieveAPIView[BackgroundJob]):
@@ -48,7 +48,7 @@ class JobDetail(RetrieveAPIView[BackgroundJob]):
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return the visible jobs."""
-        return BackgroundJob.objects.visible_to(asker(self.request))
+        return BackgroundJob.objects.visible_to(user_of(self.request))
 
 
 class JobCancel(GenericAPIView[BackgroundJob]):
@@ -60,7 +60,7 @@ class JobCancel(GenericAPIView[BackgroundJob]):
     @extend_schema(request=None, responses=JobBody)
     def post(self, request: Request, job_id: UUID) -> Response:
         """Request the cancellation; the worker stops at its next step. 409 if the job has ended."""
-        return Response(JobBody(cancel_job(asker(request), job_id, now=timezone.now())).data)
+        return Response(JobBody(cancel_job(user_of(request), job_id, now=timezone.now())).data)
 
 
 class JobRetry(GenericAPIView[BackgroundJob]):
@@ -74,7 +74,7 @@ class JobRetry(GenericAPIView[BackgroundJob]):
         """Return the new job: the build of an image (kind ``image.build``), or the deletion of a deleted image's tag
         from its registry (``image.untag``). 409 for jobs that cannot be retried.
         """
-        user = steerer(request)
+        user = superadmin_of(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)
         retry = retry_build if job.kind == BUILD_JOB else try_removal_again
         again = retry(user, job, now=timezone.now())

@@ -18,7 +18,7 @@ from backendai.accounts.roles import Action, may_user
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services.key_pairs import limit_key_pair
 from backendai.api.answers import Answer
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.named import policy_named
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 from backendai.core.errors import NotFound
@@ -74,11 +74,11 @@ class UserKeyPair(GenericAPIView[Any]):
         wishes = dict(body.validated_data)
         if "policy" in wishes:
             wishes["policy"] = policy_named(wishes["policy"])
-        return Response(LimitedKeyPairBody(limit_key_pair(asker(request), found, wishes)).data)
+        return Response(LimitedKeyPairBody(limit_key_pair(user_of(request), found, wishes)).data)
 
 
 def _pairs_of(request: Request, user_id: UUID) -> QuerySet[KeyPair]:
-    owner = User.objects.visible_to(asker(request)).filter(pk=user_id).first()
-    if owner is None or not may_user(asker(request), Action.SET_USER_POLICY, owner):
+    owner = User.objects.visible_to(user_of(request)).filter(pk=user_id).first()
+    if owner is None or not may_user(user_of(request), Action.SET_USER_POLICY, owner):
         raise NotFound("User not found.")
     return KeyPair.objects.filter(user=owner).select_related("user", "policy")

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import KeyPair
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.key_pair_bodies import KeyPairBody, KeyPairChange, KeyPairRequest, NewKeyPairBody
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -32,14 +32,14 @@ class KeyPairList(ListAPIView[KeyPair]):
 
     def get_queryset(self) -> QuerySet[KeyPair]:
         """Return the user's own key pairs."""
-        return KeyPair.objects.visible_to(asker(self.request))
+        return KeyPair.objects.visible_to(user_of(self.request))
 
     @extend_schema(request=KeyPairRequest, responses={201: NewKeyPairBody})
     def post(self, request: Request) -> Response:
         """Create a key pair; its secret is only in this response."""
         body = KeyPairRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return _with_secret(*create_key_pair(asker(request), **body.validated_data), status.HTTP_201_CREATED)
+        return _with_secret(*create_key_pair(user_of(request), **body.validated_data), status.HTTP_201_CREATED)
 
 
 class KeyPairDetail(GenericAPIView[Any]):
@@ -54,12 +54,12 @@ class KeyPairDetail(GenericAPIView[Any]):
         """Rename the key pair, activate or deactivate it, or make it the main one."""
         body = KeyPairChange(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(KeyPairBody(change_key_pair(asker(request), access_key, **body.validated_data)).data)
+        return Response(KeyPairBody(change_key_pair(user_of(request), access_key, **body.validated_data)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, access_key: str) -> Response:
         """Delete the key pair. 409 if it is the main one, or while sessions count against it."""
-        delete_key_pair(asker(request), access_key)
+        delete_key_pair(user_of(request), access_key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -72,7 +72,7 @@ class KeyPairRotation(GenericAPIView[Any]):
     @extend_schema(request=None, responses=NewKeyPairBody)
     def post(self, request: Request, access_key: str) -> Response:
         """Return the new secret, only this once; signatures with the old one are rejected from now on."""
-        return _with_secret(*rotate_secret(asker(request), access_key), status.HTTP_200_OK)
+        return _with_secret(*rotate_secret(user_of(request), access_key), status.HTTP_200_OK)
 
 
 def _with_secret(pair: KeyPair, secret: str, code: int) -> Response:

@@ -10,7 +10,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.limit_bodies import OwnLimitsBody, limits_body
 from backendai.compute.services.check import project_of
 from backendai.planning.allowances import own_limits
@@ -37,5 +37,5 @@ class OwnLimits(GenericAPIView[Any]):
         """
         query = LimitsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        user = asker(request)
+        user = user_of(request)
         return Response(limits_body(own_limits(user, project_of(user, query.validated_data["project"]))))

@@ -13,7 +13,7 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.gateway import read_log
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.apps import app_logs_of
@@ -59,7 +59,7 @@ class SessionLog(APIView):
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
         """Return the log; ``X-Log-Truncated`` says whether a part of it was not stored."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         query = LogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         wanted = query.validated_data

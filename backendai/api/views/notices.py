@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.activity.notices import CHANNELS, CHOSEN, Channels, choices_of, choose
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 
 
@@ -44,14 +44,14 @@ class NoticeChoices(GenericAPIView[Any]):
     @extend_schema(responses=NoticeChoicesBody)
     def get(self, request: Request) -> Response:
         """Return the channels of each kind of notification."""
-        return Response(_body(choices_of(asker(request))))
+        return Response(_body(choices_of(user_of(request))))
 
     @extend_schema(request=NoticeChoicesBody, responses=NoticeChoicesBody)
     def patch(self, request: Request) -> Response:
         """Change the given channels; 400 ``no-mail-server`` for e-mail if the site sends none."""
         body = NoticeChoicesBody(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_body(choose(asker(request), body.validated_data)))
+        return Response(_body(choose(user_of(request), body.validated_data)))
 
 
 def _body(choices: dict[str, Channels]) -> dict[str, dict[str, bool]]:

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.activity.models import BackgroundJob
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.image_bodies import OwnImageBody
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import ByName
@@ -53,11 +53,11 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
         """Start saving, and return the background job, whose result names the image; 409 if the session cannot be
         saved.
         """
-        visible = ComputeSession.objects.visible_to(asker(request)).select_related("image__registry")
+        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image__registry")
         session = get_object_or_404(visible, pk=session_id)
         body = CommitRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        job = start_commit(asker(request), session, body.validated_data["name"], now=timezone.now())
+        job = start_commit(user_of(request), session, body.validated_data["name"], now=timezone.now())
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
 
 
@@ -87,12 +87,12 @@ class OwnImageDetail(GenericAPIView[Image]):
         image = self._find(request, own_image_id)
         body = CommitRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(OwnImageBody(rename_own_image(asker(request), image, body.validated_data["name"])).data)
+        return Response(OwnImageBody(rename_own_image(user_of(request), image, body.validated_data["name"])).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID) -> Response:
         """Delete the image, also on its agents. 409 while sessions that were started from it have not ended."""
-        delete_own_image(asker(request), self._find(request, own_image_id), now=timezone.now())
+        delete_own_image(user_of(request), self._find(request, own_image_id), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _find(self, request: Request, own_image_id: UUID) -> Image:
@@ -113,7 +113,7 @@ class OwnImageShares(GenericAPIView[Image]):
         image = get_object_or_404(_own_of(request), pk=own_image_id)
         body = ShareRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        share_image(asker(request), image, body.validated_data["project"], now=timezone.now())
+        share_image(user_of(request), image, body.validated_data["project"], now=timezone.now())
         shown = get_object_or_404(_own_of(request), pk=own_image_id)
         return Response(OwnImageBody(shown).data, status=status.HTTP_201_CREATED)
 
@@ -127,10 +127,10 @@ class OwnImageShare(GenericAPIView[Image]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID, project_id: UUID) -> Response:
         """Stop sharing; sessions that were started from it continue."""
-        take_back_image(asker(request), get_object_or_404(_own_of(request), pk=own_image_id), project_id)
+        take_back_image(user_of(request), get_object_or_404(_own_of(request), pk=own_image_id), project_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _own_of(request: Request) -> QuerySet[Image]:
-    rows: QuerySet[Image] = Image.objects.own_of(asker(request)).select_related("owner")
+    rows: QuerySet[Image] = Image.objects.own_of(user_of(request)).select_related("owner")
     return rows.prefetch_related("aliases", "shares__project")

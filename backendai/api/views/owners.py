@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.acting import owner_named, projects_to_act_in
 from backendai.accounts.models import Project, User
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.other_bodies import ProjectBody
 from backendai.cluster.models import ResourceGroup
 
@@ -55,7 +55,7 @@ class OwnerLookup(GenericAPIView[Any]):
     @extend_schema(parameters=[OwnerQuery], responses=OwnerBody)
     def get(self, request: Request) -> Response:
         """Return the user with their projects and groups; 404 for a user for whom the requesting user cannot launch."""
-        actor = asker(request)
+        actor = user_of(request)
         if actor.role == User.Role.USER:
             raise Http404
         query = OwnerQuery(data=request.query_params)

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import Membership, User
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import NewUser, change_user, create_user, set_password, set_user_active
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import domain_named, policy_named, project_named, with_rows
 from backendai.api.paging import NewestFirst
@@ -48,7 +48,7 @@ class UserList(ListAPIView[User]):
 
     def get_queryset(self) -> QuerySet[User]:
         """Return the visible people."""
-        return shown_people(asker(self.request))
+        return shown_people(user_of(self.request))
 
     @extend_schema(request=NewUserRequest, responses={201: UserBody})
     def post(self, request: Request) -> Response:
@@ -56,10 +56,10 @@ class UserList(ListAPIView[User]):
         body = NewUserRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes = body.validated_data
-        domain = domain_named(asker(request), wishes.pop("domain"))
-        projects = [project_named(asker(request), one, domain=domain, field="projects") for one in wishes["projects"]]
+        domain = domain_named(user_of(request), wishes.pop("domain"))
+        projects = [project_named(user_of(request), one, domain=domain, field="projects") for one in wishes["projects"]]
         new = NewUser(**wishes | {"domain": domain, "policy": policy_named(wishes["policy"]), "projects": projects})
-        user = create_user(asker(request), new)
+        user = create_user(user_of(request), new)
         return Response(_shown(request, user.pk), status=status.HTTP_201_CREATED)
 
 
@@ -82,11 +82,11 @@ class UserDetail(GenericAPIView[User]):
         user = _person(request, user_id)
         body = UserChange(data=request.data)
         body.is_valid(raise_exception=True)
-        wishes = with_rows(asker(request), body.validated_data)
+        wishes = with_rows(user_of(request), body.validated_data)
         with transaction.atomic():
             get_object_or_404(User.objects.select_for_update(), pk=user.pk)
             check_seen(request, _shown(request, user_id))
-            change_user(asker(request), user, wishes, now=timezone.now())
+            change_user(user_of(request), user, wishes, now=timezone.now())
         shown = _shown(request, user_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
@@ -102,7 +102,7 @@ class UserActivation(GenericAPIView[User]):
     @extend_schema(request=None, responses=UserBody)
     def post(self, request: Request, user_id: UUID) -> Response:
         """Change the state; repeating it changes nothing."""
-        set_user_active(asker(request), _person(request, user_id), self.active, now=timezone.now())
+        set_user_active(user_of(request), _person(request, user_id), self.active, now=timezone.now())
         return Response(_shown(request, user_id))
 
 
@@ -125,7 +125,7 @@ class UserPassword(GenericAPIView[User]):
         user = _person(request, user_id)
         body = PasswordRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_password(asker(request), user, now=timezone.now(), **body.validated_data)
+        set_password(user_of(request), user, now=timezone.now(), **body.validated_data)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -142,7 +142,7 @@ class UserPurge(GenericAPIView[User]):
         user = _person(request, user_id)
         body = PurgeRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        purge_user(asker(request), user, typed=body.validated_data["email"], now=timezone.now())
+        purge_user(user_of(request), user, typed=body.validated_data["email"], now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -154,8 +154,8 @@ def shown_people(viewer: User) -> QuerySet[User]:
 
 
 def _person(request: Request, user_id: UUID) -> User:
-    return get_object_or_404(User.objects.visible_to(asker(request)).select_related("domain", "policy"), pk=user_id)
+    return get_object_or_404(User.objects.visible_to(user_of(request)).select_related("domain", "policy"), pk=user_id)
 
 
 def _shown(request: Request, user_id: UUID) -> dict[str, Any]:
-    return dict(UserBody(get_object_or_404(shown_people(asker(request)), pk=user_id)).data)
+    return dict(UserBody(get_object_or_404(shown_people(user_of(request)), pk=user_id)).data)

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.pipeline_bodies import AtOnceRequest, BatchRunBody, RetryRequest
 from backendai.api.views.pipelines import run_body, runs_of
@@ -42,7 +42,7 @@ class BatchRunCancel(_Action):
     def post(self, request: Request, run_id: UUID) -> Response:
         """Cancel the run: waiting elements never run, running ones end. 409 if the run has ended."""
         run = self._run(run_id)
-        cancel_run(run, asker(request), now=timezone.now())
+        cancel_run(run, user_of(request), now=timezone.now())
         return self._answer(run)
 
 
@@ -53,7 +53,7 @@ class BatchRunPause(_Action):
     def post(self, request: Request, run_id: UUID) -> Response:
         """Launch no more elements until the run is resumed; running ones continue."""
         run = self._run(run_id)
-        pause_run(run, asker(request))
+        pause_run(run, user_of(request))
         return self._answer(run)
 
 
@@ -64,7 +64,7 @@ class BatchRunResume(_Action):
     def post(self, request: Request, run_id: UUID) -> Response:
         """Resume the run. 409 if it is not paused."""
         run = self._run(run_id)
-        resume_run(run, asker(request))
+        resume_run(run, user_of(request))
         return self._answer(run)
 
 
@@ -78,7 +78,7 @@ class BatchRunRetry(_Action):
         body = RetryRequest(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        retry_failed(run, asker(request), step=asked["step"], indexes=asked.get("indexes"), now=timezone.now())
+        retry_failed(run, user_of(request), step=asked["step"], indexes=asked.get("indexes"), now=timezone.now())
         return self._answer(run)
 
 
@@ -91,5 +91,5 @@ class BatchRunAtOnce(_Action):
         run = self._run(run_id)
         body = AtOnceRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_at_once(run, asker(request), body.validated_data["at_once"])
+        set_at_once(run, user_of(request), body.validated_data["at_once"])
         return self._answer(run)

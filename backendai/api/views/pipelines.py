@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, signing_pair
+from backendai.api.authentication import signing_pair, user_of
 from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -111,7 +111,7 @@ class BatchRunList(ListAPIView[Run]):
         wish, pair = body.wish(), signing_pair(request)
         if pair:
             wish = replace(wish, access_key=pair.access_key)
-        run, is_new = create_run(asker(request), wish, idempotency_key=key, now=timezone.now())
+        run, is_new = create_run(user_of(request), wish, idempotency_key=key, now=timezone.now())
         return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
@@ -127,7 +127,7 @@ class BatchRunPreview(GenericAPIView[Run]):
         """Check the whole run and create nothing; the errors are those of a launch."""
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        found = check_run(asker(request), body.wish())
+        found = check_run(user_of(request), body.wish())
         document = found.document
         steps = [
             {"name": step.name, "size": step.fan.size, "after": step.after, "first_values": step.fan.values[:10]}
@@ -233,7 +233,7 @@ class BatchRunComparison(GenericAPIView[Run]):
 
 def runs_of(request: Request) -> QuerySet[Run]:
     """Return the visible runs with all that an answer shows."""
-    visible: QuerySet[Run] = Run.objects.visible_to(asker(request))
+    visible: QuerySet[Run] = Run.objects.visible_to(user_of(request))
     return visible.select_related("owner", "project")
 
 

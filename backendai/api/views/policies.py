@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import ResourcePolicy
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services.policies import delete_policy, write_policy
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
@@ -38,11 +38,11 @@ class PolicyList(ListAPIView[ResourcePolicy]):
     @extend_schema(request=PolicyRequest, responses={201: PolicyBody})
     def post(self, request: Request) -> Response:
         """Create a policy."""
-        if not asker(request).is_superadmin:
+        if not user_of(request).is_superadmin:
             raise Http404
         body = PolicyRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        made = write_policy(asker(request).pk, ResourcePolicy(), body.validated_data)
+        made = write_policy(user_of(request).pk, ResourcePolicy(), body.validated_data)
         shown = get_object_or_404(_visible(request), pk=made.pk)
         return Response(self.get_serializer(shown).data, status=status.HTTP_201_CREATED)
 
@@ -67,15 +67,15 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
         policy = get_object_or_404(_visible(request), pk=pk)
         body = PolicyChange(data=request.data)
         body.is_valid(raise_exception=True)
-        write_policy(asker(request).pk, policy, body.validated_data)
+        write_policy(user_of(request).pk, policy, body.validated_data)
         return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the policy; 409 ``policy-in-use`` with the counts while it is assigned."""
-        delete_policy(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
+        delete_policy(user_of(request).pk, get_object_or_404(_visible(request), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _visible(request: Request) -> QuerySet[ResourcePolicy]:
-    return ResourcePolicy.objects.visible_to(asker(request)).with_holders().prefetch_related("default_for")
+    return ResourcePolicy.objects.visible_to(user_of(request)).with_holders().prefetch_related("default_for")

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.paging import ByRank
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
@@ -46,14 +46,14 @@ class PresetList(ListAPIView[ResourcePreset]):
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
         """Return the visible presets."""
-        return ResourcePreset.objects.visible_to(asker(self.request)).select_related("resource_group")
+        return ResourcePreset.objects.visible_to(user_of(self.request)).select_related("resource_group")
 
     @extend_schema(request=PresetRequest, responses={201: PresetBody})
     def post(self, request: Request) -> Response:
         """Create a preset; its name is unique in its group, and among those for all groups."""
         body = PresetRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        preset = write_preset(asker(request).pk, ResourcePreset(), _values(body.validated_data))
+        preset = write_preset(user_of(request).pk, ResourcePreset(), _values(body.validated_data))
         return Response(PresetBody(preset).data, status=status.HTTP_201_CREATED)
 
 
@@ -69,7 +69,7 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
         """Return the visible presets."""
-        return ResourcePreset.objects.visible_to(asker(self.request)).select_related("resource_group")
+        return ResourcePreset.objects.visible_to(user_of(self.request)).select_related("resource_group")
 
     @extend_schema(request=PresetChange, responses=PresetBody)
     def patch(self, request: Request, preset_id: int) -> Response:
@@ -77,12 +77,12 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
         preset = get_object_or_404(self.get_queryset(), pk=preset_id)
         body = PresetChange(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(PresetBody(write_preset(asker(request).pk, preset, _values(body.validated_data))).data)
+        return Response(PresetBody(write_preset(user_of(request).pk, preset, _values(body.validated_data))).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, preset_id: int) -> Response:
         """Delete the preset."""
-        delete_preset(asker(request).pk, get_object_or_404(self.get_queryset(), pk=preset_id))
+        delete_preset(user_of(request).pk, get_object_or_404(self.get_queryset(), pk=preset_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -101,8 +101,8 @@ class CheckPresets(GenericAPIView[Any]):
         """
         body = CheckPresetsRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        project, group = place_of(asker(request), **body.validated_data)
-        return Response(availability_body(availability(asker(request), project, group)))
+        project, group = place_of(user_of(request), **body.validated_data)
+        return Response(availability_body(availability(user_of(request), project, group)))
 
 
 def _values(data: Mapping[str, Any]) -> dict[str, Any]:

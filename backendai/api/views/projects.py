@@ -25,7 +25,7 @@ from backendai.accounts.services import (
     remove_member,
     set_member_role,
 )
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.filters import FiltersAskedFor
 from backendai.api.named import domain_named, policy_named, with_rows
 from backendai.api.paging import ByName, NewestFirst
@@ -56,18 +56,18 @@ class ProjectList(ListAPIView[Project]):
 
     def get_queryset(self) -> QuerySet[Project]:
         """Return the visible projects."""
-        return shown_projects(asker(self.request))
+        return shown_projects(user_of(self.request))
 
     @extend_schema(request=NewProjectRequest, responses={201: ProjectDetail})
     def post(self, request: Request) -> Response:
         """Create a project."""
         body = NewProjectRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        domain = domain_named(asker(request), body.validated_data["domain"])
+        domain = domain_named(user_of(request), body.validated_data["domain"])
         if domain is None:
             raise UserError("Name the domain.", field="domain", code="unknown-domain")
         policy = policy_named(body.validated_data["policy"])
-        project = create_project(asker(request), domain, body.validated_data["name"], policy=policy)
+        project = create_project(user_of(request), domain, body.validated_data["name"], policy=policy)
         return Response(_shown(request, project.pk), status=status.HTTP_201_CREATED)
 
 
@@ -90,18 +90,18 @@ class ProjectPage(GenericAPIView[Project]):
         project = _project(request, project_id)
         body = ProjectChange(data=request.data)
         body.is_valid(raise_exception=True)
-        wishes = with_rows(asker(request), body.validated_data)
+        wishes = with_rows(user_of(request), body.validated_data)
         with transaction.atomic():
             get_object_or_404(Project.objects.select_for_update(), pk=project.pk)
             check_seen(request, _shown(request, project_id))
-            change_project(asker(request), project, wishes)
+            change_project(user_of(request), project, wishes)
         shown = _shown(request, project_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID) -> Response:
         """Delete a project in which nothing was ever run; otherwise 409 with its uses."""
-        delete_project(asker(request), _project(request, project_id))
+        delete_project(user_of(request), _project(request, project_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -130,7 +130,7 @@ class MemberList(ListAPIView[Membership]):
         body = NewMemberRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wishes = body.validated_data
-        membership = add_member(asker(request), project, wishes["email"], role=wishes["role"])
+        membership = add_member(user_of(request), project, wishes["email"], role=wishes["role"])
         return Response(MemberBody(membership).data, status=status.HTTP_201_CREATED)
 
 
@@ -147,12 +147,12 @@ class MemberPage(GenericAPIView[Membership]):
         project, user = self._both(request, project_id, user_id)
         body = MemberChange(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(MemberBody(set_member_role(asker(request), project, user, body.validated_data["role"])).data)
+        return Response(MemberBody(set_member_role(user_of(request), project, user, body.validated_data["role"])).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID, user_id: UUID) -> Response:
         """Remove the member from the project; their sessions continue."""
-        remove_member(asker(request), *self._both(request, project_id, user_id))
+        remove_member(user_of(request), *self._both(request, project_id, user_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _both(self, request: Request, project_id: UUID, user_id: UUID) -> tuple[Project, User]:
@@ -167,13 +167,13 @@ def shown_projects(viewer: User) -> QuerySet[Project]:
 
 
 def _project(request: Request, project_id: UUID) -> Project:
-    rows = Project.objects.visible_to(asker(request)).select_related("domain__policy", "policy")
+    rows = Project.objects.visible_to(user_of(request)).select_related("domain__policy", "policy")
     return get_object_or_404(rows, pk=project_id)
 
 
 def _managed(request: Request, project_id: UUID) -> Project:
-    return get_object_or_404(Project.objects.managed_by(asker(request)).select_related("domain"), pk=project_id)
+    return get_object_or_404(Project.objects.managed_by(user_of(request)).select_related("domain"), pk=project_id)
 
 
 def _shown(request: Request, project_id: UUID) -> dict[str, Any]:
-    return dict(ProjectDetail(get_object_or_404(shown_projects(asker(request)), pk=project_id)).data)
+    return dict(ProjectDetail(get_object_or_404(shown_projects(user_of(request)), pk=project_id)).data)

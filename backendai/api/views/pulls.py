@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.answers import Answer
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.job_bodies import JobBody
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 from backendai.catalog.models import Image, ImagePull
@@ -71,9 +71,9 @@ class ImagePulls(GenericAPIView[Any]):
         """Start the pull, and return the background job; 409 while another one runs for this image."""
         body = PullRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        agents = Agent.objects.visible_to(asker(request)).select_related("resource_group")
+        agents = Agent.objects.visible_to(user_of(request)).select_related("resource_group")
         job = start_pull(
-            asker(request),
+            user_of(request),
             _image(request, image_id),
             agents=_named(agents, body.validated_data["agents"], "agents"),
             groups=_named(ResourceGroup.objects.all(), body.validated_data["resource_groups"], "resource_groups"),
@@ -83,7 +83,7 @@ class ImagePulls(GenericAPIView[Any]):
 
 
 def _image(request: Request, image_id: UUID) -> Image:
-    images = Image.objects.all() if asker(request).is_superadmin else Image.objects.none()
+    images = Image.objects.all() if user_of(request).is_superadmin else Image.objects.none()
     return get_object_or_404(images, pk=image_id)
 
 

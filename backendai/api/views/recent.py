@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.recent_bodies import RecentLaunchBody, RecentLaunchChange
 from backendai.compute.models import LaunchRecord
@@ -36,7 +36,7 @@ class RecentLaunchList(GenericAPIView[LaunchRecord]):
     @extend_schema(responses=RecentLaunchBody(many=True))
     def get(self, request: Request) -> Response:
         """Return those pinned, then the newest."""
-        return Response(RecentLaunchBody(recent_launches(asker(request)), many=True).data)
+        return Response(RecentLaunchBody(recent_launches(user_of(request)), many=True).data)
 
 
 class RecentLaunchDetail(GenericAPIView[Any]):
@@ -49,7 +49,7 @@ class RecentLaunchDetail(GenericAPIView[Any]):
     @extend_schema(request=RecentLaunchChange, responses=RecentLaunchBody)
     def patch(self, request: Request, recent_launch_id: UUID) -> Response:
         """Rename the entry, pin or unpin it."""
-        user = asker(request)
+        user = user_of(request)
         record = recent_launch(user, recent_launch_id)
         body = RecentLaunchChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -63,6 +63,6 @@ class RecentLaunchDetail(GenericAPIView[Any]):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, recent_launch_id: UUID) -> Response:
         """Delete the entry; sessions launched from it continue."""
-        user = asker(request)
+        user = user_of(request)
         delete_launch(user, recent_launch(user, recent_launch_id))
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from backendai.accounts.models import Domain
 from backendai.accounts.scopes import Scope
 from backendai.api.answers import Answer
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
@@ -109,11 +109,11 @@ class RegistryList(ListAPIView[Registry]):
     @extend_schema(request=RegistryRequest, responses={201: RegistryBody})
     def post(self, request: Request) -> Response:
         """Create a registry."""
-        if not asker(request).is_superadmin:
+        if not user_of(request).is_superadmin:
             raise NotFound("Not found, or you have no access.")
         body = RegistryRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        made = write_registry(asker(request).pk, Registry(), _values(body.validated_data))
+        made = write_registry(user_of(request).pk, Registry(), _values(body.validated_data))
         return Response(RegistryBody(made).data, status=status.HTTP_201_CREATED)
 
 
@@ -135,12 +135,12 @@ class RegistryDetail(RetrieveAPIView[Registry]):
         registry = get_object_or_404(self.get_queryset(), pk=pk)
         body = RegistryChange(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(RegistryBody(write_registry(asker(request).pk, registry, _values(body.validated_data))).data)
+        return Response(RegistryBody(write_registry(user_of(request).pk, registry, _values(body.validated_data))).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: int) -> Response:
         """Delete the registry; its images stay."""
-        delete_registry(asker(request).pk, get_object_or_404(self.get_queryset(), pk=pk))
+        delete_registry(user_of(request).pk, get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -153,13 +153,13 @@ class RegistryScan(GenericAPIView[Any]):
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, pk: int) -> Response:
         """Start the scan, and return the background job; 409 while another one runs."""
-        job = start_scan(asker(request), get_object_or_404(_visible(request), pk=pk), now=timezone.now())
+        job = start_scan(user_of(request), get_object_or_404(_visible(request), pk=pk), now=timezone.now())
         return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
 
 
 def _visible(request: Request) -> QuerySet[Registry]:
     rows = Registry.objects.prefetch_related("domains")
-    return rows if asker(request).is_superadmin else rows.none()
+    return rows if user_of(request).is_superadmin else rows.none()
 
 
 def _values(data: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.asynchronous import AsyncAPIView
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.run_bodies import (
     CompletionWish,
@@ -47,7 +47,7 @@ class GuestView(AsyncAPIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check access to the session before anything else of the request is read."""
         super().initial(request, *args, **kwargs)
-        user = asker(request)
+        user = user_of(request)
         self.target = find_target(user, kwargs["session_id"])
         if self.runs_code and request.method == "POST":
             note_use(user, self.target, by=str(request.auth or request.session.session_key)[:64])

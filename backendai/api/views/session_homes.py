@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.folder_bodies import FolderBody, KeepHomeRequest
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.views.folders import host_named, shown_folder
@@ -33,7 +33,7 @@ class SessionHome(GenericAPIView[Folder]):
     @extend_schema(request=KeepHomeRequest, responses={202: FolderBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Start to copy the home folder into a new folder, which is READY when all files are copied."""
-        user = asker(request)
+        user = user_of(request)
         session = get_object_or_404(ComputeSession.objects.visible_to(user), pk=session_id)
         body = KeepHomeRequest(data=request.data)
         body.is_valid(raise_exception=True)

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, signing_pair
+from backendai.api.authentication import signing_pair, user_of
 from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.idempotency import idempotency_key
 from backendai.api.launch_bodies import LaunchRequest
@@ -58,7 +58,7 @@ class SessionList(ListAPIView[ComputeSession]):
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with all that an answer shows."""
-        return shown_sessions(asker(self.request))
+        return shown_sessions(user_of(self.request))
 
     @extend_schema(
         request=LaunchRequest,
@@ -76,13 +76,13 @@ class SessionList(ListAPIView[ComputeSession]):
         if pair and not spec.owner:
             spec = replace(spec, access_key=pair.access_key)
         if retry:
-            found, is_new = launch_with_retries(asker(request), spec, retry, idempotency_key=key, now=timezone.now())
-            made = get_object_or_404(shown_sessions(asker(request)), pk=found.pk)
+            found, is_new = launch_with_retries(user_of(request), spec, retry, idempotency_key=key, now=timezone.now())
+            made = get_object_or_404(shown_sessions(user_of(request)), pk=found.pk)
             code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
             return Response(self.get_serializer(made).data, status=code)
-        launched = launch_session(asker(request), spec, idempotency_key=key)
+        launched = launch_session(user_of(request), spec, idempotency_key=key)
         if launched.kernels is None:
-            earlier = get_object_or_404(shown_sessions(asker(request)), pk=launched.session.pk)
+            earlier = get_object_or_404(shown_sessions(user_of(request)), pk=launched.session.pk)
             return Response(self.get_serializer(earlier).data)
         made = shown_at_launch(launched.session, launched.kernels)
         return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
@@ -98,7 +98,7 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with all that an answer shows."""
-        return shown_sessions(asker(self.request))
+        return shown_sessions(user_of(self.request))
 
 
 class SessionEnd(GenericAPIView[ComputeSession]):
@@ -112,15 +112,15 @@ class SessionEnd(GenericAPIView[ComputeSession]):
     def post(self, request: Request, session_id: UUID) -> Response:
         """Terminate the session; ``force`` kills at once. 409 if it has ended."""
         visible = (
-            ComputeSession.objects.visible_to(asker(request))
+            ComputeSession.objects.visible_to(user_of(request))
             .select_related("owner")
             .only("name", "status", "owner__email")
         )
         session = get_object_or_404(visible, pk=session_id)
         body = TerminateRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        terminate_session(session, asker(request), force=body.validated_data["force"])
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+        terminate_session(session, user_of(request), force=body.validated_data["force"])
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
 class SessionsEnd(GenericAPIView[Any]):
@@ -138,7 +138,7 @@ class SessionsEnd(GenericAPIView[Any]):
         body = TerminateManyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
-        done = terminate_sessions(asker(request), asked["sessions"], force=asked["force"], now=timezone.now())
+        done = terminate_sessions(user_of(request), asked["sessions"], force=asked["force"], now=timezone.now())
         return Response(EndedManyBody(done).data)
 
 
@@ -152,12 +152,12 @@ class SessionName(GenericAPIView[ComputeSession]):
     @extend_schema(request=RenameRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Rename the session; 409 when it has ended, or another live session of its owner has the name."""
-        visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner")
+        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
         session = get_object_or_404(visible, pk=session_id)
         body = RenameRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        rename_session(session, asker(request), body.validated_data["name"], now=timezone.now())
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+        rename_session(session, user_of(request), body.validated_data["name"], now=timezone.now())
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
 class SessionPriority(GenericAPIView[ComputeSession]):
@@ -170,12 +170,12 @@ class SessionPriority(GenericAPIView[ComputeSession]):
     @extend_schema(request=PriorityRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """Change the priority; 409 ``not-pending`` if the session is no longer pending."""
-        visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner", "project__domain")
+        visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner", "project__domain")
         session = get_object_or_404(visible, pk=session_id)
         body = PriorityRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_priority(session, asker(request), body.validated_data["priority"], now=timezone.now())
-        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+        set_priority(session, user_of(request), body.validated_data["priority"], now=timezone.now())
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
 class SessionKernels(GenericAPIView[Kernel]):
@@ -187,7 +187,7 @@ class SessionKernels(GenericAPIView[Kernel]):
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return all kernels: at most sixteen."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         return Response(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
 
@@ -206,6 +206,6 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         """Return the rows of a session that one may see."""
         if getattr(self, "swagger_fake_view", False):
             return SchedulingRecord.objects.none()
-        visible = ComputeSession.objects.visible_to(asker(self.request))
+        visible = ComputeSession.objects.visible_to(user_of(self.request))
         session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
         return session.records.order_by()

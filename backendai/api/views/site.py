@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker, steerer
+from backendai.api.authentication import superadmin_of, user_of
 from backendai.api.paging import ByRank
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.site_bodies import AnnouncementBody, SettingsBody, SlotTypeBody, SlotTypeChange
@@ -51,7 +51,7 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
     @extend_schema(request=SlotTypeChange, responses=SlotTypeBody)
     def patch(self, request: Request, slot: str) -> Response:
         """Change how it is displayed and allocated; superadmins only."""
-        actor = steerer(request)
+        actor = superadmin_of(request)
         found = get_object_or_404(SlotType, name=slot)
         body = SlotTypeChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -77,13 +77,13 @@ class SiteSettingsView(GenericAPIView[Any]):
 
     def get(self, request: Request) -> Response:
         """Return all settings; superadmins only."""
-        steerer(request)
+        superadmin_of(request)
         return Response(stored_settings())
 
     @extend_schema(request=SettingsBody, responses=SettingsBody)
     def patch(self, request: Request) -> Response:
         """Change the given settings; they apply from now on."""
-        actor = steerer(request)
+        actor = superadmin_of(request)
         body = SettingsBody(data=request.data)
         body.is_valid(raise_exception=True)
         change_site(actor, body.validated_data, now=timezone.now())
@@ -99,5 +99,5 @@ class AnnouncementList(GenericAPIView[Any]):
     @extend_schema(responses=AnnouncementBody(many=True))
     def get(self, request: Request) -> Response:
         """Return the current announcements, the newest first."""
-        asker(request)
+        user_of(request)
         return Response([AnnouncementBody(one).data for one in announcements(timezone.now())])

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.ssh_bodies import SshConfigBody, SshKeyWish, SshPrivateKeyBody, SshWayBody, SystemSessionBody
 from backendai.compute.models import ComputeSession
@@ -41,7 +41,7 @@ class SshConfig(GenericAPIView[Any]):
     def get(self, request: Request) -> Response:
         """Return the blocks, and the line of ``known_hosts``."""
         site = _site(request)
-        told = {"config": config_of(asker(request), site), "known_hosts": site.known_hosts}
+        told = {"config": config_of(user_of(request), site), "known_hosts": site.known_hosts}
         return Response(SshConfigBody(told).data)
 
 
@@ -53,7 +53,7 @@ class SessionSsh(GenericAPIView[Any]):
 
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return address, fingerprint of the host key, and ready commands."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         site = _site(request)
         told = {"host": site.host, "port": site.port, "user": session.name, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": lines_for(site, session.name, home_of(session))}
@@ -71,7 +71,7 @@ class SystemSessions(GenericAPIView[Any]):
     def post(self, request: Request) -> Response:
         """Return the session, started if needed, and how to reach it. It ends some time after its last connection."""
         site = _site(request)
-        user = asker(request)
+        user = user_of(request)
         session = open_folders(user, timezone.now())
         told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
         told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS), "other_kernels": []}
@@ -90,10 +90,10 @@ class SessionSshKeyView(GenericAPIView[Any]):
     @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})
     def post(self, request: Request, session_id: UUID) -> Response:
         """Return the private key, with ``renew`` a new one; for the owner only."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         wish = SshKeyWish(data=request.data)
         wish.is_valid(raise_exception=True)
-        private, fingerprint = key_of(asker(request), session, renew=wish.validated_data["renew"])
+        private, fingerprint = key_of(user_of(request), session, renew=wish.validated_data["renew"])
         return Response(SshPrivateKeyBody({"private_key": private, "fingerprint": fingerprint}).data)
 
 

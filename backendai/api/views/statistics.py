@@ -14,7 +14,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.core.csv_cells import csv_lines
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics
 
@@ -63,7 +63,7 @@ class StatisticsView(GenericAPIView[Any]):
         query.is_valid(raise_exception=True)
         asked = query.validated_data
         last = asked.get("last") or timezone.now().date()
-        found = statistics(asker(request), first=asked.get("first"), last=last, by=asked["by"])
+        found = statistics(user_of(request), first=asked.get("first"), last=last, by=asked["by"])
         if asked["as_file"] == "csv":
             answer = StreamingHttpResponse(csv_lines(rows_of(found)), content_type="text/csv; charset=utf-8")
             answer["Content-Disposition"] = 'attachment; filename="statistics.csv"'

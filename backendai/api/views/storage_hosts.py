@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
@@ -35,7 +35,7 @@ class StorageHostList(ListAPIView[StorageHost]):
 
     def get_queryset(self) -> QuerySet[StorageHost]:
         """Return the visible hosts."""
-        return StorageHost.objects.visible_to(asker(self.request))
+        return StorageHost.objects.visible_to(user_of(self.request))
 
     def get_serializer_class(self) -> Any:
         """Return what superadmins see, or others."""
@@ -46,7 +46,7 @@ class StorageHostList(ListAPIView[StorageHost]):
         """Add a storage host whose file server is already running."""
         body = HostRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        made = write_host(asker(request).pk, StorageHost(), body.validated_data)
+        made = write_host(user_of(request).pk, StorageHost(), body.validated_data)
         return Response(WholeHostBody(made).data, status=status.HTTP_201_CREATED)
 
 
@@ -69,17 +69,17 @@ class StorageHostDetail(GenericAPIView[StorageHost]):
         host = _host(request, storage_host_id)
         body = HostChange(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(WholeHostBody(write_host(asker(request).pk, host, body.validated_data)).data)
+        return Response(WholeHostBody(write_host(user_of(request).pk, host, body.validated_data)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, storage_host_id: UUID) -> Response:
         """Remove the host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
-        delete_host(asker(request).pk, _host(request, storage_host_id))
+        delete_host(user_of(request).pk, _host(request, storage_host_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _host(request: Request, pk: UUID) -> StorageHost:
-    found: StorageHost = get_object_or_404(StorageHost.objects.visible_to(asker(request)), pk=pk)
+    found: StorageHost = get_object_or_404(StorageHost.objects.visible_to(user_of(request)), pk=pk)
     return found
 
 

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.template_bodies import (
@@ -66,7 +66,7 @@ class TemplateVersions(ListAPIView[TemplateVersion]):
         body = WrittenRequest(data=request.data)
         body.is_valid(raise_exception=True)
         said = dict(body.validated_data)
-        version = publish_version(asker(request), template, written_text(said), note=said["note"], now=timezone.now())
+        version = publish_version(user_of(request), template, written_text(said), note=said["note"], now=timezone.now())
         return Response(VersionDetailBody(version).data, status=status.HTTP_201_CREATED)
 
 
@@ -100,7 +100,7 @@ class TemplateActivate(GenericAPIView[Any]):
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = ActivateRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        activate_version(asker(request), template, body.validated_data["version"], now=timezone.now())
+        activate_version(user_of(request), template, body.validated_data["version"], now=timezone.now())
         return Response(TemplateDetailBody(get_object_or_404(templates_of(request), pk=template_id)).data)
 
 
@@ -123,4 +123,4 @@ class TemplateRender(GenericAPIView[Any]):
         version = get_object_or_404(template.versions.all(), **numbers)
         version.template = template
         made = from_template(version, said["parameters"], said["request"], secrets=False)
-        return Response(rendered_body(str(version), with_group(asker(request), made)))
+        return Response(rendered_body(str(version), with_group(user_of(request), made)))

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.template_bodies import TemplateBody, TemplateChange, TemplateDetailBody, TemplateRequest
@@ -55,7 +55,7 @@ class TemplateList(ListAPIView[Template]):
         body.is_valid(raise_exception=True)
         said = dict(body.validated_data)
         wish = TemplateWish(**{name: said[name] for name in TemplateWish.__dataclass_fields__})
-        made = create_template(asker(request), wish, written_text(said), note=said["note"], now=timezone.now())
+        made = create_template(user_of(request), wish, written_text(said), note=said["note"], now=timezone.now())
         return Response(TemplateDetailBody(made).data, status=status.HTTP_201_CREATED)
 
 
@@ -82,19 +82,19 @@ class TemplateDetail(GenericAPIView[Template]):
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = TemplateChange(data=request.data)
         body.is_valid(raise_exception=True)
-        change_template(asker(request), template, body.validated_data, now=timezone.now())
+        change_template(user_of(request), template, body.validated_data, now=timezone.now())
         return Response(TemplateDetailBody(template).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, template_id: UUID) -> Response:
         """Delete the template with its versions; sessions continue."""
-        delete_template(asker(request), get_object_or_404(templates_of(request), pk=template_id))
+        delete_template(user_of(request), get_object_or_404(templates_of(request), pk=template_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def templates_of(request: Request) -> QuerySet[Template]:
     """Return the visible templates with everything that a response contains."""
-    visible: QuerySet[Template] = Template.objects.visible_to(asker(request))
+    visible: QuerySet[Template] = Template.objects.visible_to(user_of(request))
     return visible.select_related("owner", "project", "domain", "current")
 
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from backendai.accounts.scopes import Scope
 from backendai.api.answers import Answer
-from backendai.api.authentication import steerer
+from backendai.api.authentication import superadmin_of
 from backendai.api.paging import NewestFirst
 from backendai.compute.models import UnknownKernel
 from backendai.compute.services.adopting import adopt_session
@@ -64,7 +64,7 @@ class UnknownKernelList(ListAPIView[UnknownKernel]):
 
     def get_queryset(self) -> QuerySet[UnknownKernel]:
         """Return all unknown kernels; superadmins only."""
-        steerer(self.request)
+        superadmin_of(self.request)
         return UnknownKernel.objects.select_related("agent")
 
 
@@ -77,7 +77,7 @@ class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
     @extend_schema(request=None, responses=AdoptedBody)
     def post(self, request: Request, pk: int) -> Response:
         """Add the session of this kernel to the database, with all its kernels; 409 if that is not possible."""
-        user = steerer(request)
+        user = superadmin_of(request)
         row = get_object_or_404(UnknownKernel, pk=pk)
         if row.session_id is None:
             raise Conflict("The session of this kernel is unknown: remove the kernel.", code="session-not-known")
@@ -93,7 +93,7 @@ class UnknownKernelRemove(GenericAPIView[UnknownKernel]):
     @extend_schema(request=None, responses={202: UnknownKernelBody})
     def post(self, request: Request, pk: int) -> Response:
         """Let the agent stop the kernel and delete its home folder and log; 409 if this was already requested."""
-        user = steerer(request)
+        user = superadmin_of(request)
         row = get_object_or_404(UnknownKernel.objects.select_related("agent"), pk=pk)
         remove_unknown(user, row, now=timezone.now())
         row.refresh_from_db()

@@ -12,7 +12,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.api.authentication import asker
+from backendai.api.authentication import user_of
 from backendai.api.usage_bodies import UsageBody, UsageQuery
 from backendai.compute.models import ComputeSession
 from backendai.usage.samples import averages, series
@@ -27,7 +27,7 @@ class SessionUsage(GenericAPIView[Any]):
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return the usage over a time, in points and as a mean; the mean is always of all kernels."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         query = UsageQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data
