@@ -30,11 +30,15 @@ def mail_news(now: datetime) -> int:
 
 def _run() -> None:
     try:
-        send_unknown_mails(timezone.now, unknown_mail)
-        send_mails(timezone.now, mail_of)
-        send_run_mails(timezone.now, run_mail)
-    except (OSError, smtplib.SMTPException) as error:
-        logger.warning("news could not be mailed: %s", error)
+        for send in (
+            lambda: send_unknown_mails(timezone.now, unknown_mail),
+            lambda: send_mails(timezone.now, mail_of),
+            lambda: send_run_mails(timezone.now, run_mail),
+        ):
+            try:
+                send()
+            except (OSError, smtplib.SMTPException) as error:
+                logger.warning("notifications could not be mailed: %s", error)
     except Exception as error:
         log_failure(logger, error, "sending mails failed")
     finally:

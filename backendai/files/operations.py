@@ -17,7 +17,7 @@ from backendai.files.refusals import Refusal, StorageSilent, as_refusal
 from backendai.files.serving import Asked, admit
 
 ANSWERED_WITHIN = 2.0  # seconds; the portal waits for 3
-_KEPT_SECONDS, _MOST_KEPT = 600.0, 1000
+_KEPT_SECONDS, _MOST_UNDER_WAY = 600.0, 1000
 Result = tuple[int, dict[str, Any]]  # the status and the body of the usual answer
 Work = Callable[[Progress], Coroutine[Any, Any, Result]]
 
@@ -42,8 +42,8 @@ class Operations:
     def begin(self, asked: Asked, work: Work) -> Operation:
         """Return the operation that has begun. Raises a Refusal when very many are under way."""
         self._forget_old()
-        if len(self._known) >= _MOST_KEPT:
-            raise Refusal(503, "too-many-operations", f"{_MOST_KEPT} operations are under way. Try again later.")
+        if sum(one.ended_at is None for one in self._known.values()) >= _MOST_UNDER_WAY:
+            raise Refusal(503, "too-many-operations", f"{_MOST_UNDER_WAY} operations are under way. Try again later.")
         progress = Progress()
         task = asked.server.later(work(progress))
         operation = Operation(uuid.uuid4().hex, asked.folder_id, progress, task)
@@ -58,6 +58,10 @@ class Operations:
             message = "Operation not found: it ended long ago, or the file server was restarted. Check the folder."
             raise Refusal(404, "no-operation", message)
         return operation
+
+    def forget(self, operation: Operation) -> None:
+        """Drop an operation whose result its caller has."""
+        self._known.pop(operation.id, None)
 
     def _forget_old(self) -> None:
         before = time.monotonic() - _KEPT_SECONDS
@@ -84,6 +88,7 @@ async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Respo
     await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)
     if not operation.task.done():
         return web.json_response(_shown(operation), status=202)
+    request.app[OPERATIONS].forget(operation)
     try:
         status, body = operation.task.result()
     except Stopped as error:

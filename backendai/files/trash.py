@@ -53,7 +53,8 @@ def put_many_into_trash(tree: FolderTree, paths: Sequence[Parts], *, now: float)
                     moved.append((item, waiting.pop(item)))
         finally:
             for item in waiting:
-                remove_tree(trash, item.encode())
+                if not _has_entry(trash, item):  # an entry that was moved before a sync failed stays there
+                    remove_tree(trash, item.encode())
         if not are_few:
             beneath.sync_all(trash)
     return moved
@@ -83,6 +84,14 @@ def _take(tree: FolderTree, trash: int, item: str, parts: Parts, *, is_synced: b
         return False
     finally:
         os.close(place)
+    return True
+
+
+def _has_entry(trash: int, item: str) -> bool:
+    try:
+        os.stat(item.encode() + b"/" + _ENTRY, dir_fd=trash, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
     return True
 
 

@@ -30,5 +30,5 @@ def runs_with(folder: Folder) -> Iterator[Message]:
 
 
 def _named_in(request: Mapping[str, Any]) -> set[str]:
-    parts = [request, *(request.get("roles") or ())]
+    parts = [request, *(request.get("roles") or {}).values()]
     return {str(mount.get("folder", "")) for part in parts for mount in part.get("mounts") or ()}

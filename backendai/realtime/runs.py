@@ -60,7 +60,8 @@ class RunsConsumer(RelayConsumer):
         try:
             order = json.loads(text_data or "")
             kind = str(order["type"])
-            after = {str(key): int(value) for key, value in dict(order.get("after") or {}).items()}
+            told = dict(order.get("after") or {}) if kind == "attach" else {}  # an offset in other orders
+            after = {str(key): int(value) for key, value in told.items()}
         except (ValueError, KeyError, TypeError, RecursionError):
             return
         if kind == "attach" and self._pump is None:

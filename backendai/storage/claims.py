@@ -7,6 +7,7 @@ modules at the start.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain, islice
 
 from backendai.core.messages import Message
 from backendai.storage.models import Folder
@@ -21,6 +22,6 @@ def register_claims(claims: Claims) -> Claims:
     return claims
 
 
-def claims_on(folder: Folder) -> list[Message]:
-    """Return in words what needs the folder."""
-    return [claim for claims in _registered for claim in claims(folder)]
+def claims_on(folder: Folder, *, most: int) -> list[Message]:
+    """Return in words what needs the folder, ``most`` claims at most."""
+    return list(islice(chain.from_iterable(claims(folder) for claims in _registered), most))

@@ -100,11 +100,13 @@
     replace.showModal();
   });
   const copyOne = async (source, to, options, overwrite = false) => {
+    options.signal.throwIfAborted();
     const body = JSON.stringify({ source, into: to, overwrite });
     const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
     if (answer.ok) return follow(answer, options);
     const told = await answer.json().catch(() => ({}));
     if (told.code !== "exists" || overwrite) throw new Error(told.message ?? String(answer.status));
+    options.signal.throwIfAborted();
     if (await mayReplace(source.split("/").pop())) return copyOne(source, to, options, true);
   };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -114,6 +115,20 @@ def test_a_connection_that_sends_more_than_it_may_is_refused() -> None:
         outside.take((1).to_bytes(4, "big") + bytes(5) + piece)
         with pytest.raises(ValueError, match="granted"):
             outside.take(piece)
+        outside.close()
+
+    asyncio.run(walk())
+
+
+@pytest.mark.parametrize(("kinds", "is_refused"), [([1], True), ([2, 1], True), ([2] * 50, False), ([3] * 50, False)])
+def test_frames_without_content_fill_no_memory(kinds: list[int], is_refused: bool) -> None:
+    async def walk() -> None:
+        outside = Pair(answer).outside
+        outside.take(struct.pack(">IBI", 1, 0, 0))
+        frames = b"".join(struct.pack(">IBI", 1, kind, 0) for kind in kinds)
+        with pytest.raises(ValueError, match="granted") if is_refused else contextlib.nullcontext():
+            outside.take(frames)
+        assert outside._carried[1].came.qsize() <= 2
         outside.close()
 
     asyncio.run(walk())

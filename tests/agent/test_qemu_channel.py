@@ -208,8 +208,9 @@ async def test_calls_of_the_guest_agent_reach_the_socket_of_the_agent(tmp_path: 
         [Frame(Kind.OPEN, 3, b"u"), Frame(Kind.OPEN, 3, b"u")],
         [Frame(Kind.OPEN, number, b"u") for number in range(3, 1100, 2)],
         [Frame(Kind.CREDIT, 2, b"odd")],
+        [Frame(Kind.DATA, 2, b"")],
     ],
-    ids=["more than its window", "a number of ours", "a call twice", "calls without end", "no number"],
+    ids=["more than its window", "a number of ours", "a call twice", "calls without end", "no number", "no data"],
 )
 async def test_a_guest_that_does_not_keep_to_the_protocol_is_let_go(frames: list[Frame]) -> None:
     ours, theirs = socket.socketpair()

@@ -50,6 +50,25 @@ def test_it_is_sent_once_to_those_who_asked_for_this_kind(cast: Cast) -> None:
     assert "Its node has not answered." in sent.body
 
 
+def test_an_address_that_is_refused_holds_up_no_other(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    for person in (cast.alice, cast.bob):
+        choose(person, {"failed": {"email": True}})
+    fail(cast.alice, "of-alice")
+    fail(cast.bob, "of-bob")
+    send, now = EmailMessage.send, timezone.now()
+
+    def refuse_alice(message: EmailMessage) -> int:
+        if message.to == ["alice@example.com"]:
+            raise smtplib.SMTPRecipientsRefused({"alice@example.com": (550, b"unknown")})
+        return send(message)
+
+    monkeypatch.setattr(EmailMessage, "send", refuse_alice)
+    with pytest.raises(smtplib.SMTPRecipientsRefused):
+        send_mails(lambda: now, mail_of)
+    assert [sent.to for sent in mail.outbox] == [["bob@example.com"]]
+    assert has_mails(now), "hers is tried again"
+
+
 def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(cast.alice, {"failed": {"email": True}})
     fail(cast.alice, "unlucky")

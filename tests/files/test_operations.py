@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 import uuid
@@ -108,6 +109,38 @@ async def test_many_deletions_cost_a_few_syncs(portal: Portal, monkeypatch: pyte
     assert [one["path"] for one in told["items"]] == names and len(synced) < 20
     assert os.listdir(portal.data) == []
     assert len((await portal.json("GET", "/trash?limit=1000"))["items"]) == 300
+
+
+async def test_quick_operations_take_no_places_of_those_under_way(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "_MOST_UNDER_WAY", 2)
+    for name in ("a", "b", "c"):
+        (portal.data / name).touch()
+        await portal.json("POST", "/deletions", json={"paths": [name]})
+    assert os.listdir(portal.data) == []
+    assert portal.client.app[operations.OPERATIONS]._known == {}
+
+
+async def test_what_was_moved_before_a_sync_failed_stays_in_the_trash(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (portal.data / "kept").write_bytes(b"precious")
+    rename, moved = os.rename, list[object]()
+    monkeypatch.setattr(os, "rename", lambda *args, **more: (rename(*args, **more), moved.append(args))[0])
+    sync = os.fsync
+
+    def fail_after_the_move(descriptor: int) -> None:
+        if moved and moved[-1][1] == b"entry":
+            raise OSError(errno.EIO, "no more")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_after_the_move)
+    assert (await portal.ask("POST", "/deletions", json={"paths": ["kept"]})).status >= 400
+    monkeypatch.undo()
+    [item] = (await portal.json("GET", "/trash?limit=10"))["items"]
+    await portal.json("POST", f"/trash/{item['id']}/restore")
+    assert (portal.data / "kept").read_bytes() == b"precious"
 
 
 async def test_clones_that_take_long_hold_up_nothing_else(portal: Portal, gate: threading.Event) -> None:

@@ -50,3 +50,20 @@ def test_a_waiting_element_of_a_run_keeps_its_folder(cast: Cast) -> None:
     assert f"the run {run.name} of alice@example.com" in refusal(folder, cast)
     cancel_run(run, cast.alice, now=NOW)
     assert trash_folder(folder, cast.alice, now=NOW).status == FolderStatus.TRASHED
+
+
+def test_a_role_of_a_waiting_element_keeps_its_folder(cast: Cast) -> None:
+    folder, other = ready_folder(cast.alice, "data"), ready_folder(cast.bob, "notes")
+    roles = {"worker": {"mounts": [{"folder": "data"}]}}
+    run = launch(cast.alice, **ARRAY, name="sweep", array=3, cluster_size=2, roles=roles)
+    assert f"the run {run.name} of alice@example.com" in refusal(folder, cast)
+    assert trash_folder(other, cast.bob, now=NOW).status == FolderStatus.TRASHED
+
+
+def test_an_endpoint_of_somebody_without_rights_keeps_no_folder(cast: Cast) -> None:
+    folder = ready_folder(cast.bob, "model")
+    endpoint = make_endpoint(cast.bob, "chat", revision=a_revision(mounts=[MountWish(str(folder.pk))]))
+    Endpoint.objects.filter(pk=endpoint.pk).update(wish=Wish.STOPPED)
+    Folder.objects.filter(pk=folder.pk).update(user=cast.alice)
+    folder.refresh_from_db()
+    assert trash_folder(folder, cast.alice, now=NOW).status == FolderStatus.TRASHED

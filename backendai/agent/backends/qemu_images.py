@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import subprocess
+import tarfile
 import tempfile
 import threading
 import time
@@ -75,7 +76,8 @@ class MachineImages:
         """Return the images of the engine, and those that were pulled without it."""
         found = {one.reference: one for one in self._of_engine()}
         for reference, known in self._references().items():
-            if reference not in found and (about := self._about(known)):
+            is_here = (self._folder / f"{known}.squashfs").exists()
+            if reference not in found and is_here and (about := self._about(known)):
                 found[reference] = ImageSighting(
                     reference=reference,
                     digest=reference.partition("@")[2],
@@ -99,13 +101,17 @@ class MachineImages:
         if known is None:
             raise ImageNotFound("{image} is neither here nor was it pulled.", image=reference)
         file = self._folder / f"{known}.squashfs"
-        with self._making:
-            if not file.exists() or not self._about(known):
-                with self._saved(reference) as archive:
-                    self._convert(archive, known)
-            with contextlib.suppress(OSError):
-                os.utime(file)
+        if not self._is_made(file, known):
+            with self._making:
+                if not self._is_made(file, known):
+                    with self._saved(reference) as archive:
+                        self._convert(archive, known)
+        with contextlib.suppress(OSError):
+            os.utime(file)
         return MadeImage(file, self._about(known))
+
+    def _is_made(self, file: Path, known: str) -> bool:
+        return file.exists() and bool(self._about(known))
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         """Fetch an image with the Docker Engine, or without one by skopeo. Raises ImageNotFound, BackendError."""
@@ -137,25 +143,36 @@ class MachineImages:
         command = [self._tools.need("sqfstar"), "-comp", "lz4", "-no-progress", "-exit-on-error", str(draft)]
         try:
             with Layers(archive) as layers:
-                maker = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                    env=self._tools.environ(),
-                )  # fmt: skip
-                assert maker.stdin is not None and maker.stderr is not None
-                with contextlib.suppress(BrokenPipeError):
-                    layers.write(maker.stdin)
-                    maker.stdin.close()
-                complaint = maker.stderr.read().decode(errors="replace").strip()
-                if maker.wait(_MAKE_SECONDS):
-                    raise BackendError(_NOT_MADE, error=complaint[-300:])
+                self._write(layers, command)
                 about = _described(layers)
             write_whole(self._folder / f"{known}.json", json.dumps(about))
             draft.chmod(0o644)
             draft.replace(self._folder / f"{known}.squashfs")
-        except (OSError, ValueError, KeyError, LookupError) as error:
+        except (OSError, ValueError, LookupError, tarfile.TarError, subprocess.TimeoutExpired) as error:
             raise BackendError(_NOT_MADE, error=str(error)) from error
         finally:
             draft.unlink(missing_ok=True)
+
+    def _write(self, layers: Layers, command: list[str]) -> None:
+        """Run the command with the files of the layers as its input. Its complaints go to a file: a full pipe would
+        stop it for ever."""
+        with tempfile.TemporaryFile() as complaints:
+            maker = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=complaints, env=self._tools.environ()
+            )
+            assert maker.stdin is not None
+            try:
+                with contextlib.suppress(BrokenPipeError):
+                    layers.write(maker.stdin)
+                    maker.stdin.close()
+                status = maker.wait(_MAKE_SECONDS)
+            except BaseException:
+                maker.kill()
+                maker.wait()
+                raise
+            if status:
+                complaints.seek(0)
+                raise BackendError(_NOT_MADE, error=complaints.read().decode(errors="replace").strip()[-300:])
 
     @contextlib.contextmanager
     def _saved(self, reference: str) -> Iterator[Path]:

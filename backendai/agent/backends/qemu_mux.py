@@ -28,6 +28,7 @@ from backendai.agent.backends.qemu_channel import (
 _OPEN_SECONDS = 30.0
 _MOST_CALLS = 512  # as many as the guest's first process serves
 _MOST_TO_SEND = 256 * 1024
+_MOST_UNREAD = 4 * _MOST_TO_SEND  # answers that a guest has not read
 _LOOK = 2.0  # seconds between two looks at a connection whose input has ended
 _REFUSED, _GONE = errno.ECONNREFUSED, errno.EPIPE
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -54,6 +55,7 @@ class Stream:
         self.inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.code: int | None = None
         self.ended = asyncio.Event()
+        self.has_ended_input = False
 
 
 class Mux:
@@ -179,10 +181,10 @@ class Mux:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             return
+        if frame.kind == Kind.DATA and not frame.body:
+            raise BadFrame("no data")
         if frame.stream == LOG:
-            if frame.kind == Kind.DATA:
-                self._log(frame.body)
-                self._send(credit(LOG, len(frame.body)))
+            self._take_log(frame)
             return
         if frame.stream not in self._streams:
             return
@@ -195,7 +197,8 @@ class Mux:
             if stream.unread > WINDOW:
                 raise BadFrame("more than was allowed")
             stream.inbox.put_nowait(frame.body)
-        elif frame.kind == Kind.END_OF_INPUT:
+        elif frame.kind == Kind.END_OF_INPUT and not stream.has_ended_input:
+            stream.has_ended_input = True
             stream.inbox.put_nowait(b"")
         elif frame.kind == Kind.CREDIT:
             stream.credit += frame.credit
@@ -203,6 +206,14 @@ class Mux:
         elif frame.kind == Kind.END:
             del self._streams[frame.stream]
             self._finish(stream, frame.code)
+
+    def _take_log(self, frame: Frame) -> None:
+        if frame.kind != Kind.DATA:
+            return
+        if len(self._unsent) > _MOST_UNREAD:  # each piece of the log is answered
+            raise BadFrame("answers that it does not read")
+        self._log(frame.body)
+        self._send(credit(LOG, len(frame.body)))
 
     def _finish(self, stream: Stream, code: int | None) -> None:
         stream.code = code

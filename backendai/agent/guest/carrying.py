@@ -36,7 +36,7 @@ class Carrier:
         self._send, self._connect, self._on_start = send, connect, on_start
         self._carried: dict[int, _Carried] = {}
         self._tasks: set[asyncio.Future[None]] = set()
-        self._waiting, self._last = b"", 0
+        self._waiting, self._last = bytearray(), 0
 
     @property
     def is_idle(self) -> bool:
@@ -67,8 +67,8 @@ class Carrier:
                 raise ValueError("this is no frame")
             if len(self._waiting) < _HEAD.size + size:
                 return
-            content = self._waiting[_HEAD.size : _HEAD.size + size]
-            self._waiting = self._waiting[_HEAD.size + size :]
+            content = bytes(self._waiting[_HEAD.size : _HEAD.size + size])
+            del self._waiting[: _HEAD.size + size]
             self._heed(number, kind, content)
 
     def close(self) -> None:
@@ -90,14 +90,15 @@ class Carrier:
             return  # it has just ended here
         elif kind == DATA:
             carried.owed += len(content)
-            if carried.owed > WINDOW:
-                raise ValueError("more came than was granted")
+            if not content or carried.has_ended or carried.owed > WINDOW:  # else a peer could fill the memory
+                raise ValueError("more came than was granted, or nothing")
             carried.came.put_nowait(content)
         elif kind == GRANT:
             carried.may_send += min(_NUMBER.unpack(content)[0], WINDOW)
             carried.granted.set()
-        else:
+        elif not carried.is_closed and not (kind == END and carried.has_ended):
             carried.came.put_nowait(b"" if kind == END else None)
+            carried.has_ended, carried.is_closed = True, kind != END
 
     async def _answer(self, number: int, carried: _Carried, connect: Callable[[], Awaitable[Connection]]) -> None:
         try:
@@ -161,6 +162,7 @@ class _Carried:
     def __init__(self) -> None:
         self.came: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.owed, self.may_send, self.granted = 0, WINDOW, asyncio.Event()
+        self.has_ended = self.is_closed = False  # the other end sends no more
 
 
 def _frame(number: int, kind: int, content: bytes = b"") -> bytes:

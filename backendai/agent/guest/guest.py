@@ -205,8 +205,9 @@ class Guest:
         name = name_of(order.get("context"))
         told = await self._restart(order) if name in self._contexts or not order.get("runs") else {"name": name}
         self._contexts.pop(name, None)
-        for run in [run for run in self._runs.values() if order.get("runs") and run.record["context"] == name]:
-            self._delete(run)
+        if order.get("runs"):  # one that was sent meanwhile goes on
+            for run in [run for run in self._runs.values() if run.record["context"] == name and run.has_ended]:
+                self._delete(run)
         return told
 
     async def _languages_list(self, order: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ async def known_languages() -> list[dict[str, str]]:
     try:
         said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
         return [dict(one) for one in json.loads(said)]
-    except (TimeoutError, ValueError, TypeError):
+    # asyncio.TimeoutError is a class of its own before Python 3.11.
+    except (asyncio.TimeoutError, ValueError, TypeError):  # noqa: UP041
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         return []

@@ -36,7 +36,7 @@ from backendai.api.pipeline_bodies import (
 from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.explaining import why_waits
 from backendai.pipelines.models import Run, State, Task
-from backendai.pipelines.services.creating import check_run, create_run
+from backendai.pipelines.services.creating import RunWish, check_run, create_run
 from backendai.pipelines.showing import counts_of, failures_of, step_counts, steps_of
 
 _WITH = OpenApiParameter("with", UUID, description="Another run; default: the last good one of this name.")
@@ -108,11 +108,14 @@ class BatchRunList(ListAPIView[Run]):
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
         key = idempotency_key(request)
-        wish, pair = body.wish(), signing_pair(request)
-        if pair:
-            wish = replace(wish, access_key=pair.access_key)
-        run, is_new = create_run(user_of(request), wish, idempotency_key=key, now=timezone.now())
+        run, is_new = create_run(user_of(request), _wish(body, request), idempotency_key=key, now=timezone.now())
         return Response(run_body(run), status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+
+
+def _wish(body: RunRequest, request: Request) -> RunWish:
+    """Return the requested run, which counts against the key pair that signed the request."""
+    wish, pair = body.wish(), signing_pair(request)
+    return replace(wish, access_key=pair.access_key) if pair else wish
 
 
 class BatchRunPreview(GenericAPIView[Run]):
@@ -127,7 +130,7 @@ class BatchRunPreview(GenericAPIView[Run]):
         """Check the whole run and create nothing; the errors are those of a launch."""
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        found = check_run(user_of(request), body.wish())
+        found = check_run(user_of(request), _wish(body, request))
         document = found.document
         steps = [
             {"name": step.name, "size": step.fan.size, "after": step.after, "first_values": step.fan.values[:10]}

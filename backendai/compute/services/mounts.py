@@ -76,7 +76,7 @@ def is_meant(folder: Folder, name: str, owner: User, project: Project) -> bool:
     """Return whether a session of the owner would mount this folder by this name or id; no query where the name is
     another one."""
     if pk := _uuid(name):
-        return pk == folder.pk
+        return pk == folder.pk and Folder.objects.offered_to(owner).filter(pk=pk).exists()
     if name != folder.name:
         return False
     offered = list(Folder.objects.offered_to(owner).filter(name=name))

@@ -38,7 +38,7 @@ def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
     """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
     failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
     open."""
-    sent = 0
+    sent, refused = 0, None
     due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:
         for notice in due:
@@ -47,10 +47,16 @@ def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
                 continue
             try:
                 EmailMessage(*write(notice), None, [notice.owner.email], connection=connection).send()
+            except smtplib.SMTPRecipientsRefused as error:  # of this person alone: the others get theirs
+                row.update(mailed_at=None)
+                refused = error
+                continue
             except (OSError, smtplib.SMTPException):
                 row.update(mailed_at=None)
                 raise
             sent += 1
+    if refused is not None:
+        raise refused
     return sent
 
 

@@ -42,7 +42,7 @@ def send_run_mails(clock: Callable[[], datetime], write: Writer) -> int:
     """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
     failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
     open."""
-    sent = 0
+    sent, refused = 0, None
     due = list(_due(clock()).select_related("owner").defer("text").order_by("ended_at", "pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:
         for run in due:
@@ -51,10 +51,16 @@ def send_run_mails(clock: Callable[[], datetime], write: Writer) -> int:
                 continue
             try:
                 EmailMessage(*write(run), None, [run.owner.email], connection=connection).send()
+            except smtplib.SMTPRecipientsRefused as error:  # of this person alone: the others get theirs
+                row.update(mailed_at=None)
+                refused = error
+                continue
             except (OSError, smtplib.SMTPException):
                 row.update(mailed_at=None)
                 raise
             sent += 1
+    if refused is not None:
+        raise refused
     return sent
 
 

@@ -117,7 +117,7 @@ def refuse_while_mounted(folder: Folder) -> None:
 
 def refuse_while_needed(folder: Folder) -> None:
     """Raise a Conflict that names the endpoints and runs that would mount the folder later."""
-    words = claims_on(folder)
+    words = claims_on(folder, most=_MOST_NAMED + 1)
     if words:
         raise Conflict(
             "The folder {folder} is needed by {words}{more}. Delete or change what needs it first.",

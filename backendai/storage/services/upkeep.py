@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 
 from backendai.activity.services import audit_each
 from backendai.core.messages import shortened
@@ -49,10 +49,11 @@ def deliver_due(hosts: Sequence[StorageHost], now: datetime, has_time: HasTime) 
     """Have these hosts do what they have not done yet: make, delete, describe; returns how many folders changed."""
     moving = Q(status__in=[FolderStatus.CREATING, FolderStatus.DELETING])
     pushed = Q(needs_push=True, status__in=[FolderStatus.READY, FolderStatus.TRASHED])
+    waits_for_it = Case(When(moving, then=Value(0)), default=Value(1))  # no number of descriptions delays a creation
     rows = Folder.objects.filter(moving | pushed, host__in=hosts).select_related("host", "user", "project__domain")
     return sum(
         _guarded(lambda folder=folder: deliver(folder, now=now), folder)  # type: ignore[misc]
-        for folder in rows.order_by("changed_at", "pk")[:_MOST_DELIVERED]
+        for folder in rows.order_by(waits_for_it, "changed_at", "pk")[:_MOST_DELIVERED]
         if has_time()
     )
 

@@ -116,6 +116,7 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
             )
     except UserError as error:
         messages.error(request, in_words(error.message))
+        return redirect("web:endpoint", endpoint_id)
     if order == "delete":
         messages.success(request, _("The endpoint %(name)s is deleted.") % {"name": found.name})
         return redirect("web:endpoints")
