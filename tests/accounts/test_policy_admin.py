@@ -48,7 +48,7 @@ def test_an_administrator_writes_amounts_as_people_do_and_reads_them_so(dana: Cl
     ("typed", "text"),
     [
         ("cpu=-1", "-1 is out of range."),
-        ("cpu", "write a slot and its amount"),
+        ("cpu", "enter a slot and its amount"),
         ("cpu=1, cpu=2", "cpu is listed twice"),
         ("gpu!=1", "is not a resource name"),
         ("mem=lots", "is not a size"),

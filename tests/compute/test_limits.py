@@ -52,6 +52,7 @@ def test_as_many_sessions_wait_as_the_policy_allows_and_no_more(cast: Cast) -> N
     assert error.message == "2 sessions of user alice@example.com are already pending; at most 2 are allowed."
     assert dict(error.details) == {
         "scope": "user", "name": "alice@example.com", "what": "sessions", "number": 2, "limit": 2,
+        "holder": "user alice@example.com",
     }  # fmt: skip
     end_sessions([first.pk], Why(Phase.TERMINATE, "user-requested"), now=timezone.now())
     assert make_session(cast.alice)

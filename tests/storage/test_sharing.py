@@ -138,5 +138,5 @@ def test_a_refusal_says_what_one_has_and_what_it_needs(shared: Folder, cast: Cas
     with pytest.raises(NotAllowed) as refused:
         require_rights(cast.bob, shared, "manage")
     details: dict[str, Any] = dict(refused.value.details)
-    assert details == {"rights": "edit", "needed": "manage"}
+    assert details == {"rights": "edit", "needed": "manage", "found": "shared", "words": "manage"}
     assert refused.value.message == "You may not manage the folder shared: your rights are edit."

@@ -52,7 +52,7 @@ def test_pages_ask_the_same_number_of_questions_however_much_there_is(
     cast: Cast, browse: Browse, django_assert_num_queries: Any
 ) -> None:
     client = browse(cast.alice)
-    for name, queries in (("tokens", 3), ("key_pairs", 3), ("ssh_keys", 3), ("environment", 4)):
+    for name, queries in (("tokens", 3), ("key_pairs", 3), ("ssh_keys", 4), ("environment", 4)):
         client.get(reverse(f"web:{name}"))
         for number in range(3):
             save_dotfile(cast.alice, cast.alice, f".{name}{number}", "x")

@@ -153,7 +153,7 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
     fail(session, "agent-lost", "Its node has not answered.")
     assert "1 new notification" in client.get(reverse(BELL)).content.decode()
     for headers in ({}, HTMX):
-        with django_assert_num_queries(6):  # 2 for who asks
+        with django_assert_num_queries(7):  # 2 for who asks
             page = client.get(reverse(LIST), **headers).content.decode()
         assert "Its node has not answered." in page and "Launched" in page and "of-bob" not in page
         assert page.count('data-news="') == 1
