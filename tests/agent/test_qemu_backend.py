@@ -184,6 +184,15 @@ class TestQemuTerminalsWithTmux(Questions, StreamContract):
     keeps_terminals = True
     image = TMUX_IMAGE
 
+    def clients_of(self, backend: Backend, kernel_id: UUID) -> int:
+        """Return how many clients of tmux there are: its server and the shells in it stay."""
+        assert isinstance(backend, QemuBackend)
+        look = (
+            'for one in /proc/[0-9]*; do case $(readlink $one/fd/0) in /dev/pts/*) tr "\\0" " " <$one/cmdline; echo;; '
+            "esac; done 2>/dev/null | grep -c new-session"
+        )
+        return int(output_of(backend._running(kernel_id).path, program_words(["sh", "-c", look], {}))[0])
+
     def test_it_sweeps_away_the_clients_left_by_a_killed_agent(  # type: ignore[override]
         self, backend: Backend, reopened: Callable[[], Backend], new_spec: NewSpec
     ) -> None:

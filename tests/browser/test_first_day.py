@@ -100,7 +100,7 @@ def _image(page: Page) -> None:
     _menu(page, "Images")
     page.get_by_role("button", name="Import images found on agents").click()
     page.get_by_role("cell", name="python").first.get_by_role("link").click()
-    page.get_by_label("People may start sessions from it").check()
+    page.get_by_role("checkbox", name="Enabled").check()
     _save(page, "is saved")
 
 

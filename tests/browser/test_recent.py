@@ -33,7 +33,7 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     visitor.go("/sessions/new/")
     page.get_by_label("Name optional").fill("first-run")
     visitor.step(RESOURCES)
-    search = page.get_by_role("searchbox", name="Search environments")
+    search = page.get_by_role("searchbox", name="Search images")
     search.fill("tensor cuda")
     expect(page.get_by_role("status").filter(has_text="1 found")).to_be_visible()
     search.press("Enter")

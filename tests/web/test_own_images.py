@@ -71,7 +71,7 @@ def test_the_panel_offers_it_before_the_end_and_says_why_it_cannot_be_done(cast:
     assert obstacle(cast.dana, session) == "Only its owner may save a session as an image."
     native = make_running_session(cast.alice, make_agent("native", backend="process"))
     said = obstacle(cast.alice, native)
-    assert said.startswith("Agent native has no container engine") and "cannot be saved as an image" in said
+    assert said.startswith("Agent native has no container engine") and "cannot be saved as images" in said
     poor = make_running_session(cast.alice, make_agent("poor", backend="vm", capabilities=["images"]))
     assert obstacle(cast.alice, poor) == "Agent poor lacks the capability commit."
     page = signed_in(cast.alice).get(f"/sessions/{native.pk}/").content.decode()

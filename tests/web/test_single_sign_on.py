@@ -307,7 +307,7 @@ def test_the_doctor_asks_the_provider_and_looks_for_the_projects(cast: Cast, pro
     settings.OIDC_CLIENT_ID = settings.OIDC_CLIENT_SECRET = "given"
     found = {one.name: (one.level, one.message) for one in single_sign_on()}
     assert found["single sign-on"] == ("ok", f"{provider.url} answers")
-    assert found["groups"] == ("warning", "there is no project default/audio yet")
+    assert found["groups"] == ("warning", "no project is named default/audio yet")
     settings.OIDC_ISSUER = provider.url.replace("127.0.0.1", "localhost")
     assert "calls itself" in single_sign_on()[0].message
     provider.refuses = True
