@@ -45,6 +45,7 @@ class Guard(Generic[_Key, _Target]):
         self._open_at = open_at
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
         self._known: dict[_Key, tuple[_Target, float]] = {}
+        self._stale: set[_Key] = set()  # known, and to be asked again before anything new opens
         self._asking: dict[_Key, asyncio.Task[_Target]] = {}
         self._fingerprints: dict[Credential, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
@@ -54,7 +55,8 @@ class Guard(Generic[_Key, _Target]):
         target, at = self._known.get(key, (None, 0.0))
         age = time.monotonic() - at
         is_over = target is not None and target.is_over(timezone.now())
-        if target is not None and age < min(RECHECK_SECONDS, target.recheck_seconds) and not is_over:
+        is_fresh = key not in self._stale and not is_over
+        if target is not None and is_fresh and age < min(RECHECK_SECONDS, target.recheck_seconds):
             return target
         try:
             return await self._look(key)
@@ -90,6 +92,7 @@ class Guard(Generic[_Key, _Target]):
         await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
         oldest = time.monotonic() - TRUSTED_SECONDS
         self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
+        self._stale &= self._known.keys()
 
     async def _look_for_changes(self) -> None:
         now = timezone.now()
@@ -115,11 +118,8 @@ class Guard(Generic[_Key, _Target]):
         # What is seen for the first time may have changed just before.
         changed = {one for one in now if one not in self._fingerprints or self._fingerprints[one] != fingerprints[one]}
         self._fingerprints = fingerprints
-        stale = [key for key, credential in credentials.items() if credential in changed]
-        for key in stale:
-            if key in self._known:
-                target, at = self._known[key]
-                self._known[key] = (target, min(at, time.monotonic() - RECHECK_SECONDS))
+        stale = {key for key, credential in credentials.items() if credential in changed}
+        self._stale |= self._known.keys() & stale
         await asyncio.gather(*(self._recheck(key) for key in stale if key in self._open))
 
     def close(self) -> None:
@@ -156,8 +156,10 @@ class Guard(Generic[_Key, _Target]):
             target = await self.ask(lambda: self._open_at(key, timezone.now()))
         except Denied:
             self._known.pop(key, None)
+            self._stale.discard(key)
             raise
         self._known[key] = (target, asked_at)
+        self._stale.discard(key)
         return target
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:

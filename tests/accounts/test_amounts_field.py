@@ -15,7 +15,7 @@ def test_every_fault_is_told_at_once() -> None:
         AmountsField().to_python("cpu=x, mem=lots, gpus, disk=1, disk=2")
     told = " ".join(refused.value.messages)
     assert len(refused.value.messages) == 4
-    for part in ("cpu: 'x' is not a number.", "mem: 'lots' is not a size", "'gpus'", "disk is listed twice"):
+    for part in ("cpu: 'x' is not a number.", "mem: 'lots' is not a size", "“gpus”", "disk is listed twice"):
         assert part in told
 
 
