@@ -70,7 +70,7 @@ class OneGuest(InProcessGuests):
     """The guest of every kernel, in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self._guest = Guest(Journal(folder), AsyncMock())
+        self._guest = Guest(Journal(folder), AsyncMock(), AsyncMock())
         self._answers: set[asyncio.Task[None]] = set()
 
     async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

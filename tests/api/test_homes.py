@@ -29,7 +29,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home folder of the session, whose guest has files, unlike those of simulated kernels."""
     monkeypatch.setattr(guests.meter, "touch", lambda session_id: None)
-    monkeypatch.setattr(simulated_guest, "Guest", lambda journal, start, *_, has_files: Guest(journal, start))
+    monkeypatch.setattr(
+        simulated_guest, "Guest", lambda journal, start, languages, has_files: Guest(journal, start, languages)
+    )
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
