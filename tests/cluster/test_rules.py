@@ -116,7 +116,7 @@ def test_an_unknown_default_sequence_is_refused_at_start(settings: Any) -> None:
     assert found() == []
     settings.DEFAULT_SEQUENCE = "random"
     [error] = found()
-    assert error.msg == "BACKENDAI_DEFAULT_SEQUENCE: there is no sequence 'random'."
+    assert error.msg == "BACKENDAI_DEFAULT_SEQUENCE: unknown sequence 'random'."
     assert "fifo" in error.hint
 
 

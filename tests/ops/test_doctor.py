@@ -94,7 +94,7 @@ def test_the_engines_own_address_pools_are_no_limit() -> None:
     [
         (None, "ok", "10.89.0.0/16 has addresses for 1024 networks"),
         ("10.0.0.0/24", "warning", "addresses for 4 networks"),
-        ("10.0.0.1/8", "problem", "is no network"),
+        ("10.0.0.1/8", "problem", "is not a valid network"),
     ],
 )
 def test_it_counts_the_networks_that_the_platforms_pool_gives(pool: str | None, level: str, said: str) -> None:

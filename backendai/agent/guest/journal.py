@@ -24,6 +24,7 @@ MOST_BYTES = 64 * 2**20
 MOST_RUNS = 1000
 LARGEST_READ = 2**20
 _RECORD = "run.json"
+_MARK = "BACKENDAI_KERNEL_ID"  # each kernel has its id in this variable
 
 
 def folder_of_kernel() -> Path:
@@ -33,7 +34,7 @@ def folder_of_kernel() -> Path:
     """
     folder = Path(tempfile.gettempdir(), ".backendai-runs")
     folder.mkdir(mode=0o700, exist_ok=True)
-    folder /= re.sub("[^0-9a-f]", "", os.environ.get("BACKENDAI_KERNEL_ID", ""))[:8] or "runs"
+    folder /= re.sub("[^0-9a-f]", "", os.environ.get(_MARK, ""))[:8] or "runs"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
