@@ -129,7 +129,7 @@ def _version(image: Path) -> str:
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the modules in the order in which they are loaded; one that is no file is part of the kernel."""
+    """Yield the modules in the order in which they are loaded, without those built into the kernel."""
     files = {path.name.partition(".")[0].replace("-", "_"): path for path in folder.rglob("*.ko*")}
     done: set[str] = set()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import smtplib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from django.core.mail import EmailMessage, get_connection
 from django.db.models import Q
@@ -16,7 +17,7 @@ from backendai.compute.notice_models import NoticeQuerySet, SessionNotice
 logger = logging.getLogger(__name__)
 
 TRIED_FOR = timedelta(hours=1)  # older notifications are only under the bell
-_MOST_AT_ONCE = 50
+MOST_AT_ONCE = 50
 _TOLD = (
     NoticeKind.STARTED,
     NoticeKind.FINISHED,
@@ -26,6 +27,7 @@ _TOLD = (
     NoticeKind.IDLE,
     NoticeKind.APP_CLOSED,
 )
+Mailed = TypeVar("Mailed", bound=Any)  # a row with an owner and ``mailed_at``
 Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text of a mail
 
 
@@ -35,18 +37,22 @@ def has_mails(now: datetime) -> bool:
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
+    """Send due mails with the texts of ``write``; returns how many. Raises as ``mail_each``."""
+    return mail_each(_due(clock()).select_related("session", "owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
+
+
+def mail_each(due: Iterable[Mailed], clock: Callable[[], datetime], write: Callable[[Mailed], tuple[str, str]]) -> int:
+    """Send a mail about each row to its owner; returns how many. Each is sent once even with several processes. A
     failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
     open."""
     sent, refused = 0, None
-    due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:
-        for notice in due:
-            row = SessionNotice.objects.filter(pk=notice.pk)
+        for one in list(due):
+            row = type(one)._default_manager.filter(pk=one.pk)
             if not row.filter(mailed_at=None).update(mailed_at=clock()):
                 continue
             try:
-                EmailMessage(*write(notice), None, [notice.owner.email], connection=connection).send()
+                EmailMessage(*write(one), None, [one.owner.email], connection=connection).send()
             except smtplib.SMTPRecipientsRefused as error:  # of this person alone: the others get theirs
                 row.update(mailed_at=None)
                 refused = error

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import smtplib
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.mail import EmailMessage, get_connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind, mail_wanted, sends_mail
-from backendai.compute.services.notice_mails import TRIED_FOR
+from backendai.compute.services.notice_mails import MOST_AT_ONCE, TRIED_FOR, mail_each
 from backendai.pipelines.models import Run, Status
 
 KEPT_FOR = timedelta(days=30)
 KIND_OF = {Status.SUCCEEDED: NoticeKind.FINISHED, Status.FAILED: NoticeKind.FAILED}
 Writer = Callable[[Run], tuple[str, str]]  # the subject and the text of a mail
-_MOST_AT_ONCE = 50
 
 
 def ended_runs(user: User) -> QuerySet[Run, Any]:
@@ -39,29 +36,9 @@ def has_run_mails(now: datetime) -> bool:
 
 
 def send_run_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``; returns how many. Each is sent once even with several processes. A
-    failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
-    open."""
-    sent, refused = 0, None
-    due = list(_due(clock()).select_related("owner").defer("text").order_by("ended_at", "pk")[:_MOST_AT_ONCE])
-    with get_connection() as connection:
-        for run in due:
-            row = Run.objects.filter(pk=run.pk)
-            if not row.filter(mailed_at=None).update(mailed_at=clock()):
-                continue
-            try:
-                EmailMessage(*write(run), None, [run.owner.email], connection=connection).send()
-            except smtplib.SMTPRecipientsRefused as error:  # of this person alone: the others get theirs
-                row.update(mailed_at=None)
-                refused = error
-                continue
-            except (OSError, smtplib.SMTPException):
-                row.update(mailed_at=None)
-                raise
-            sent += 1
-    if refused is not None:
-        raise refused
-    return sent
+    """Send due mails with the texts of ``write``; returns how many. Raises as ``mail_each``."""
+    due = _due(clock()).select_related("owner").defer("text").order_by("ended_at", "pk")[:MOST_AT_ONCE]
+    return mail_each(due, clock, write)
 
 
 def _due(now: datetime) -> QuerySet[Run, Any]:
