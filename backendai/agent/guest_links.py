@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import secrets
 import socket
 import time
@@ -18,11 +17,11 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError
+from backendai.agent.guest.sockets import SOCKET, listen
 from backendai.agent.guest_host import PROGRAM, GuestHost, InProcessGuests, program
 
 logger = logging.getLogger(__name__)
 
-SOCKET = "agent.sock"
 _REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
 _DIAL_SECONDS = 5.0
 _MOST_UNCLAIMED = 32
@@ -222,18 +221,9 @@ def _furnish(folder: Path) -> None:
 
 
 def _listener(folder: Path) -> socket.socket:
-    """Return a socket that listens in the folder, whose path may be longer than the 108 bytes of an address."""
-    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        (folder / SOCKET).unlink(missing_ok=True)
-        listener.bind(f"/proc/self/fd/{directory}/{SOCKET}")
-        (folder / SOCKET).chmod(0o666)  # the folder is seen by the agent and by the kernel only
-        listener.listen(64)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        os.close(directory)
+    """Return a socket that listens in the folder, and which any user of the kernel can reach."""
+    (folder / SOCKET).unlink(missing_ok=True)
+    listener = listen(folder / SOCKET, 64)
+    (folder / SOCKET).chmod(0o666)  # the folder is seen by the agent and by the kernel only
+    listener.setblocking(False)
     return listener

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.guest.carrying import WINDOW, Carrier
+from backendai.agent.guest.sockets import short_address
 from backendai.agent.guest_host import PROGRAM, GuestPlace, program
 from backendai.agent.guest_links import GuestLinks
 
@@ -161,7 +162,8 @@ class Carried(GuestPlace):
             into.write(frame)
 
         async def connect() -> Stream:
-            return await asyncio.open_unix_connection(self._here / "agent.sock")
+            with short_address(self._here / "agent.sock") as address:
+                return await asyncio.open_unix_connection(address)
 
         carrier = Carrier(send, connect=connect)
         try:
@@ -173,8 +175,9 @@ class Carried(GuestPlace):
 
 
 def test_a_guest_answers_through_one_stream_and_the_program_ends_with_it(tmp_path: Path) -> None:
-    here, inside = tmp_path / "here", tmp_path / "inside"
-    here.mkdir()
+    deep = tmp_path / ("d" * 100)  # longer than the address of a socket
+    here, inside = deep / "here", deep / "inside"
+    here.mkdir(parents=True)
     inside.mkdir()
 
     async def walk() -> None:

@@ -24,6 +24,7 @@ from backendai.agent.backends.qemu_channel import (
     program_words,
 )
 from backendai.agent.backends.qemu_mux import Mux, Refused
+from backendai.agent.guest.sockets import listen
 
 
 class Guest:
@@ -185,7 +186,7 @@ async def test_calls_of_the_guest_agent_reach_the_socket_of_the_agent(tmp_path: 
         writer.write(b"heard " + await reader.readline())
         writer.close()
 
-    server = await asyncio.start_unix_server(answer, tmp_path / "agent.sock")
+    server = await asyncio.start_unix_server(answer, sock=listen(tmp_path / "agent.sock"))
     async with machine([], [], tmp_path / "agent.sock") as (_, guest):
         await guest.send(Frame(Kind.OPEN, 3, b"u"), Frame(Kind.DATA, 3, b"hello\n"))
         assert (await guest.next(Kind.DATA)).body == b"heard hello\n"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +21,8 @@ from backendai.agent.backends.kubernetes_api import Api
 from backendai.agent.backends.kubernetes_names import pod_name
 from backendai.agent.backends.kubernetes_streams import Command, run_command
 from backendai.agent.backends.trees import remove_tree
-from backendai.agent.guest.carry import SOCKET
 from backendai.agent.guest.carrying import Carrier
+from backendai.agent.guest.sockets import SOCKET, short_address
 from backendai.agent.guest_host import PROGRAM, GuestPlace, program
 
 logger = logging.getLogger(__name__)
@@ -186,18 +184,9 @@ class _Way:
             await running.close()
 
     async def _connect(self) -> Connection:
-        """Connect to the socket of this side. The folder is opened first: its path may be longer than an address."""
-        directory = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.setblocking(False)
-            await self._loop.sock_connect(connection, f"/proc/self/fd/{directory}/{SOCKET}")
-        except OSError:
-            connection.close()
-            raise
-        finally:
-            os.close(directory)
-        return await asyncio.open_connection(sock=connection)
+        """Connect to the socket of this side."""
+        with short_address(self._folder / SOCKET) as address:
+            return await asyncio.open_unix_connection(address)
 
 
 async def _end_of(running: Command) -> None:

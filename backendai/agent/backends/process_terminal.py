@@ -16,6 +16,7 @@ from typing import Any
 
 from backendai.agent.backends.base import BackendError, Terminal
 from backendai.agent.backends.tmux import FIND
+from backendai.agent.guest.sockets import connect
 
 _TIMEOUT = 10.0
 _PIECE = 64 * 1024
@@ -140,13 +141,7 @@ def _resolve(wait: asyncio.Future[None]) -> None:
 
 
 def _ask(folder: Path, request: bytes) -> tuple[bytes, list[int]]:
-    directory = os.open(folder, os.O_PATH)  # by descriptor: socket addresses are short, folder names may be long
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_TIMEOUT)
-            connection.connect(f"/proc/self/fd/{directory}/door.sock")
-            connection.sendall(request)
-            answer, files, _, _ = socket.recv_fds(connection, 4096, 4)
-            return answer, files
-    finally:
-        os.close(directory)
+    with connect(folder / "door.sock", _TIMEOUT) as connection:
+        connection.sendall(request)
+        answer, files, _, _ = socket.recv_fds(connection, 4096, 4)
+        return answer, files

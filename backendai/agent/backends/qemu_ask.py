@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.base import BackendError, Terminal
+from backendai.agent.guest.sockets import connect
 
 _SECONDS = 60.0  # under emulation a program takes a second to start
 _PIECE = 64 * 1024
@@ -113,18 +114,10 @@ def ask(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _connected(folder: Path) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        directory = os.open(folder, os.O_PATH)  # socket addresses are short, folder names may be long
-        try:
-            connection.settimeout(_SECONDS)
-            connection.connect(f"/proc/self/fd/{directory}/door.sock")
-        finally:
-            os.close(directory)
+        return connect(folder / "door.sock", _SECONDS)
     except OSError as error:
-        connection.close()
         raise BackendError(_SILENT, error=str(error)) from error
-    return connection
 
 
 def _said(connection: socket.socket, question: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from backendai.agent.backends.qemu_channel import (
     opening,
     size,
 )
+from backendai.agent.guest.sockets import short_address
 
 _OPEN_SECONDS = 30.0
 _MOST_CALLS = 512  # as many as the guest's first process serves
@@ -256,9 +256,6 @@ def _is_gone(writer: asyncio.StreamWriter) -> bool:
 
 
 async def _dialled(path: Path) -> Connection:
-    """Return a connection to a socket, whose path may be longer than the 108 bytes of an address. Raises OSError."""
-    folder = os.open(path.parent, os.O_PATH)
-    try:
-        return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)
+    """Return a connection to a socket. Raises OSError."""
+    with short_address(path) as address:
+        return await asyncio.open_unix_connection(address)

@@ -22,7 +22,6 @@ from typing import Any
 
 from backendai.agent.backends.process_runner import (
     RotatingLog,
-    listen,
     oom_kills,
     remove_traces,
     start_time,
@@ -32,6 +31,7 @@ from backendai.agent.backends.process_runner import (
 from backendai.agent.backends.qemu_door import Door
 from backendai.agent.backends.qemu_mux import Mux
 from backendai.agent.backends.qemu_shares import Shares
+from backendai.agent.guest.sockets import listen
 
 _PR_SET_PDEATHSIG = 1
 _ROOM_FOR_END = 4096  # bytes

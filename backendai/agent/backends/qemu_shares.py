@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from backendai.agent.backends.process_runner import listen
+from backendai.agent.guest.sockets import connect, listen
 
 _OPTIONS = ("sandbox=namespace", "cache=auto", "no_xattr", "no_posix_lock", "no_flock", "modcaps=-mknod:-setfcap")
 
@@ -57,11 +55,4 @@ class Shares:
 
 
 def _connected(path: Path) -> int:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_PATH)
-    try:
-        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
-        return connection.detach()
-    finally:
-        os.close(folder)
-        connection.close()
+    return connect(path).detach()

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 from backendai.agent.guest.carrying import Carrier
+from backendai.agent.guest.sockets import SOCKET, listen
 
-SOCKET, _PID = "agent.sock", "carrier.pid"
+_PID = "carrier.pid"
 _IDLE_SECONDS = 60.0
 _PIECE = 65536
 
@@ -50,7 +51,7 @@ async def _main(folder: Path) -> None:
     carrier = Carrier(send, on_start=lambda: _start_guest(folder))
     with contextlib.suppress(FileNotFoundError):
         (folder / SOCKET).unlink()
-    server = await asyncio.start_unix_server(carrier.carry, str(folder / SOCKET))
+    server = await asyncio.start_unix_server(carrier.carry, sock=listen(folder / SOCKET))
     _start_guest(folder)
     leaving = asyncio.ensure_future(_until_idle(carrier))
     hearing = asyncio.ensure_future(_hear(carrier, incoming))

@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -22,8 +21,8 @@ from backendai.agent.guest.languages import known_languages, list_languages
 from backendai.agent.guest.processes import Hear
 from backendai.agent.guest.runners import run_interpreter, run_ipykernel
 from backendai.agent.guest.sftp import serve_files
+from backendai.agent.guest.sockets import SOCKET, connect
 
-SOCKET = "agent.sock"
 VERSION = 1
 IDLE_SECONDS = 600.0
 _REDIAL_SECONDS = 0.2
@@ -117,17 +116,8 @@ async def _open(folder: Path, guest: Guest, name: str) -> None:
 
 
 async def _dial(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the agent. The folder is opened first: addresses of sockets have 108 bytes, paths may have more."""
-    directory = os.open(folder, os.O_PATH)
-    try:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-        except OSError:
-            connection.close()
-            raise
-    finally:
-        os.close(directory)
+    """Connect to the agent."""
+    connection = connect(folder / SOCKET)
     connection.setblocking(False)
     return await asyncio.open_connection(sock=connection, limit=LARGEST_QUESTION)
 

@@ -1,0 +1,47 @@
+"""Addresses of Unix sockets, which have 108 bytes, for paths of any length."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+SOCKET = "agent.sock"  # in the folder that a guest shares with its agent
+
+
+@contextlib.contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """Return an address of the socket at ``path`` that is valid inside the block. Raises OSError."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def listen(path: Path, backlog: int = 16) -> socket.socket:
+    """Return a socket that listens at ``path``. Raises OSError."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with short_address(path) as address:
+            listener.bind(address)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(path: Path, seconds: float | None = None) -> socket.socket:
+    """Return a blocking connection to the socket at ``path``, with a limit for each call. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(seconds)
+    try:
+        with short_address(path) as address:
+            connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection
