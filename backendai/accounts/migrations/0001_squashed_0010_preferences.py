@@ -15,19 +15,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('accounts', '0001_initial'),
-        ('accounts', '0002_login_count'),
-        ('accounts', '0003_policies_and_rules'),
-        ('accounts', '0004_logins_that_end'),
-        ('accounts', '0005_invitations_and_roles'),
-        ('accounts', '0006_policy_defaults'),
-        ('accounts', '0007_scopes_and_secrets'),
-        ('accounts', '0008_own_environments'),
-        ('accounts', '0009_language_of_a_person'),
-        ('accounts', '0010_preferences'),
-    ]
-
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
     ]

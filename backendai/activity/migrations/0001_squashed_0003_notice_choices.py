@@ -12,12 +12,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('activity', '0001_initial'),
-        ('activity', '0002_jobs_with_owners'),
-        ('activity', '0003_notice_choices'),
-    ]
-
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -11,11 +11,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('appproxy', '0001_initial'),
-        ('appproxy', '0002_grants_by_key_pair'),
-    ]
-
     dependencies = [
         ('compute', '0001_squashed_0024_owner_priority'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

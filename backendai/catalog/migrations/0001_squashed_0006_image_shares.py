@@ -12,15 +12,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('catalog', '0001_initial'),
-        ('catalog', '0002_image_rules'),
-        ('catalog', '0003_registries'),
-        ('catalog', '0004_image_pulls'),
-        ('catalog', '0005_own_images'),
-        ('catalog', '0006_image_shares'),
-    ]
-
     dependencies = [
         ('accounts', '0001_squashed_0010_preferences'),
         ('activity', '0001_squashed_0003_notice_choices'),

@@ -32,20 +32,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('cluster', '0001_initial'),
-        ('cluster', '0002_policies_and_rules'),
-        ('cluster', '0003_hearing'),
-        ('cluster', '0004_tries_by_the_clock'),
-        ('cluster', '0005_agent_live'),
-        ('cluster', '0006_broker_digest'),
-        ('cluster', '0007_groups_and_agents'),
-        ('cluster', '0008_site'),
-        ('cluster', '0009_app_domain'),
-        ('cluster', '0010_node_facts'),
-        ('cluster', '0011_idle_checkers'),
-    ]
-
     dependencies = [
         ('accounts', '0001_squashed_0010_preferences'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

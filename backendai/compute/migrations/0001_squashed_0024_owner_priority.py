@@ -30,33 +30,6 @@ class Migration(migrations.Migration):
 
     initial = True
 
-    replaces = [
-        ('compute', '0001_initial'),
-        ('compute', '0002_request_digest'),
-        ('compute', '0003_policies_and_rules'),
-        ('compute', '0004_record_uid'),
-        ('compute', '0005_queue'),
-        ('compute', '0006_phases'),
-        ('compute', '0007_lean_indexes'),
-        ('compute', '0008_room_for_counts'),
-        ('compute', '0009_launched_by'),
-        ('compute', '0010_retry_on_agent_loss'),
-        ('compute', '0011_image_digest'),
-        ('compute', '0012_cluster_mode'),
-        ('compute', '0013_preopen_ports'),
-        ('compute', '0014_newest_first'),
-        ('compute', '0015_recent_launches'),
-        ('compute', '0016_session_notices'),
-        ('compute', '0017_bytes_of_a_pull'),
-        ('compute', '0018_idle_warnings'),
-        ('compute', '0019_own_images'),
-        ('compute', '0020_public_apps'),
-        ('compute', '0021_ended_names'),
-        ('compute', '0022_agents_stay'),
-        ('compute', '0023_last_ended'),
-        ('compute', '0024_owner_priority'),
-    ]
-
     dependencies = [
         ('accounts', '0001_squashed_0010_preferences'),
         ('activity', '0001_squashed_0003_notice_choices'),

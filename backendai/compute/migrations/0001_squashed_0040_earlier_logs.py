@@ -1,0 +1,542 @@
+import backendai.activity.message_field
+import backendai.core.session_kinds
+import datetime
+import django.core.serializers.json
+import django.db.models.deletion
+import django.utils.timezone
+import uuid
+from django.conf import settings
+from django.db import migrations, models
+
+
+# A saturated pass counts up every wait and moves every place in the queue. Where a page has room for the new version of
+# a row, PostgreSQL writes no index, and takes the room of the old one the next time.
+TABLES = ("compute_schedulingrecord", "compute_computesession")
+
+
+def leave_room(apps, schema_editor):
+    if schema_editor.connection.vendor == "postgresql":
+        for table in TABLES:
+            schema_editor.execute(f"ALTER TABLE {table} SET (fillfactor = 70)")
+
+
+def fill_up(apps, schema_editor):
+    if schema_editor.connection.vendor == "postgresql":
+        for table in TABLES:
+            schema_editor.execute(f"ALTER TABLE {table} RESET (fillfactor)")
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    replaces = [
+        ('compute', '0001_squashed_0024_owner_priority'),
+        ('compute', '0025_folders_and_unknown_kernels'),
+        ('compute', '0026_kept_homes'),
+        ('compute', '0027_inference_sessions'),
+        ('compute', '0028_kinds_of_sessions'),
+        ('compute', '0029_messages'),
+        ('compute', '0030_kernels_of_their_own'),
+        ('compute', '0031_launch_documents'),
+        ('compute', '0032_session_ssh_keys'),
+        ('compute', '0033_app_settings'),
+        ('compute', '0034_runs'),
+        ('compute', '0035_failure_policies'),
+        ('compute', '0036_session_mount_cut_at'),
+        ('compute', '0037_role_order'),
+        ('compute', '0038_words_of_help'),
+        ('compute', '0039_dependency_conditions'),
+        ('compute', '0040_earlier_logs'),
+    ]
+
+    dependencies = [
+        ('accounts', '0001_squashed_0015_help_texts'),
+        ('activity', '0001_squashed_0005_messages_and_claims'),
+        ('catalog', '0001_squashed_0010_help_texts'),
+        ('cluster', '0001_squashed_0020_help_texts'),
+        ('storage', '0001_squashed_0003_messages'),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='ComputeSession',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=64)),
+                ('image_digest', models.CharField(blank=True, help_text='What its image was at the launch, if known.', max_length=128)),
+                ('access_key', models.CharField(blank=True, max_length=32)),
+                ('session_type', models.CharField(choices=backendai.core.session_kinds.kind_choices, default='interactive', max_length=16)),
+                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PREPARING', 'preparing'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
+                ('status_reason', models.CharField(blank=True, max_length=64)),
+                ('status_message', backendai.activity.message_field.MessageField(blank=True)),
+                ('status_data', models.JSONField(blank=True, default=dict)),
+                ('result', models.CharField(choices=[('UNDEFINED', 'undefined'), ('SUCCESS', 'success'), ('FAILED', 'failed')], default='UNDEFINED', max_length=16)),
+                ('priority', models.PositiveSmallIntegerField(default=10)),
+                ('owner_priority', models.PositiveSmallIntegerField(editable=False, help_text='Its owner may set no more.', null=True)),
+                ('slots', models.JSONField(help_text='Slots of each kernel, as decimal strings; where they differ, of the main one.')),
+                ('total_slots', models.JSONField(blank=True, editable=False, help_text='Slots of all kernels; empty: each has the same.', null=True)),
+                ('shm_bytes', models.BigIntegerField(default=67108864)),
+                ('cluster_size', models.PositiveSmallIntegerField(default=1)),
+                ('cluster_mode', models.CharField(choices=[('single-node', 'all on one agent'), ('multi-node', 'on any agents')], default='single-node', max_length=16)),
+                ('cluster_network', models.PositiveIntegerField(blank=True, editable=False, help_text='Number of its network between agents, once placed.', null=True)),
+                ('environ', models.JSONField(blank=True, default=dict)),
+                ('preopen_ports', models.JSONField(blank=True, default=list, help_text='Ports that are opened as apps.')),
+                ('startup_command', models.TextField(blank=True)),
+                ('file_bytes', models.PositiveIntegerField(default=0, help_text='Of the files that its launch brought; names too.')),
+                ('mount_count', models.PositiveSmallIntegerField(default=0, editable=False, help_text='Folders that it mounts.')),
+                ('start_in', models.CharField(blank=True, help_text='Where programs begin; empty: in the home.', max_length=255)),
+                ('starts_at', models.DateTimeField(blank=True, null=True)),
+                ('batch_timeout', models.DurationField(blank=True, help_text='A batch session that runs longer is ended.', null=True)),
+                ('retry_on_agent_loss', models.BooleanField(default=False, help_text='Waits again and runs from the start when its agent is lost.')),
+                ('done_when', models.CharField(blank=True, db_default='', default='', help_text='Role whose kernels have all finished when it is done, or all; empty: its main kernel.', max_length=16)),
+                ('designated_agents', models.JSONField(blank=True, default=list, help_text='Ids of the only agents it may run on.')),
+                ('launch_id', models.UUIDField(blank=True, editable=False, help_text='Sessions launched together share it.', null=True)),
+                ('run_id', models.UUIDField(blank=True, editable=False, help_text='The run of which it is an element.', null=True)),
+                ('placement', models.CharField(blank=True, choices=[('spread', 'on different agents, if they can be had'), ('pack', 'on few agents')], max_length=16)),
+                ('depends_when', models.CharField(choices=[('success', 'all succeeded'), ('failure', 'all ended without success'), ('any', 'all ended, no matter how')], db_default='success', default='success', max_length=8)),
+                ('overtaken_since', models.DateTimeField(blank=True, editable=False, null=True)),
+                ('attempts', models.PositiveIntegerField(default=0, help_text='Scheduling tries since it became pending.')),
+                ('queue_position', models.PositiveIntegerField(blank=True, editable=False, help_text='Its turn in the last pass, while it waits.', null=True)),
+                ('wait_record', models.UUIDField(editable=False, help_text='The newest history row, if it says why the session waits.', null=True)),
+                ('wait_digest', models.CharField(blank=True, editable=False, help_text='Of the reason shown now.', max_length=32)),
+                ('avoid_agents', models.JSONField(blank=True, default=list, help_text='Agents on which a start failed.')),
+                ('retries', models.PositiveSmallIntegerField(default=0, help_text='Starts that failed so far.')),
+                ('version', models.PositiveBigIntegerField(default=0)),
+                ('idempotency_key', models.CharField(blank=True, max_length=128, null=True)),
+                ('spec', models.JSONField(default=dict, editable=False, help_text='The request as a document, without secrets.')),
+                ('request_digest', models.CharField(blank=True, editable=False, max_length=64)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('scheduled_at', models.DateTimeField(blank=True, null=True)),
+                ('started_at', models.DateTimeField(blank=True, null=True)),
+                ('ends_at', models.DateTimeField(blank=True, help_text='Its end at the latest, known from its start.', null=True)),
+                ('terminating_at', models.DateTimeField(blank=True, null=True)),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('moved_from', models.CharField(blank=True, editable=False, max_length=16)),
+                ('depends_on', models.ManyToManyField(blank=True, related_name='dependents', to='compute.computesession')),
+                ('image', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='compute_sessions', to='catalog.image')),
+                ('launched_by', models.ForeignKey(blank=True, db_index=False, help_text='The administrator who launched it for its owner; empty: the owner did.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('owner', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='compute_sessions', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='compute_sessions', to='accounts.project')),
+                ('resource_group', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='compute_sessions', to='cluster.resourcegroup')),
+            ],
+            options={
+                'ordering': ['-created_at', '-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Kernel',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('role', models.CharField(default='main', max_length=16)),
+                ('index', models.PositiveSmallIntegerField(default=1)),
+                ('rank', models.PositiveSmallIntegerField(default=0)),
+                ('hostname', models.CharField(default='main1', max_length=63)),
+                ('status', models.CharField(choices=[('PENDING', 'pending'), ('SCHEDULED', 'scheduled'), ('PREPARING', 'preparing'), ('PULLING', 'pulling image'), ('CREATING', 'creating'), ('RUNNING', 'running'), ('TERMINATING', 'terminating'), ('TERMINATED', 'terminated'), ('CANCELLED', 'cancelled'), ('ERROR', 'error')], default='PENDING', max_length=16)),
+                ('status_reason', models.CharField(blank=True, max_length=64)),
+                ('status_message', backendai.activity.message_field.MessageField(blank=True)),
+                ('progress', models.FloatField(blank=True, null=True)),
+                ('fetched_bytes', models.BigIntegerField(blank=True, help_text='Of its image, while it is fetched.', null=True)),
+                ('image_bytes', models.BigIntegerField(blank=True, help_text='To fetch in all, as far as that is known.', null=True)),
+                ('generation', models.PositiveIntegerField(default=0)),
+                ('container_id', models.CharField(blank=True, max_length=64)),
+                ('exit_code', models.IntegerField(blank=True, null=True)),
+                ('slots', models.JSONField(help_text='Slots of this kernel, as decimal strings.')),
+                ('image_digest', models.CharField(blank=True, help_text='What its own image was at the launch.', max_length=128)),
+                ('shm_bytes', models.BigIntegerField(blank=True, null=True)),
+                ('environ', models.JSONField(blank=True, default=dict, help_text='Variables beside those of its session.')),
+                ('startup_command', models.TextField(blank=True)),
+                ('on_failure', models.CharField(choices=[('end', 'the session ends'), ('tolerate', 'the others go on'), ('restart', 'the kernel starts again')], db_default='end', default='end', help_text='When it ends and should not.', max_length=16)),
+                ('after', models.JSONField(db_default=[], default=list, editable=False, help_text='Roles that are ready before it starts.')),
+                ('is_held', models.BooleanField(db_default=False, default=False, editable=False, help_text='It waits for the roles of ``after``.')),
+                ('ready', models.JSONField(db_default={}, default=dict, editable=False, help_text='Port that makes it ready; empty: its process.')),
+                ('restarts', models.PositiveSmallIntegerField(db_default=0, default=0, editable=False, help_text='How often it started again in its seat.')),
+                ('starts_after', models.DateTimeField(editable=False, help_text='Before it the agent is not told to start it again.', null=True)),
+                ('devices', models.JSONField(blank=True, default=dict, help_text='Slot → device id → amount as a decimal string.')),
+                ('is_unconfirmed', models.BooleanField(default=False, help_text='Its agent has not confirmed that it ended.')),
+                ('forced_at', models.DateTimeField(blank=True, help_text='Since when its agent is to kill it at once.', null=True)),
+                ('steps', models.JSONField(blank=True, default=list, help_text='What its start has done so far, and when.')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('started_at', models.DateTimeField(blank=True, null=True)),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('moved_from', models.CharField(blank=True, editable=False, max_length=16)),
+                ('agent', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='kernels', to='cluster.agent')),
+                ('image', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='kernels', to='catalog.image')),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='kernels', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['rank'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SessionTraffic',
+            fields=[
+                ('session', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='traffic', serialize=False, to='compute.computesession')),
+                ('last_at', models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name='AppSetting',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('service', models.CharField(max_length=32)),
+                ('title', models.CharField(blank=True, max_length=40)),
+                ('arguments', models.JSONField(blank=True, default=dict)),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='app_settings', to='compute.computesession')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='IdleWarning',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('checker_name', models.CharField(max_length=64)),
+                ('kind', models.CharField(max_length=24)),
+                ('sign', models.CharField(blank=True, help_text='Of the rule by which it was warned.', max_length=16)),
+                ('lead', models.DurationField(default=datetime.timedelta(0), help_text='How long before the end the rule wants a warning.')),
+                ('warned_at', models.DateTimeField(blank=True, null=True)),
+                ('due_at', models.DateTimeField(blank=True, null=True)),
+                ('idle_since', models.DateTimeField(blank=True, null=True)),
+                ('measured', models.JSONField(blank=True, default=dict, help_text='Slot → per cent of what it has, on average.')),
+                ('message', backendai.activity.message_field.MessageField(blank=True)),
+                ('extended_until', models.DateTimeField(blank=True, null=True)),
+                ('extensions', models.PositiveSmallIntegerField(default=0)),
+                ('collected_at', models.DateTimeField(blank=True, null=True)),
+                ('checker', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='warnings', to='cluster.idlechecker')),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='idle_warnings', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['due_at', 'pk'],
+            },
+        ),
+        migrations.CreateModel(
+            name='KernelLog',
+            fields=[
+                ('kernel', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='log', serialize=False, to='compute.kernel')),
+                ('content', models.BinaryField()),
+                ('generation', models.PositiveIntegerField(db_default=0, default=0, help_text='The start that wrote it; 0: unknown.')),
+                ('size', models.PositiveIntegerField(default=0)),
+                ('is_truncated', models.BooleanField(default=False)),
+                ('saved_at', models.DateTimeField(default=django.utils.timezone.now)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ImageCommit',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('message', backendai.activity.message_field.MessageField(blank=True)),
+                ('heard_at', models.DateTimeField(blank=True, help_text='When its agent last gave a word about it.', null=True)),
+                ('session_name', models.CharField(max_length=64)),
+                ('generation', models.IntegerField()),
+                ('base_name', models.CharField(max_length=128)),
+                ('title', models.CharField(max_length=32)),
+                ('reference', models.CharField(max_length=255, unique=True)),
+                ('status', models.CharField(choices=[('WAITING', 'waiting'), ('COMMITTING', 'being made'), ('PUSHING', 'on its way to the registry'), ('DONE', 'made'), ('FAILED', 'failed'), ('CANCELLED', 'cancelled')], default='WAITING', max_length=16)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('agent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='commits', to='cluster.agent')),
+                ('base', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='catalog.image')),
+                ('job', models.OneToOneField(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='commit', to='activity.backgroundjob')),
+                ('owner', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('registry', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='catalog.registry')),
+                ('session', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='commits', to='compute.computesession')),
+                ('kernel', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='compute.kernel')),
+            ],
+            options={
+                'ordering': ['-created_at', '-pk'],
+            },
+        ),
+        migrations.CreateModel(
+            name='HomeKeep',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('generation', models.IntegerField()),
+                ('ends_session', models.BooleanField(default=False, help_text='The session is terminated once its home is copied.')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('folder', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='kept_home', to='storage.folder')),
+                ('session', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='kept_homes', to='compute.computesession')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('kernel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='compute.kernel')),
+            ],
+            options={
+                'ordering': ['-created_at', '-pk'],
+            },
+        ),
+        migrations.CreateModel(
+            name='EarlierLog',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('generation', models.PositiveIntegerField()),
+                ('content', models.BinaryField()),
+                ('size', models.PositiveIntegerField(default=0)),
+                ('is_truncated', models.BooleanField(default=False)),
+                ('saved_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
+                ('kernel', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='earlier_logs', to='compute.kernel')),
+            ],
+            options={
+                'ordering': ['generation'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Allocation',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slot', models.CharField(max_length=64)),
+                ('amount', models.BigIntegerField(help_text="Thousandths of the slot's unit.")),
+                ('agent', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='cluster.agent')),
+                ('kernel', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='compute.kernel')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='LaunchRecord',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=64)),
+                ('parameters', models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder, help_text='The request, without values of secrets.')),
+                ('is_pinned', models.BooleanField(default=False)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('owner', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='launch_records', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-is_pinned', '-created_at', '-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='PublicApp',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('service', models.CharField(max_length=32)),
+                ('label', models.CharField(editable=False, max_length=63, unique=True)),
+                ('opened_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('closes_at', models.DateTimeField(blank=True, help_text='Empty: when the session ends.', null=True)),
+                ('opened_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='public_apps', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['-opened_at'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SchedulingRecord',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('uid', models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
+                ('phase', models.CharField(choices=[('schedule', 'schedule'), ('precondition', 'precondition (image)'), ('start', 'start'), ('run', 'run'), ('terminate', 'terminate'), ('sweep', 'sweep'), ('repair', 'repair')], max_length=32)),
+                ('result', models.CharField(choices=[('SUCCESS', 'success'), ('FAILURE', 'failure'), ('STALE', 'stale'), ('NEED_RETRY', 'need retry'), ('EXPIRED', 'expired'), ('GIVE_UP', 'give up'), ('SKIPPED', 'skipped')], max_length=16)),
+                ('from_status', models.CharField(blank=True, max_length=16)),
+                ('to_status', models.CharField(blank=True, max_length=16)),
+                ('attempts', models.PositiveIntegerField(default=1)),
+                ('error_code', models.CharField(blank=True, max_length=64)),
+                ('message', backendai.activity.message_field.MessageField(blank=True)),
+                ('sub_steps', models.JSONField(blank=True, default=list)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('updated_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('session', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='records', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['-updated_at', '-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SessionFile',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('path', models.CharField(help_text='Relative to the home folder.', max_length=255)),
+                ('content', models.TextField()),
+                ('session', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='files', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['path'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SessionMount',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('folder_name', models.CharField(help_text='At launch.', max_length=64)),
+                ('sub_path', models.CharField(blank=True, max_length=1024)),
+                ('target', models.CharField(help_text='Absolute, inside the kernels.', max_length=255)),
+                ('rights', models.CharField(choices=[('none', 'no access'), ('view', 'can view'), ('edit', 'can edit')], max_length=8)),
+                ('role', models.CharField(blank=True, help_text='Empty: every kernel mounts it.', max_length=16)),
+                ('is_automatic', models.BooleanField(default=False, help_text='A folder whose name begins with a dot.')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('released_at', models.DateTimeField(blank=True, null=True)),
+                ('cut_at', models.DateTimeField(blank=True, help_text='When it was taken out of the running session.', null=True)),
+                ('folder', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='mounts', to='storage.folder')),
+                ('session', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='mounts', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['session', 'target'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SessionNotice',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('launched', 'launched'), ('started', 'started after a wait'), ('failed', 'failed'), ('finished', 'finished successfully'), ('ended', 'ended by the platform'), ('ending', 'will end soon'), ('idle', 'idle, and will end soon'), ('app-closed', 'an app is not public any more')], max_length=16)),
+                ('message', backendai.activity.message_field.MessageField(blank=True)),
+                ('due_at', models.DateTimeField(blank=True, help_text='When what it warns of happens.', null=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('seen_at', models.DateTimeField(blank=True, help_text='When its reader saw it under the bell.', null=True)),
+                ('closed_at', models.DateTimeField(blank=True, help_text='When its reader closed the card.', null=True)),
+                ('cleared_at', models.DateTimeField(blank=True, help_text='When its reader put it away.', null=True)),
+                ('mailed_at', models.DateTimeField(blank=True, help_text='When it was handed to the mail server.', null=True)),
+                ('owner', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('session', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='notices', to='compute.computesession')),
+            ],
+            options={
+                'ordering': ['-created_at', '-pk'],
+            },
+        ),
+        migrations.CreateModel(
+            name='SessionSshKey',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('version', models.PositiveIntegerField(default=1)),
+                ('fingerprint', models.CharField(max_length=64, unique=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('session', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='ssh_key', to='compute.computesession')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='UnknownKernel',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kernel_id', models.UUIDField()),
+                ('generation', models.PositiveIntegerField()),
+                ('is_running', models.BooleanField(default=True)),
+                ('is_kept', models.BooleanField(default=False, help_text='The database calls it over; its agent does not believe it.')),
+                ('manifest', models.JSONField(blank=True, default=dict, help_text='What the portal signed at its start.')),
+                ('session_id', models.UUIDField(blank=True, db_index=True, null=True)),
+                ('removal_at', models.DateTimeField(blank=True, help_text='When an administrator had it removed.', null=True)),
+                ('found_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('mailed_at', models.DateTimeField(blank=True, help_text='When superadmins got a mail about it.', null=True)),
+                ('agent', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='cluster.agent')),
+            ],
+            options={
+                'ordering': ['found_at', 'pk'],
+            },
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(fields=['-created_at', '-id'], name='session_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
+        ),
+        migrations.AddIndex(
+            model_name='computesession',
+            index=models.Index(condition=models.Q(('run_id__isnull', False)), fields=['owner'], name='session_of_run'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
+        ),
+        migrations.AddConstraint(
+            model_name='computesession',
+            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
+        ),
+        migrations.AddConstraint(
+            model_name='appsetting',
+            constraint=models.UniqueConstraint(fields=('session', 'service'), name='app_setting_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='idlewarning',
+            constraint=models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
+        ),
+        migrations.AddIndex(
+            model_name='kernellog',
+            index=models.Index(fields=['saved_at', 'kernel', 'size'], name='log_by_age'),
+        ),
+        migrations.AddIndex(
+            model_name='kernel',
+            index=models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
+        ),
+        migrations.AddIndex(
+            model_name='kernel',
+            index=models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='kernel',
+            constraint=models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
+        ),
+        migrations.AddIndex(
+            model_name='imagecommit',
+            index=models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
+        ),
+        migrations.AddConstraint(
+            model_name='earlierlog',
+            constraint=models.UniqueConstraint(fields=('kernel', 'generation'), name='earlier_log_once'),
+        ),
+        migrations.AddIndex(
+            model_name='allocation',
+            index=models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='allocation',
+            constraint=models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
+        ),
+        migrations.AddIndex(
+            model_name='launchrecord',
+            index=models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='publicapp',
+            index=models.Index(fields=['closes_at'], name='public_app_by_end'),
+        ),
+        migrations.AddConstraint(
+            model_name='publicapp',
+            constraint=models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
+        ),
+        migrations.AddIndex(
+            model_name='schedulingrecord',
+            index=models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionfile',
+            constraint=models.UniqueConstraint(fields=('session', 'path'), name='session_file_once_per_path'),
+        ),
+        migrations.AddIndex(
+            model_name='sessionmount',
+            index=models.Index(condition=models.Q(('released_at', None)), fields=['folder'], name='folder_in_use'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionmount',
+            constraint=models.UniqueConstraint(fields=('session', 'role', 'target'), name='mount_target_once_per_role'),
+        ),
+        migrations.AddIndex(
+            model_name='sessionnotice',
+            index=models.Index(fields=['owner', '-id'], name='notice_of_owner'),
+        ),
+        migrations.AddConstraint(
+            model_name='sessionnotice',
+            constraint=models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
+        ),
+        migrations.AddConstraint(
+            model_name='unknownkernel',
+            constraint=models.UniqueConstraint(fields=('agent', 'kernel_id', 'generation'), name='unknown_kernel_once_per_agent'),
+        ),
+        migrations.RunPython(leave_room, fill_up),
+    ]
