@@ -137,3 +137,6 @@ def _scroll_up_to(visitor: Visitor, text: str) -> None:
             break
         visitor.page.wait_for_timeout(50)
     expect(visitor.screen).to_contain_text(text)
+    seen = None
+    while seen != (seen := visitor.screen.inner_text()):  # turns of the wheel may still be on their way
+        visitor.page.wait_for_timeout(1000)
