@@ -1,7 +1,8 @@
-# Sourced by bin/test: parts of the check that run as processes of their own, in lanes beside each other.
+# Sourced by bin/test: parts of the check that run as processes of their own, some beside each other.
 # A part has its own log, temporary folder and Redis database. Its log is shown when it fails.
 
-declare -A COMMANDS=() LANES=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
+declare -A COMMANDS=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
+QUEUE=()
 FAILED=()
 PARTS=0
 PATIENCE=60 # seconds in which an interrupted part must have cleaned up
@@ -12,19 +13,21 @@ part() { # name, command...
     COMMANDS[$name]=$(printf '%q ' "$@")
 }
 
-# Runs the parts of each lane one after the other. A failure stops nothing: one run shows all there is to mend.
-run_lanes() { # names of parts, one word per lane...
-    local lane pid result
-    for lane in "$@"; do
-        start_next "$lane"
-    done
-    while [ ${#RUNNING[@]} -gt 0 ]; do
+# Runs parts beside each other; the next one starts when one ends. A failure stops nothing: one run shows all there is
+# to mend.
+run_parts() { # how many at once, names...
+    local places=$1 pid result
+    shift
+    QUEUE=("$@")
+    while [ ${#QUEUE[@]} -gt 0 ] || [ ${#RUNNING[@]} -gt 0 ]; do
+        while [ ${#QUEUE[@]} -gt 0 ] && [ ${#RUNNING[@]} -lt "$places" ]; do
+            start_part "${QUEUE[0]}"
+            QUEUE=("${QUEUE[@]:1}")
+        done
         result=0
         wait -n -p pid "${!RUNNING[@]}" || result=$?
-        lane=${LANES[$pid]}
         report_part "$pid" "$result"
-        unset "RUNNING[$pid]" "LANES[$pid]" "BEGUN[$pid]"
-        start_next "$lane"
+        unset "RUNNING[$pid]" "BEGUN[$pid]"
     done
     if [ ${#FAILED[@]} -gt 0 ]; then
         echo "FAILED: ${FAILED[*]}   ($SECONDS s)"
@@ -33,22 +36,15 @@ run_lanes() { # names of parts, one word per lane...
     echo "All is well.   ($SECONDS s)"
 }
 
-start_next() { # names of the parts that are left of a lane
-    local name=${1%% *} folder
-    [ -n "$name" ] || return 0
-    folder=$SCRATCH/t/$name
+start_part() { # name
+    local folder=$SCRATCH/t/$1
     mkdir -p "$folder" # what it leaves goes with it
     # A process group of its own: it is interrupted once, by stop_parts or by the death of this shell, and cleans up.
     TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((++PARTS % 16)) \
-        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$name]}" \
-        >"$LOGS/part-$name.log" 2>&1 </dev/null &
-    RUNNING[$!]=$name
-    LANES[$!]=$(rest_of "$1")
+        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$1]}" \
+        >"$LOGS/part-$1.log" 2>&1 </dev/null &
+    RUNNING[$!]=$1
     BEGUN[$!]=$SECONDS
-}
-
-rest_of() {
-    case $1 in *" "*) echo "${1#* }" ;; esac
 }
 
 report_part() { # process id, exit status
