@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
+from backendai.accounts.models import ResourcePolicy
 from backendai.serving import book
 from backendai.serving.models import Endpoint, State
 from tests.cast import Cast
@@ -33,6 +34,20 @@ def test_proxies_that_say_nothing_are_recorded_once(cast: Cast) -> None:
     world.until(lambda: "blind" in codes_of(endpoint), most=40)
     world.steps(5)
     assert codes_of(endpoint).count("blind") == 1
+
+
+def test_a_launch_that_a_limit_refuses_is_recorded_once_while_it_lasts(cast: Cast) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="none waits", max_pending_sessions=0)
+    cast.alice.save(update_fields=["policy"])
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: "over-quota" in codes_of(endpoint))
+    world.steps(5)
+    record = endpoint.records.get(code="over-quota")
+    assert (record.attempts, "could not be launched" in record.message) == (1, True)
+    assert entry(endpoint).is_blocked
+    ResourcePolicy.objects.update(max_pending_sessions=None)
+    world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
+    assert not entry(endpoint).is_blocked
 
 
 def test_the_book_says_when_waiting_is_no_use_and_how_long_a_start_takes(cast: Cast) -> None:

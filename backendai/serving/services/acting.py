@@ -66,19 +66,20 @@ def act(picture: Picture) -> int:
 
 def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
     now, scale, rollout = picture.now, decision.scale, decision.rollout
-    changes_number = scale.desired != endpoint.desired
+    changes_number, refused = scale.desired != endpoint.desired, None
     if scale.panic_until != endpoint.panic_until and not changes_number:
         Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version).update(panic_until=scale.panic_until)
     if changes_number or rollout.is_change:
         with transaction.atomic():
             if not claim(endpoint):
                 return False  # somebody changed the endpoint since it was read: the next pass decides anew
-            _carry_out(endpoint, picture, decision)
-    _note_reasons(endpoint, scale, rollout, now)
+            refused = _carry_out(endpoint, picture, decision)
+    _note_reasons(endpoint, scale, rollout, refused, now)
     return bool(rollout.drains or rollout.starts or changes_number)
 
 
-def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> None:
+def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> Reason | None:
+    """Write what was decided; returns the limit that refuses a replica for now."""
     now, scale, rollout = picture.now, decision.scale, decision.rollout
     if scale.desired != endpoint.desired:
         about = {"message": scale.reason.message, "data": scale.reason.data}
@@ -89,7 +90,9 @@ def _carry_out(endpoint: Endpoint, picture: Picture, decision: Decision) -> None
     for number, count in rollout.starts:
         revision = _revision(endpoint, number)
         for _ in range(count):
-            start_replica(endpoint, revision, now=now)
+            if (refused := start_replica(endpoint, revision, now=now)) is not None:
+                return refused
+    return None
 
 
 def drain(picture: Picture, replica_ids: Sequence[UUID], scaling: Reason) -> None:
@@ -120,9 +123,9 @@ def _why_it_goes(view: EndpointView, replica_id: UUID, scaling: Reason) -> tuple
     return "scaled", scaling.message
 
 
-def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> Replica | None:
-    """Launch the session of a new replica, both in one transaction; None when the launch is refused, which counts as a
-    failed start unless a limit refuses it for now."""
+def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> Reason | None:
+    """Launch the session of a new replica, both in one transaction; returns the limit that refuses it for now. Another
+    refusal counts as a failed start."""
     # Outside of the launch: after a refusal the next try has another name.
     Endpoint.objects.filter(pk=endpoint.pk).update(last_number=F("last_number") + 1)
     number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk)
@@ -136,17 +139,17 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
                 name=f"{endpoint.name}-{endpoint.pk.hex[:6]}-{number}",
             )
             launched = launch_session(endpoint.owner, spec, idempotency_key=f"endpoint:{endpoint.pk}:{number}")
-            return Replica.objects.create(
+            Replica.objects.create(
                 endpoint=endpoint, revision=revision, number=number, session=launched.session, created_at=now
             )
     except BackendAIError as error:
-        # A conflict is one with the moment, such as a limit of sessions that wait: the revision did nothing wrong.
-        if not isinstance(error, Conflict):
-            count_failed_start(revision.pk, error.message, now)
         message = Message.joined([Message("A replica could not be launched."), error.message])
-        code = "over-quota" if isinstance(error, Conflict) else error.code
-        note(endpoint.pk, code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
-        return None
+        # A conflict is one with the moment, such as a limit of sessions that wait: the revision did nothing wrong.
+        if isinstance(error, Conflict):
+            return Reason("over-quota", message)
+        count_failed_start(revision.pk, error.message, now)
+        note(endpoint.pk, error.code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
+    return None
 
 
 def _spec_of(revision: Revision) -> RevisionSpec:
@@ -184,13 +187,13 @@ def _revision(endpoint: Endpoint, number: int) -> Revision:
     return endpoint.revisions.get(number=number)
 
 
-def _note_reasons(endpoint: Endpoint, scale: Scale, rollout: Rollout, now: datetime) -> None:
+def _note_reasons(endpoint: Endpoint, scale: Scale, rollout: Rollout, refused: Reason | None, now: datetime) -> None:
     """Record why there are not more, or fewer, replicas: once, when that changes. App proxies learn it, too."""
     found: dict[str, Reason] = {}
     if scale.desired == endpoint.desired and scale.reason.code in HOLDS:
         found["scale"] = scale.reason
-    if rollout.reason is not None and not rollout.rolls_back:
-        found["rollout"] = rollout.reason
+    if (why := refused or rollout.reason) is not None and not rollout.rolls_back:
+        found["rollout"] = why
     told = {part: reason.code for part, reason in found.items()}
     if told == endpoint.told:
         return
