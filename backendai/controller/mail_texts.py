@@ -14,6 +14,7 @@ from backendai.compute.services.unknown_news import UnknownOn
 from backendai.core.messages import Message
 from backendai.pipelines.models import Run, State, Status
 from backendai.pipelines.showing import counts_of
+from backendai.serving.models import EndpointNotice
 from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
@@ -37,6 +38,22 @@ def run_mail(run: Run) -> tuple[str, str]:
         parts = [text % {"name": run.name}, "\n".join(lines), address]
         parts.append(why % {"address": f"{portal}/account/notifications/"})
         return subject % {"name": run.name}, "\n\n".join(parts) + "\n"
+
+
+def endpoint_mail(notice: EndpointNotice) -> tuple[str, str]:
+    """Return subject and text of a mail about an endpoint, in its owner's language."""
+    kind, portal = EndpointNotice.Kind, settings.PORTAL_URL.rstrip("/")
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        subject = {
+            kind.UNAVAILABLE: _("%(name)s: no replica answers"),
+            kind.BACKING_OFF: _("%(name)s: replicas do not start"),
+            kind.ROLLED_BACK: _("%(name)s: the update was rolled back"),
+            kind.UNUSED: _("%(name)s gets no requests"),
+        }[kind(notice.kind)] % {"name": notice.endpoint.name}
+        why = _("You asked for this mail; change your notifications at %(address)s")
+        address = why % {"address": f"{portal}/account/notifications/"}
+        parts = [f"{subject}.", in_words(notice.message), f"{portal}/endpoints/{notice.endpoint_id}/", address]
+        return subject, "\n\n".join(part for part in parts if part) + "\n"
 
 
 def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:

@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from backendai.compute.services.notice_mails import has_mails, send_mails
 from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails
-from backendai.controller.mail_texts import mail_of, run_mail, unknown_mail
+from backendai.controller.mail_texts import endpoint_mail, mail_of, run_mail, unknown_mail
 from backendai.controller.outages import log_failure
 from backendai.pipelines.services.news import has_run_mails, send_run_mails
+from backendai.serving.services.notices import has_endpoint_mails, send_endpoint_mails
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ _one_at_a_time = threading.Lock()
 
 def mail_news(now: datetime) -> int:
     """Start sending due mails, unless this process is already sending; returns 0, as this rule repairs nothing."""
-    if (has_unknown_mails(now) or has_mails(now) or has_run_mails(now)) and _one_at_a_time.acquire(blocking=False):
+    is_due = any(has(now) for has in (has_unknown_mails, has_mails, has_run_mails, has_endpoint_mails))
+    if is_due and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0
 
@@ -34,6 +36,7 @@ def _run() -> None:
             lambda: send_unknown_mails(timezone.now, unknown_mail),
             lambda: send_mails(timezone.now, mail_of),
             lambda: send_run_mails(timezone.now, run_mail),
+            lambda: send_endpoint_mails(timezone.now, endpoint_mail),
         ):
             try:
                 send()

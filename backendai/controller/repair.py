@@ -29,6 +29,7 @@ from backendai.controller.reachability import watch_reachability
 from backendai.controller.scans import hint_again
 from backendai.controller.tags import hint_at_tags
 from backendai.controller.unfollowed import follow_kernels
+from backendai.serving.services.unused import tell_of_unused
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     mark_unwanted,
     give_up_jobs,
     delete_old_jobs,
+    tell_of_unused,
     mail_news,
     delete_old_notices,
     hint_again,

@@ -1,4 +1,4 @@
-"""What owners are told of their endpoints, under the bell."""
+"""What owners are told of their endpoints, under the bell and by mail."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class EndpointNotice(models.Model):
         UNAVAILABLE = "unavailable", "unavailable"
         BACKING_OFF = "backing-off", "backing off"
         ROLLED_BACK = "rolled-back", "rolled back"
+        UNUSED = "unused", "unused"
 
     endpoint = models.ForeignKey("serving.Endpoint", on_delete=models.CASCADE, related_name="notices", db_index=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=16, choices=Kind)
     message = MessageField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    mailed_at = models.DateTimeField(null=True, blank=True)
     seen_at = models.DateTimeField(null=True, blank=True, help_text="When its reader saw it under the bell.")
     cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its reader put it away.")
 

@@ -6,16 +6,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.utils import timezone
 
 from backendai.accounts.models import ResourcePolicy
+from backendai.activity.notices import choose
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, SessionNotice
+from backendai.controller.mail_texts import endpoint_mail
+from backendai.core.messages import Message
 from backendai.serving import book
 from backendai.serving.models import Endpoint, EndpointNotice, Replica, ScalingRecord, State
 from backendai.serving.services import endpoints as endpoints_module
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.services.forgetting import delete_ended_replicas, delete_old_records
+from backendai.serving.services.notices import has_endpoint_mails, send_endpoint_mails, tell_owner
+from backendai.serving.services.readings import Tally, record
+from backendai.serving.services.unused import tell_of_unused
 from backendai.serving.spec import EndpointSpec
+from backendai.web.news.bell import counts_of, lines_of
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, make_endpoint, states_of
 
@@ -70,6 +79,41 @@ def test_owners_are_told_of_the_endpoint_and_not_of_each_replica(cast: Cast) -> 
     world.until(lambda: EndpointNotice.objects.exists())
     notice = EndpointNotice.objects.get()
     assert (notice.kind, notice.owner) == ("backing-off", cast.alice)
+
+
+def test_a_notification_follows_the_choices_for_sessions_and_is_mailed_once(cast: Cast, settings: Any) -> None:
+    settings.EMAIL_URL, settings.PORTAL_URL = "smtp://mail.example.org", "https://lab.example.org"
+    endpoint, told = make_endpoint(cast.alice), Message("It is being replaced.")
+    tell_owner(endpoint, EndpointNotice.Kind.UNAVAILABLE, told, now=timezone.now())
+    assert counts_of(cast.alice)["unseen"] == 1 == len(lines_of(cast.alice))
+    assert not has_endpoint_mails(timezone.now())
+    choose(cast.alice, {"failed": {"bell": False, "email": True}})
+    assert counts_of(cast.alice)["unseen"] == 0 == len(lines_of(cast.alice))
+    assert has_endpoint_mails(timezone.now())
+    assert [send_endpoint_mails(timezone.now, endpoint_mail) for _ in range(2)] == [1, 0]
+    [sent] = mail.outbox
+    assert (sent.to, sent.subject) == (["alice@example.com"], "chat: no replica answers")
+    assert told in sent.body and f"https://lab.example.org/endpoints/{endpoint.pk}/" in sent.body
+    tell_owner(endpoint, EndpointNotice.Kind.UNAVAILABLE, told, now=timezone.now() + timedelta(days=2))
+    assert has_endpoint_mails(timezone.now()), "it happened once more"
+
+
+def test_accelerators_without_requests_for_days_are_told_with_the_next_step_once_a_week(cast: Cast) -> None:
+    gpu, slept = {"cpu": 1, "mem": "512m", "cuda.device": 1}, timedelta(days=3, hours=1)
+    idle = make_endpoint(cast.alice, "idle", revision=a_revision(resources=gpu), minimum=2, maximum=2)
+    asked = make_endpoint(cast.alice, "asked", revision=a_revision(resources=gpu))
+    make_endpoint(cast.alice, "small")
+    world = World(cast.alice)
+    Agent.objects.update(capacity=world.agent.capacity | {"cuda.device": "4"})
+    world.until(lambda: Replica.objects.filter(state=State.READY).count() == 4)
+    assert not tell_of_unused(world.now + timedelta(days=2)) and not EndpointNotice.objects.exists()
+    counted = Tally(asked.pk, 1, requests=10**6)
+    record("one", "boot", 1.0, [counted], [], now=world.now + timedelta(days=2))
+    for days in (0, 3, 6):
+        tell_of_unused(world.now + slept + timedelta(days=days))
+    (notice,) = EndpointNotice.objects.exclude(endpoint=asked)
+    assert (notice.endpoint, notice.created_at) == (idle, world.now + slept)
+    assert "3 days" in notice.message and "2 GPUs" in notice.message and "minimum of 0" in notice.message
 
 
 def test_the_book_says_the_newest_reason(cast: Cast) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, Q
 
 from backendai.core.messages import Message
 from backendai.serving.models import Endpoint, ProxyReading, Replica, ReplicaSight, ServingProxy, Wish
@@ -20,7 +20,7 @@ KEEP_FINE = timedelta(minutes=15)
 KEEP_COARSE = timedelta(days=7)
 _COUNTERS = ("at", "is_answering", "message", "open", "requests", "errors", "boot")
 _MOST_FORGOTTEN = 5_000
-_ASKED_TO = timedelta(seconds=10)
+_ASKED_TO, _ROUGHLY_TO = timedelta(seconds=10), timedelta(minutes=10)
 _REPORTED = timedelta(seconds=60)  # a proxy at rest reports every ten seconds
 
 
@@ -119,9 +119,9 @@ def _asked(proxy: str, boot: str, tallies: Sequence[Tally], now: datetime) -> li
 
 
 def _note_asked(endpoint_ids: Sequence[UUID], now: datetime) -> None:
-    """Note when endpoints that may sleep were asked; to ten seconds, which saves writes."""
-    asked = Endpoint.objects.filter(pk__in=endpoint_ids, minimum=0)
-    asked.exclude(asked_at__gt=now - _ASKED_TO).update(asked_at=now)
+    """Note when endpoints were asked: to ten seconds where they may sleep, else to ten minutes, which saves writes."""
+    known = Q(asked_at__gt=now - _ASKED_TO) | Q(asked_at__gt=now - _ROUGHLY_TO, minimum__gte=1)
+    Endpoint.objects.filter(pk__in=endpoint_ids).exclude(known).update(asked_at=now)
 
 
 def _reading(proxy: str, boot: str, uptime: float, one: Tally, now: datetime) -> ProxyReading:

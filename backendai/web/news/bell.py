@@ -15,7 +15,7 @@ from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn, unknown_news
 from backendai.pipelines.services.news import ended_runs, told_by
 from backendai.serving.models import EndpointNotice
-from backendai.serving.services.notices import notices_of
+from backendai.serving.services import notices as endpoint_news
 from backendai.web.pipelines.rows import RunRow, rows_of
 
 _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
@@ -66,7 +66,7 @@ def lines_of(user: User) -> list[Line]:
         lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
     ended = ended_runs(user).filter(told_by(kinds)).order_by("-ended_at").defer("text")[:_MOST_RUNS]
     lines += [Line(row.run.ended_at, run=row) for row in rows_of(ended) if row.run.ended_at]
-    told = notices_of(user).select_related("endpoint")[:_MOST_RUNS]
+    told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds)).select_related("endpoint")[:_MOST_RUNS]
     lines += [Line(one.created_at, endpoint=one) for one in told]
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
@@ -82,5 +82,5 @@ def counts_of(user: User) -> dict[str, int]:
     notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds)
     waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
     runs = ended_runs(user).filter(told_by(kinds), seen_at=None).order_by().count()
-    endpoints = notices_of(user).filter(seen_at=None).order_by().count()
-    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs + endpoints}
+    told = endpoint_news.notices_of(user).filter(endpoint_news.told_by(kinds), seen_at=None)
+    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting + runs + told.order_by().count()}

@@ -48,14 +48,20 @@ def _context(request: PageRequest) -> dict[str, Any]:
             _("A batch session finishes successfully"),
             _("Its command ended with exit code 0. A run of many sessions is reported once, when it ends."),
         ),
-        NoticeKind.FAILED: (_("A session fails"), _("The session could not be started, or its program failed.")),
+        NoticeKind.FAILED: (
+            _("A session fails"),
+            _("The session could not be started, or its program failed. Failures of endpoints, too."),
+        ),
         NoticeKind.ENDED: (
             _("A session is ended by the platform"),
             _("The session was idle, reached a time limit, or was on an agent that was drained."),
         ),
         NoticeKind.ENDING: (
             _("A session will end soon"),
-            _("An idle warning, or a time limit: an hour before, or at half of the time if that is later."),
+            _(
+                "An idle warning, or a time limit: an hour before, or at half of the time if that is later. "
+                "Endpoints that hold accelerators without requests, too."
+            ),
         ),
     }
     rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]
