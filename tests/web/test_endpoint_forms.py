@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from backendai.serving.models import AutoScalingRule, Endpoint
+from backendai.serving.models import AutoScalingRule, Endpoint, Revision
 from backendai.serving.services.readings import Tally, record
 from tests.cast import Cast
 from tests.factories import make_agent
@@ -86,3 +86,8 @@ def test_an_update_by_the_form_keeps_folders_and_what_it_does_not_ask_for(alice:
     alice.post(f"/endpoints/{endpoint.pk}/update/", NEW)
     made = Endpoint.objects.get().next
     assert (made.drain_timeout, made.cluster_size) == (timedelta(seconds=7), 2)
+
+
+def test_a_command_of_several_lines_has_line_ends_that_a_shell_understands(alice: Client, cast: Cast) -> None:
+    alice.post("/endpoints/new/", NEW | {"project": str(cast.project.pk), "command": "cd /srv\r\nexec serve"})
+    assert Revision.objects.get().command == "cd /srv\nexec serve"

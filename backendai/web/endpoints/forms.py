@@ -94,7 +94,7 @@ class RevisionForm(forms.Form):
         data = self.cleaned_data
         return RevisionSpec(
             image=data["image"],
-            command=data["command"],
+            command=data["command"].replace("\r\n", "\n"),  # browsers send both, and a shell takes the first for a name
             port=data["port"],
             environ=data["environ"],
             resources={"cpu": str(data["cpu"]), "mem": data["mem"], **data["accelerators"]},
