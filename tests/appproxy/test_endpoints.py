@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,22 @@ def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pyt
             monkeypatch.setattr(settings, "SERVING_TRUST", -1)
             answer = await here.ask()
             assert (answer.status, (await answer.json())["error"]["code"]) == (503, "book-too-old")
+
+    asyncio.run(scene())
+
+
+def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            book, goes_on = settings.DATA_DIR / f"endpoints-{here.port}.json", threading.Event()
+            monkeypatch.setattr(keeper_module, "OPEN_SECONDS", 0.05)
+            monkeypatch.setattr(keeper_module, "PATIENCE_SECONDS", 600.0)
+            monkeypatch.setattr(keeper_module, "read_book", lambda now: goes_on.wait())
+            again = keeper_module.Keeper(book, lambda book: None)
+            await asyncio.wait_for(again.open(), 30)
+            assert again.book.endpoints[here.endpoint.label].replicas
+            goes_on.set()
+            await again.close()
 
     asyncio.run(scene())
 

@@ -22,7 +22,7 @@ from backendai.serving.book import Book, from_json, read_book, read_sign
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS, WHOLE_SECONDS, PATIENCE_SECONDS, CLOSE_SECONDS = 1.0, 30.0, 10.0, 2.0
+LOOK_SECONDS, WHOLE_SECONDS, PATIENCE_SECONDS, OPEN_SECONDS, CLOSE_SECONDS = 1.0, 30.0, 10.0, 2.0, 2.0
 _Answer = TypeVar("_Answer")
 
 
@@ -45,13 +45,17 @@ class Keeper:
         return time.time() - self._confirmed_at <= settings.SERVING_TRUST
 
     async def open(self) -> None:
-        """Take the book of the file, then that of the database if it answers."""
+        """Take the book of the file, then that of the database. Where there is a file, a database that stands still is
+        waited for two seconds alone: requests need not wait for it."""
+        patience = None
         with contextlib.suppress(OSError, ValueError):
             said = json.loads(self._path.read_text())
             self._confirmed_at = float(said["confirmed_at"])
             self._take(from_json(said["book"]))
-            self._read_at = 0.0
-        await self.look()
+            self._read_at, patience = 0.0, OPEN_SECONDS
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self.look()
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
         """Return the answer to a question to the database. Raises Away, also after ten seconds without an answer: a
