@@ -126,6 +126,19 @@ def test_a_piece_of_an_answer_stands_for_a_probe_and_a_probe_for_no_answer() -> 
     assert one.out_until > 120.0
 
 
+def test_a_replica_that_missed_a_probe_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            model = here.models[1]
+            model.refuses, before = True, model.probes
+            while model.probes == before:
+                await asyncio.sleep(0.01)
+            monkeypatch.setattr(probes_module, "EVERY_SECONDS", 600.0)
+            await here.until(lambda: ReplicaSight.objects.filter(is_answering=False).exists(), steps=False)
+
+    asyncio.run(scene())
+
+
 def test_a_replica_that_is_too_busy_with_a_stream_for_probes_counts_as_answering() -> None:
     async def scene() -> None:
         async with endpoint_stage() as here:

@@ -21,7 +21,8 @@ _MOST_AT_ONCE = 64
 
 
 class Prober:
-    """Probes what is due. One that has not answered yet is asked every second, others every five."""
+    """Probes what is due: every five seconds, and a second after a probe that failed, so that a replica that hangs is
+    known within twenty seconds."""
 
     def __init__(self, client: aiohttp.ClientSession, pools: Callable[[], Iterable[Pool]]) -> None:
         self._client, self._pools = client, pools
@@ -59,8 +60,8 @@ class Prober:
             known.note_probe(time.monotonic())
             if not was_answering:
                 pool.serve_waiting()
-        first = HELD_SECONDS if pool.counters.held.count else FIRST_SECONDS
-        self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else first)
+        soon = HELD_SECONDS if pool.counters.held.count else FIRST_SECONDS
+        self._due[known.entry.id] = time.monotonic() + (soon if message or not known.has_answered else EVERY_SECONDS)
 
     async def _ask(self, known: Known) -> str:
         """Return what is wrong with its answer; empty: nothing."""

@@ -18,7 +18,7 @@ from backendai.scheduler.serving import balance
 from backendai.serving.book import ANYBODY, BookEndpoint, BookReplica
 from backendai.serving.services.readings import Sight
 
-FRESH_SECONDS = 15.0  # so long a piece of an answer stands for an answered probe
+FRESH_SECONDS = 8.0  # so long a piece of an answer stands for an answered probe
 
 
 class Blocked(Exception):
