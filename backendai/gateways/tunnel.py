@@ -28,6 +28,8 @@ SILENCE_SECONDS = 300.0
 _LARGEST_HEAD = 16 * 1024
 _BUFFER = 64 * 1024
 _LARGEST_HEADER = 32 * 1024
+_LONGEST_SECONDS = 3 * DIAL_SECONDS
+_UNREACHABLE = Message("The agent of this session is not reachable.")
 _target: ContextVar[Target] = ContextVar("target")
 
 
@@ -40,11 +42,19 @@ class NoTunnel(aiohttp.ClientConnectionError):
 
 
 class TunnelConnector(BaseConnector):
-    """Connects to whatever the request at hand is about."""
+    """Connects to whatever the request at hand is about. A node that gives no tunnel within ``patience`` seconds counts
+    as out of reach, where another one can be asked."""
+
+    def __init__(self, *, patience: float = _LONGEST_SECONDS, **options: Any) -> None:
+        super().__init__(**options)
+        self._patience = patience
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:  # noqa: ASYNC109
-        target = _target.get()
-        transport, rest = await open_tunnel(target)
+        try:
+            async with asyncio.timeout(self._patience):
+                transport, rest = await open_tunnel(_target.get())
+        except TimeoutError as error:
+            raise NoTunnel("node-unreachable", _UNREACHABLE) from error
         protocol: ResponseHandler = self._factory()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -102,7 +112,7 @@ async def open_upgraded(
         raise NoTunnel("node-unreachable", Message("The address of this session's agent cannot be used.")) from error
     transport: asyncio.Transport | None = None
     try:
-        async with asyncio.timeout(3 * DIAL_SECONDS):
+        async with asyncio.timeout(_LONGEST_SECONDS):
             transport, answer = await loop.create_connection(
                 _Answer, parts.hostname or "", port, ssl=True if is_secure else None
             )
@@ -116,7 +126,7 @@ async def open_upgraded(
     except OSError as error:
         if transport is not None:
             transport.abort()
-        raise NoTunnel("node-unreachable", Message("The agent of this session is not reachable.")) from error
+        raise NoTunnel("node-unreachable", _UNREACHABLE) from error
     except BaseException:
         if transport is not None:
             transport.abort()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -17,6 +18,8 @@ from backendai.appproxy.endpoints import keeper as keeper_module
 from backendai.appproxy.endpoints import probes as probes_module
 from backendai.appproxy.endpoints import service as service_module
 from backendai.appproxy.endpoints.replicas import FRESH_SECONDS, Known
+from backendai.gateways.targets import Target
+from backendai.gateways.tunnel import NoTunnel, TunnelConnector, address_through, new_client
 from backendai.serving.book import BookReplica
 from backendai.serving.models import Endpoint, ReplicaSight, Wish
 from backendai.serving.services.endpoints import set_wish
@@ -172,6 +175,22 @@ def test_a_replica_that_breaks_every_answer_leaves_the_rotation_and_its_errors_a
             assert [await broken_off(await here.ask(path="/stream")) for _ in range(10)] == [False] * 10
             await here.until(lambda: ReplicaSight.objects.filter(replica__number=1, errors=3).exists(), steps=False)
             assert await sync_to_async(ReplicaSight.objects.get)(replica__number=1, is_answering=True)
+
+    asyncio.run(scene())
+
+
+def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() -> None:
+    async def scene() -> None:
+        silent = await asyncio.start_server(lambda *_: asyncio.Event().wait(), "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        target = Target(uuid4(), 1, "replica", 8000, address, visitor="v")
+        connector = TunnelConnector(patience=0.05)
+        async with new_client(replays=False, connector=connector) as client:
+            with pytest.raises(NoTunnel) as caught:
+                await asyncio.wait_for(client.get(address_through(target, "/")), 10)
+            assert caught.value.code == "node-unreachable"
+        await connector.close()
+        silent.close()
 
     asyncio.run(scene())
 

@@ -21,6 +21,7 @@ from backendai.appproxy.endpoints.probes import TICK_SECONDS, Prober
 from backendai.appproxy.endpoints.repeating import repeat
 from backendai.appproxy.endpoints.replicas import Pool, sights_of
 from backendai.appproxy.endpoints.tally import Rates
+from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.tunnel import TunnelConnector, new_client
 from backendai.serving.book import Book
 from backendai.serving.models import ServingProxy
@@ -43,8 +44,8 @@ class Endpoints:
         self.proxies = 1
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0
-        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0)
-        self._closed_after_use = TunnelConnector(limit=0, force_close=True)
+        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0, patience=DIAL_SECONDS)
+        self._closed_after_use = TunnelConnector(limit=0, force_close=True, patience=DIAL_SECONDS)
         self.client = new_client(replays=False, connector=self._kept)
         self.apart = new_client(replays=False, connector=self._closed_after_use)
         self._prober = Prober(self.apart, lambda: self.pools.values())
