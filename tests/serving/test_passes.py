@@ -94,6 +94,7 @@ def test_a_silent_replica_is_replaced_and_one_proxy_alone_decides_nothing(cast: 
     world.until(lambda: all_ready(endpoint, 1))
     world.silent = {1}
     world.until(lambda: states_of(endpoint) == [(2, 1, State.READY)])
+    assert "another replica serves in its place" in endpoint.records.get(code="not-answering").message
 
 
 def test_no_proxy_heard_replaces_nothing(cast: Cast) -> None:

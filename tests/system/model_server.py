@@ -1,8 +1,8 @@
 """A model server in OpenAI's form for tests, from the standard library alone: its source is the command of a replica.
 
 It fails as the variable FAULT or the field ``fault`` of a request says: ``exit`` at its start, or ``deaf`` from then
-on; ``hang``, ``garbage``, ``lies`` (about the length), ``breaks`` (in the stream). It answers with its name after
-``seconds``, and streams one word at a time.
+on; ``hang``, ``memory`` (takes more than there is), ``garbage``, ``lies`` (about the length), ``breaks`` (in the
+stream). It answers with its name after ``seconds``, and streams one word at a time.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import os
 FAULT, DELAY = os.environ.get("FAULT", ""), 0.02
 NAME = os.environ.get("BACKENDAI_KERNEL_ID") or os.environ.get("HOSTNAME", "")
 WORDS = ["one", "two", "three", "four"]
+HELD = []
 
 
 async def serve(reader, writer):
@@ -35,6 +36,8 @@ async def answer(writer, method, path, said):
     fault = said.get("fault")
     if fault == "hang":
         await asyncio.sleep(3600)
+    while fault == "memory":
+        HELD.append(bytearray(b"1" * 2**24))
     await asyncio.sleep(said.get("seconds", DELAY))
     if fault == "garbage":
         writer.write(b"this is no HTTP\r\n\r\n")

@@ -31,6 +31,7 @@ from backendai.serving.spec import RevisionSpec
 
 logger = logging.getLogger(__name__)
 _TOLD_FAILURES = 3
+_BY_ITSELF = frozenset({"not-answering", "moved"})  # what nobody ordered and no other decision says
 
 # Why a number stays as it is although the load, or an owner, may expect another one.
 HOLDS = frozenset({"at-max", "blind", "metric-unknown", "in-window", "cooling-down", "starting-already", "rule-holds"})
@@ -106,6 +107,9 @@ def drain(picture: Picture, replica_ids: Sequence[UUID], scaling: Reason) -> Non
             until = min(until, replica.session.ends_at)
         reason, message = _why_it_goes(picture.views[replica.endpoint_id], pk, scaling)
         move_replicas([pk], State.DRAINING, now=now, reason=reason, message=message, drain_by=until)
+        if reason in _BY_ITSELF:
+            told = Message("Replica {number}: {message}", number=replica.number, message=message)
+            note(replica.endpoint_id, reason, now=now, message=told)
 
 
 def _why_it_goes(view: EndpointView, replica_id: UUID, scaling: Reason) -> tuple[str, str]:
