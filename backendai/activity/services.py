@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from backendai.activity.models import AuditEntry
+from backendai.activity.request_facts import client_address
 from backendai.core.messages import Message
 
 COMMAND_LINE = Message("the command line")  # as ``by`` in the details: an operator did it with a command, and no user
@@ -20,11 +22,24 @@ def audit(actor_id: UUID | None, action: str, target_type: str, target_ids: Iter
     )
 
 
-def audit_each(actor_id: UUID | None, action: str, target_type: str, details: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Write one entry per target with its own details, in one statement of the caller's transaction."""
+def audit_each(
+    actor_id: UUID | None,
+    action: str,
+    target_type: str,
+    details: Mapping[Any, Mapping[str, Any]],
+    *,
+    addresses: Mapping[Any, str] = MappingProxyType({}),
+) -> None:
+    """Write one entry per target with its own details, in one statement of the caller's transaction. ``addresses``: the
+    clients' by target, where no request says them."""
     AuditEntry.objects.bulk_create(
         AuditEntry(
-            actor_id=actor_id, action=action, target_type=target_type, target_id=str(target), details=dict(about)
+            actor_id=actor_id,
+            action=action,
+            target_type=target_type,
+            target_id=str(target),
+            details=dict(about),
+            address=addresses.get(target) or client_address(),
         )
         for target, about in details.items()
     )

@@ -13,6 +13,7 @@ from django.utils import timezone
 from backendai.accounts.credentials import Credential
 from backendai.accounts.models import SshKey, User
 from backendai.accounts.second_factors import is_required_of
+from backendai.activity.request_facts import RequestFacts, within_request
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SessionSshKey
 from backendai.compute.querysets import SessionQuerySet
@@ -171,10 +172,11 @@ def open_at(entrance: Entrance, now: datetime) -> ShellTarget:
 
 
 def note(entrance: Entrance, session_id: UUID, action: str, address: str, **more: object) -> None:
-    """Write the audit entry of a connection: by which key, from where; never what was done."""
+    """Write the audit entry of a connection from ``address``: by which key; never what was done."""
     keys = SessionSshKey.objects if entrance.is_of_session else SshKey.objects
     fingerprint = keys.filter(pk=entrance.key_id).values_list("fingerprint", flat=True).first() or ""
-    audit(entrance.user_id, action, "session", [session_id], fingerprint=fingerprint, address=address, **more)
+    with within_request(RequestFacts(address=address)):
+        audit(entrance.user_id, action, "session", [session_id], fingerprint=fingerprint, **more)
 
 
 def _holder(entrance: Entrance) -> User | None:

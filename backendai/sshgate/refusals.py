@@ -43,8 +43,9 @@ class Refusals:
             return
         self._attempts, self._keys = Counter(), Counter()
         told = {address: {"attempts": number, "keys": keys[address]} for address, number in attempts.items()}
+        addresses = {address: address for address in told if address != _OTHERS}
         try:
-            await ask(lambda: audit_each(None, "ssh.refuse", "address", told))
+            await ask(lambda: audit_each(None, "ssh.refuse", "address", told, addresses=addresses))
         except Unknown:
             self._attempts += attempts
             self._keys += keys

@@ -29,6 +29,7 @@ def test_brute_force_leaves_one_entry_without_what_was_typed() -> None:
         assert not AuditEntry.objects.exists()
     [entry] = AuditEntry.objects.all()
     assert (entry.action, entry.actor, entry.target_id) == ("ssh.refuse", None, "127.0.0.1")
+    assert entry.address == "127.0.0.1"
     assert entry.details == {"attempts": 4, "keys": 1}
     assert SECRET not in str(list(AuditEntry.objects.values_list()))
 

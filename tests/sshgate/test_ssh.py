@@ -33,7 +33,7 @@ def test_commands_run_with_three_streams_codes_and_signals(
     assert shell.returncode == 3 and b"/dev/" in shell.stdout
     who = AuditEntry.objects.filter(action="ssh.connect", target_id=str(session.pk))
     assert set(used) == {session.pk}
-    assert who.count() == 4 and who[0].details["address"] == "127.0.0.1"
+    assert who.count() == 4 and who[0].address == "127.0.0.1"
 
 
 def test_files_go_both_ways(here: Stage, key: Path, session: ComputeSession) -> None:
