@@ -170,8 +170,10 @@ class ShellSession(asyncssh.SSHServerSession[bytes]):
             self._channel.resume_reading()
 
     def hear(self, data: bytes) -> None:
-        """Pass on what the program writes."""
+        """Pass on what the program writes. After its exit nothing is read: the client may never close the channel."""
         if self._is_done:
+            if self._link is not None:
+                self._link.pause()
             return
         self._visit.used(sent=len(data), counts="pty" not in self._question)
         if self._is_bare:

@@ -162,6 +162,20 @@ def test_a_guest_that_lies_ends_its_own_channel_only(data: bytes, last: Any) -> 
     assert heard(*(data[at : at + 1] for at in range(min(len(data), 500))), data[500:])[-1] == last
 
 
+def test_a_guest_that_goes_on_after_the_exit_is_not_read_any_more() -> None:
+    class Heard:
+        is_read = True
+
+        def pause(self) -> None:
+            self.is_read = False
+
+    session, link = ShellSession(Nothing()), Heard()  # type: ignore[arg-type]
+    session._channel, session._link = Channel(), link  # type: ignore[assignment]
+    session.hear(frame(EXIT, b'{"code": 0}'))
+    session.hear(b"more")
+    assert not link.is_read
+
+
 def test_streams_are_kept_apart() -> None:
     told = heard(frame(STDOUT, b"out") + frame(STDERR, b"err") + frame(EXIT, b'{"code": 3}'))
     assert told == [b"out", b"err", 3]
