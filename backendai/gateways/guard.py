@@ -103,8 +103,9 @@ class Guard(Generic[_Key, _Target]):
     async def _cut_unproved(self) -> None:
         oldest = time.monotonic() - TRUSTED_SECONDS
         for key in [key for key in self._open if key not in self._known or self._known[key][1] < oldest]:
-            logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
-            self._cut(key)
+            if not all(task.cancelling() for task in self._open[key]):  # those are cut already, as they are not allowed
+                logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
+                self._cut(key)
 
     def _is_due(self, key: _Key, now: datetime) -> bool:
         target, at = self._known.get(key, (None, 0.0))

@@ -1,4 +1,4 @@
-"""Who may reach which kernel for which purpose. One query when the answer is yes."""
+"""Who may reach which kernel for which purpose. One query when the answer is yes, four for files of system sessions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.system_sessions import lost_folders
 from backendai.compute.status import Status
 from backendai.core.messages import Message
 from backendai.gateways.targets import Denied
@@ -16,21 +17,23 @@ from backendai.wire.tickets import Purpose
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """What a purpose asks for. ``runs``: kernel and session are RUNNING. ``owned``: only the owner, as it is done with
-    the owner's own keys and files. ``feature``: what the kind of the session has to offer."""
+    the owner's own keys and files. ``feature``: what the kind of the session has to offer. ``shows_files``: a system
+    session, which is there for its folders alone, is closed as soon as its owner has lost the rights to one."""
 
     runs: bool = True
     owned: bool = False
     feature: str = ""
+    shows_files: bool = False
 
 
 _RULES: dict[Purpose, _Rule] = {
     "terminal": _Rule(feature="has_shell"),
     "app": _Rule(feature="has_services"),
     "execute": _Rule(feature="executes_code"),
-    "files": _Rule(),
-    "home": _Rule(),
+    "files": _Rule(shows_files=True),
+    "home": _Rule(shows_files=True),
     "cut": _Rule(),
-    "shell": _Rule(owned=True),
+    "shell": _Rule(owned=True, shows_files=True),
     "log": _Rule(runs=False),  # of a kernel that has ended, the kept log is read
 }
 
@@ -45,7 +48,7 @@ def reach(
 ) -> Kernel:
     """Return the kernel (the main one of the session if none is named) with agent and session. A missing and a foreign
     one look the same. Raises Denied: ``no-session``, ``no-kernel``, ``not-for-this-type``, ``not-running`` (also for
-    another generation)."""
+    another generation), ``folder-revoked``."""
     assert session_id or kernel_id
     rule = _RULES[purpose]
     sessions = ComputeSession.objects.visible_to(user)
@@ -65,6 +68,11 @@ def reach(
         raise Denied("not-running", "The session is not running.")
     if rule.feature and not getattr(kernel.session.kind, rule.feature):
         raise Denied("not-for-this-type", "Sessions of this type do not offer that.")
+    if rule.shows_files and not kernel.session.kind.has_shell and (lost := lost_folders(kernel.session)):
+        raise Denied(
+            "folder-revoked",
+            Message("You no longer have the rights to {names}: connect again to open the rest.", names=", ".join(lost)),
+        )
     return kernel
 
 

@@ -18,7 +18,7 @@ from backendai.compute.services.limits import limit_views
 from backendai.compute.services.mounts import MOST_MOUNTS
 from backendai.compute.services.openings import limits_on
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.services.system_sessions import end_unused, left_out, open_folders
+from backendai.compute.services.system_sessions import end_unused, left_out, lost_folders, open_folders
 from backendai.compute.services.traffic import note_traffic
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Status
@@ -27,6 +27,7 @@ from backendai.gateways.reach import reach
 from backendai.gateways.targets import Denied
 from backendai.storage.models import FolderGrant
 from backendai.wire.messages import KernelState
+from backendai.wire.tickets import Purpose
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host
@@ -120,6 +121,35 @@ def test_a_new_folder_has_one_that_nobody_uses_replaced(cast: Cast) -> None:
     assert replaced != session and replaced.mounts.count() == 2
     session.refresh_from_db()
     assert session.status == Status.TERMINATING
+
+
+@pytest.mark.parametrize("rights", ["view", None])
+def test_one_that_mounts_a_folder_which_is_no_longer_shared_is_closed_and_replaced(
+    cast: Cast, rights: str | None
+) -> None:
+    ready_folder(cast.alice, "data")
+    lent = ready_folder(cast.bob, "lent")
+    grant = FolderGrant.objects.create(
+        folder=lent, user=cast.alice, rights="edit", kind="invitation", accepted_at=NOW, created_at=NOW
+    )
+    session = open_folders(cast.alice, NOW)
+    run(session)
+    assert reach(cast.alice, "shell", session_id=session.pk) and lost_folders(session) == []
+    if rights is None:
+        grant.delete()
+    else:
+        FolderGrant.objects.update(rights=rights)
+    assert lost_folders(session) == ["lent"]
+    purposes: tuple[Purpose, ...] = ("shell", "files", "home")
+    for purpose in purposes:
+        with pytest.raises(Denied) as denied:
+            reach(cast.alice, purpose, session_id=session.pk)
+        assert denied.value.code == "folder-revoked" and "lent" in denied.value.message
+    replaced = open_folders(cast.alice, session.started_at)
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+    left = dict(replaced.mounts.values_list("folder_name", "rights"))
+    assert left == ({"data": "edit"} if rights is None else {"data": "edit", "lent": "view"})
 
 
 def test_it_takes_an_image_that_an_agent_has_before_one_that_must_be_fetched(cast: Cast) -> None:

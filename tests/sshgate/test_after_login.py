@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,7 @@ import pytest
 from asyncssh.packet import Boolean, Byte, String, UInt32
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.ending import terminate_session
 from backendai.sshgate.visit import MOST_CHANNELS
-from tests.cast import Cast
-from tests.factories import make_running_session
 from tests.sshgate.stage import Stage, connect
 from tests.sshgate.test_hostile import FOREIGN
 
@@ -204,33 +199,3 @@ def test_attacks_hold_up_nobody_and_leave_nothing_behind(here: Stage, key: Path,
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-def test_what_may_no_more_is_cut_while_it_transfers(
-    cast: Cast, here: Stage, key: Path, session: ComputeSession, record_property: Callable[[str, object], None]
-) -> None:
-    bob = here.new_key("bob", cast.bob)
-    theirs = make_running_session(cast.bob, name="theirs")
-    here.run_kernels(theirs)
-    other = here.new_key("other", cast.alice)
-    running = {
-        "key": subprocess.Popen(here.ssh(key, "train", "cat /dev/zero"), stdout=subprocess.DEVNULL),
-        "account": subprocess.Popen(here.ssh(bob, "theirs", "cat /dev/zero"), stdout=subprocess.DEVNULL),
-    }
-    ends = subprocess.Popen(here.ssh(other, "train", "cat /dev/zero"), stdout=subprocess.DEVNULL)
-    time.sleep(1.5)
-    assert all(one.poll() is None for one in (*running.values(), ends))
-    cast.alice.ssh_keys.filter(name="alice").delete()
-    cast.bob.is_active = False
-    cast.bob.save()
-    started_at = time.monotonic()
-    for name, one in running.items():
-        assert one.wait(15) == 255
-        record_property(f"seconds until cut by {name}", round(time.monotonic() - started_at, 1))
-    assert ends.poll() is None
-    started_at = time.monotonic()
-    terminate_session(session, cast.alice)
-    assert ends.wait(15) == 255
-    record_property("seconds until cut by the end", round(time.monotonic() - started_at, 1))
-    for kernel in theirs.kernels.all():
-        here.backend.remove(kernel.pk)

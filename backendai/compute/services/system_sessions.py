@@ -28,6 +28,9 @@ from backendai.compute.status import Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.slots import Slots
+from backendai.storage.models import Folder
+from backendai.storage.permissions import allows
+from backendai.storage.status import Rights
 
 UNUSED_FOR = timedelta(minutes=15)
 _AT_REST = timedelta(minutes=2)
@@ -37,7 +40,8 @@ _ROLE = "ai.backend.role"
 
 def open_folders(owner: User, now: datetime) -> ComputeSession:
     """Return the owner's system session, or launch one that mounts the owner's folders. An unused session that lacks a
-    folder is terminated and replaced. Raises UserError; Conflict at the limit."""
+    folder is terminated and replaced, and so is any that mounts one to which the owner has lost the rights. Raises
+    UserError; Conflict at the limit."""
     try:
         return _open(owner, now)
     except Conflict:  # another client of the owner may have launched it since we looked
@@ -50,6 +54,9 @@ def open_folders(owner: User, now: datetime) -> ComputeSession:
 def _open(owner: User, now: datetime) -> ComputeSession:
     session = session_of(owner)
     if session is None:
+        return create_session(owner, _spec(owner))
+    if lost_folders(session):
+        terminate_session(session, owner)
         return create_session(owner, _spec(owner))
     if not _is_at_rest(session, now):
         return session
@@ -68,6 +75,15 @@ def left_out(owner: User, session: ComputeSession) -> list[str]:
     it runs, they are more than a session mounts, or newer than it. Two queries."""
     mounted = _mounted(session)
     return [folder.name for folder in folders_of(owner) if folder.pk not in mounted]
+
+
+def lost_folders(session: ComputeSession) -> list[str]:
+    """Return the names of the folders that the session mounts with rights that its owner no longer has. At most three
+    queries."""
+    mounts = session.mounts.filter(released_at=None).values_list("folder_id", "folder_name", "rights")
+    rows = Folder.objects.live().with_rights_of(session.owner).filter(mounts__session=session)
+    rights = dict(rows.values_list("pk", "rights"))
+    return [name for pk, name, mounted in mounts if not allows(rights.get(pk, Rights.NONE), mounted)]
 
 
 def _mounted(session: ComputeSession) -> set[Any]:
