@@ -16,8 +16,9 @@ NO_SHARES: Sequence[Shares] = ()
 class AgentState:
     """An ``AgentView`` whose free amounts and kernels are updated during the pass.
 
-    ``order``: its position by name. ``book`` is None if its devices are unknown; then only amounts count. Allocations
-    are subtracted when the free amount is first read. ``bucket``, ``entry`` and ``packed`` belong to ``AgentStates``.
+    ``order``: the agent's position by name. ``book``: its devices; None if they are unknown, and then only amounts
+    count. Allocations are subtracted when the free amount is first read. ``AgentStates`` sets ``bucket``, ``entry`` and
+    ``packed``.
     """
 
     __slots__ = (
@@ -75,14 +76,14 @@ class AgentState:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """The capacity less what is allocated."""
+        """Capacity minus allocations."""
         if self._taken:
             self._subtract()
         return self._ledger
 
     @property
     def free(self) -> dict[str, int]:
-        """The free amounts: by the ledger, but at most what the devices have free."""
+        """The free amounts: capacity minus allocations, limited by what the devices have free."""
         if self._taken:
             self._subtract()
         return self._free
@@ -96,7 +97,7 @@ class AgentState:
         return self.has_kernels_left(request.kernels)
 
     def has_kernels_left(self, kernels: int) -> bool:
-        """Return whether this many more kernels may be placed here."""
+        """Return whether the agent may run this many more kernels."""
         return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
 
     def shares_for(self, request: Request) -> Sequence[Shares] | None:
@@ -159,7 +160,7 @@ class AgentState:
         self._taken.clear()
 
     def _given_by_devices(self) -> dict[str, int]:
-        """Return the free amounts by the ledger, but at most what the devices have free."""
+        """Return the free amounts: capacity minus allocations, limited by what the devices have free."""
         assert self.book is not None
         free = dict(self._ledger)
         for slot in self.book.slots:

@@ -1,7 +1,7 @@
 """The agents of a pass: their free amounts after the placements so far, and their order.
 
-Agents of one architecture with the same kinds of free accelerators are on one bucket, in the order of the selection.
-After each placement the bucket is updated instead of being sorted again.
+Agents with the same architecture and the same kinds of free accelerators share a bucket, sorted by the selection
+strategy. A placement updates the bucket instead of sorting it again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
 class AgentStates:
-    """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection or an invalid
-    option."""
+    """All agents of the group during one pass, sorted by name. Raises ValueError for an unknown selection strategy or
+    an invalid option."""
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=NAME)
@@ -73,8 +73,8 @@ class AgentStates:
             self.ranking.following = turn
 
     def cost(self, request: Request) -> int:
-        """Return the request's amounts packed into one number, -1 if they exceed every agent. Sets its ``start``,
-        ``step`` and ``fields`` for the search on buckets."""
+        """Return the request's amounts packed into one number; -1 if they exceed every agent. Sets the request's
+        ``start``, ``step`` and ``fields``, which the search of buckets uses."""
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed
@@ -83,7 +83,8 @@ class AgentStates:
         return request.cost
 
     def book(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Book a seat for the rest of the pass and advance round-robin."""
+        """Reserve the devices and amounts of a request on this agent for the rest of the pass, and advance
+        round-robin."""
         if shares:
             state.take_devices(shares)
         state.take(request)
@@ -92,18 +93,19 @@ class AgentStates:
         if self.takes_turns:
             self.ranking.chosen(state.order, len(self.all))
         step, packed = request.step, state.packed - (request.cost or 0)
-        took_last = request.kinds and not all([packed & field for field in request.fields])  # so it changes its bucket
+        # An agent that has given the last of an accelerator changes its bucket.
+        took_last = request.kinds and not all([packed & field for field in request.fields])
         if took_last or step is None or state.bucket is None or state.book is not None:
             self._settle(state, request)
             return
-        state.packed = packed  # the short form of ``_settle``, enough for most bookings
+        state.packed = packed  # does what ``_settle`` would do for most placements
         if step:
             state.bucket.move(state, state.entry + step)
         if self._nearest is not None:
             self._nearest.shrunk(state)
 
     def undo(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Undo ``book``; the caller sets ``turn`` back."""
+        """Undo ``book``, except for ``turn``, which the caller resets."""
         if launch:
             self.launches.count(launch, state.order, -request.kernels)
         if shares:
@@ -116,8 +118,8 @@ class AgentStates:
         self._settle(state, request)
 
     def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
-        """Free what a running session holds on an agent. Agents outside the group are ignored; devices are
-        estimated."""
+        """Free what a running session holds on an agent. Agents of other groups are ignored. Which devices become free
+        is an estimate."""
         state = self.by_id.get(agent_id)
         if state is not None:
             request = Request(Slots(amounts), kernels, "")
@@ -128,7 +130,7 @@ class AgentStates:
         """Return an independent copy of the current state."""
         other = copy(self)
         other.all = [state.copy() for state in self.all]
-        other.__dict__.pop("by_id", None)  # it holds the agents of the original
+        other.__dict__.pop("by_id", None)  # the cache holds the agents of the original
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
         other._having, other._mounting = {}, {}
@@ -138,28 +140,28 @@ class AgentStates:
         return other
 
     def closest(self, request: Request, suits: Callable[[AgentState], bool]) -> tuple[int, AgentState] | None:
-        """Return the distance and the agent that lacks least among those that ``suits`` accepts; None if there is none.
-        Only agents that take sessions are searched."""
+        """Return the agent that lacks least for the request, with its distance; None if there is none. Only agents that
+        take sessions and that ``suits`` accepts are searched."""
         if self._nearest is None:
             self._nearest = CapacityTree(state for state in self.all if state.bucket is not None)
         return self._nearest.closest(request, suits)
 
     def having_images(self, images: frozenset[str]) -> list[AgentState]:
-        """Return the agents that have all these images, by name."""
+        """Return the agents that have all these images, sorted by name."""
         having = self._having.get(images)
         if having is None:
             having = self._having[images] = [state for state in self.all if images <= state.images]
         return having
 
     def mounting(self, features: frozenset[str]) -> list[AgentState]:
-        """Return the agents that offer all these features of storage hosts, by name."""
+        """Return the agents that offer all these features of storage hosts, sorted by name."""
         mounting = self._mounting.get(features)
         if mounting is None:
             mounting = self._mounting[features] = [state for state in self.all if features <= state.storage]
         return mounting
 
     def _fill_buckets(self) -> None:
-        """Put every reachable, schedulable agent on its bucket."""
+        """Put every reachable, schedulable agent into its bucket."""
         self.buckets = Buckets(self.packing)
         self.limited = [state for state in self.all if state.max_kernels is not None]
         for state in self.all:

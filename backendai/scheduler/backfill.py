@@ -1,12 +1,11 @@
 """Backfill: sessions may pass the first in line if they do not delay it.
 
-If enough end times of running sessions are known, the first in line gets a reserved start: the earliest moment at which
-it fits. A session that ends before that may use any free slots; others must leave free what the first in line needs
-then.
+If enough end times of running sessions are known, the first in line gets a reserved start: the earliest time at which
+it fits. A session that ends before that time may use any free slots. Others must leave free what the first in line
+needs at that time.
 
-Without a reserved start, the first in line could start whenever any session ends. So on every agent that could hold one
-of its kernels when empty, others may use a slot only beyond the requested amount: nothing if less is free, the rest if
-more is free.
+Without a reserved start, the first in line may be able to start whenever any session ends. So its request is reserved
+on every agent that could hold one of its kernels when empty. Other sessions may use only the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions t
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A session's reserved start: the time, the agents at that time, and the session's placement on them."""
+    """The reserved start of a session: the time, the agents' states at that time, and the session's seats on them."""
 
     at: datetime
     states: AgentStates
@@ -39,8 +38,8 @@ class Start:
 
 
 class Reservation:
-    """Slots reserved for the first in line while sessions behind it are placed. ``starts_at``: its reserved start
-    (None: it has none)."""
+    """Slots reserved for the first in line while sessions behind it are placed. ``starts_at``: the reserved start
+    (None: no start is reserved)."""
 
     def __init__(self, states: AgentStates, needed: list[_Kept], starts_at: datetime | None) -> None:
         self.starts_at = starts_at
@@ -54,8 +53,9 @@ class Reservation:
         return self.starts_at is not None and run is not None and now + run <= self.starts_at
 
     def keep(self, kept: bool) -> None:
-        """Subtract the reserved amounts from the free ones, or add them back if not ``kept``. Sessions that end before
-        the reserved start may have used part of them; then there is less to subtract. May be called twice."""
+        """Subtract the reserved amounts from the free ones; with ``kept`` False add them back. Sessions that end before
+        the reserved start may use reserved amounts; only the remaining part is then subtracted. Repeated calls change
+        nothing."""
         if kept == bool(self._taken):
             return
         turn = self._states.turn
@@ -76,8 +76,8 @@ class Reservation:
 def earliest_start(
     session: SessionView, demand: Demand, states: AgentStates, running: Iterable[RunningView], now: datetime
 ) -> Start | None:
-    """Return the earliest time at which the session fits, by the known ends of ``running``; None if they do not
-    suffice."""
+    """Return the earliest time at which the session fits, by the known ends of ``running``; None if they do not free
+    enough."""
     ends = sorted(((max(each.ends_at, now), each) for each in running if each.ends_at is not None), key=_moment)
     steps = [(at, [each for _, each in same]) for at, same in groupby(ends, key=_moment)]
     before, low, high = states, 0, len(steps)
@@ -96,7 +96,7 @@ def reserve(start: Start, states: AgentStates) -> Reservation:
     """Return the reservation for a session whose start is known."""
     then = {state.id: state for state in start.states.all}
     mine = {seat.state.id for seat in start.seats}
-    # ``then`` has its seats booked: only what it has less than now is not covered by sessions that end before.
+    # In ``then`` the seats are reserved. Sessions that end until then free the rest, so only the difference is kept.
     needed = [_less(state, then[state.id]) for state in states.all if state.id in mine]
     return Reservation(states, needed, start.at)
 
@@ -104,8 +104,8 @@ def reserve(start: Start, states: AgentStates) -> Reservation:
 def reserve_anywhere(
     session: SessionView, demand: Demand, states: AgentStates, agents: Iterable[AgentView]
 ) -> Reservation:
-    """Return the reservation for a session without a known start: on every agent that could hold one of its requests
-    when empty."""
+    """Return the reservation for a session whose start is unknown. It covers every agent that could hold one of the
+    session's requests when empty."""
     by_id = {agent.id: agent for agent in agents}
     needed = []
     for state in states.all:
@@ -144,7 +144,7 @@ def _released(states: AgentStates, steps: _Steps) -> AgentStates:
 
 
 def _less(now: AgentState, then: AgentState) -> _Kept:
-    """Return the amounts that an agent has less at the reserved start than now."""
+    """Return by how much the agent has less free at the reserved start than now."""
     amounts = {name: max(0, amount - then.free.get(name, 0)) for name, amount in now.free.items()}
     shares: Shares = {}
     if now.book is not None and then.book is not None:
@@ -176,8 +176,8 @@ def _could_hold(agent: AgentView, request: Request) -> bool:
 
 
 def _at_most(state: AgentState, requests: list[Request]) -> _Kept:
-    """Return the most that these requests could take of an agent's free amounts. Of shared devices that is everything:
-    it is unknown which of them becomes whole again first."""
+    """Return how much of an agent's free amounts these requests could take. Shared devices count as taken completely,
+    as the scheduler cannot know which one becomes whole first."""
     asked = sum((request.wanted for request in requests), Slots())
     kernels = sum(request.kernels for request in requests)
     if state.max_kernels is not None:
@@ -198,7 +198,7 @@ def _is_whole(slot: str) -> bool:
 
 
 def _first(amount: int, available: Mapping[str, int]) -> dict[str, int]:
-    """Return the amount split into shares of the devices, one after the other."""
+    """Return the amount divided over the devices, filling one after the other."""
     shares = {}
     for device, free in available.items():
         shares[device] = min(max(free, 0), amount)

@@ -1,8 +1,8 @@
-"""Buckets: agents that leave the same accelerators idle, in the order of the selection.
+"""Buckets: agents with the same kinds of free accelerators, sorted by the selection strategy.
 
-Each bucket is divided into blocks, with the maximum of each slot per block: if that is too small for a request, the
-block is skipped. When an agent shrinks, the maximum is too high, never too low, until enough failed searches make it
-worth updating.
+Each bucket is divided into blocks. A block stores the maximum of each slot, so that it can be skipped if that is too
+small for a request. When an agent's free amounts fall, the stored maximum may be too high, but never too low. It is
+measured again after enough searches without a result.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from backendai.scheduler.packing import Packing
 from backendai.scheduler.selection import Entry
 
 BLOCK = 64
-_PATIENCE = 16  # failed searches; each costs about an eighth of measuring a block
+_PATIENCE = 16  # searches without a result; each costs about an eighth of measuring a block
 
 
 class Bucket:
-    """Agents of one architecture with the same kinds of free accelerators; ``entries`` are their ranks. ``bounds``: the
-    packed maximum of each ``BLOCK`` agents. ``last_found``: the position of the last match, which most often moves
-    next."""
+    """Agents of one architecture with the same kinds of free accelerators.
+
+    ``entries``: the agents' ranks, sorted. ``bounds``: for each block of ``BLOCK`` agents the packed maximum of each
+    slot. ``last_found``: the position of the last match; ``move`` tries this position first.
+    """
 
     __slots__ = ("_in_vain", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "states")
 
@@ -36,7 +38,7 @@ class Bucket:
         self._packing = packing
 
     def sort(self) -> None:
-        """Sort agents that were added to ``states`` in any order."""
+        """Sort ``states``, to which agents may have been added in any order."""
         self.states.sort(key=lambda state: state.entry)
         self.entries = [state.entry for state in self.states]
         self.bounds = [self._measured(at) for at in range(0, len(self.states), BLOCK)]
@@ -53,7 +55,7 @@ class Bucket:
         return other
 
     def put(self, state: AgentState) -> None:
-        """Insert the agent at the place of its rank."""
+        """Insert the agent at the position of its rank."""
         place = bisect_left(self.entries, state.entry)
         self.entries.insert(place, state.entry)
         self.states.insert(place, state)
@@ -69,7 +71,7 @@ class Bucket:
         self._cover(_ends(place, len(self.states)))
 
     def move(self, state: AgentState, entry: Entry) -> None:
-        """Move an agent of this bucket after its free amounts fell."""
+        """Give the agent its new rank ``entry`` after its free amounts fell, and move it there."""
         entries, place = self.entries, self.last_found
         if place >= len(entries) or entries[place] != state.entry:
             place = bisect_left(entries, state.entry)
@@ -84,15 +86,15 @@ class Bucket:
         self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
 
     def looked_in_vain(self, block: int) -> None:
-        """Count a search that the block's bound allowed but that found no agent. After ``_PATIENCE`` of them the
-        bound is measured anew."""
+        """Count a search in a block whose bound was high enough, although no agent fitted. After ``_PATIENCE`` such
+        searches the bound is measured again."""
         self._in_vain[block] += 1
         if self._in_vain[block] == _PATIENCE:
             self._in_vain[block] = 0
             self.bounds[block] = self._measured(block * BLOCK)
 
     def _cover(self, places: Iterable[int]) -> None:
-        """Raise the bounds for agents that are new in their block."""
+        """Raise the bounds of blocks for agents that have moved into them, given by position."""
         bounds, guards = self.bounds, self._packing.guards
         for place in places:
             block, packed = place // BLOCK, self.states[place].packed
@@ -104,12 +106,14 @@ class Bucket:
 
 
 def _begins(first: int, end: int) -> range:
-    """Return where blocks begin behind ``first``: agents there are new when all move up by one."""
+    """Return the first position of each block behind ``first``. An insertion at ``first`` moves an agent into each of
+    them."""
     return range(first - first % BLOCK + BLOCK, end, BLOCK)
 
 
 def _ends(first: int, end: int) -> range:
-    """Return where blocks end: agents there are new when all from ``first`` on move down by one."""
+    """Return the last position of each block from ``first`` on. A removal at ``first`` moves an agent into each of
+    them."""
     return range(first - first % BLOCK + BLOCK - 1, end, BLOCK)
 
 
@@ -122,7 +126,7 @@ class Buckets:
         self._levels: dict[tuple[str, frozenset[str]], list[list[Bucket]]] = {}
 
     def having(self, architecture: str, kinds: frozenset[str]) -> Bucket:
-        """Return the bucket for this architecture and these accelerators; creates it if missing."""
+        """Return the bucket for this architecture and these kinds of accelerators; creates it if missing."""
         bucket = self._all.get((architecture, kinds))
         if bucket is None:
             bucket = self._all[architecture, kinds] = Bucket(architecture, kinds, self._packing)
@@ -141,7 +145,8 @@ class Buckets:
         return other
 
     def levels(self, request: Request) -> list[list[Bucket]]:
-        """Return the buckets that suit the request, grouped by the accelerators left idle. The fewest come first."""
+        """Return the buckets that suit the request, in groups. The first group leaves the fewest kinds of accelerators
+        unused."""
         levels = self._levels.get(request.group)
         if levels is None:
             by_waste: dict[int, list[Bucket]] = {}

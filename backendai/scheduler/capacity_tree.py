@@ -1,8 +1,8 @@
-"""Finds the agent that comes closest to having room for a request. Not every agent is checked.
+"""Finds the agent that comes closest to having room for a request, without checking every agent.
 
-Agents are the leaves of a tree. Each node stores the maximum of each slot among the agents below it: no agent below can
-be closer than that, so most nodes are never searched. When an agent shrinks, the maxima above it are too high until the
-next search, but never too low. A node is divided when it is first searched.
+Agents are the leaves of a tree. Each node stores the maximum of each slot over the agents below it. No agent below can
+be closer than this maximum, so most nodes are never searched. When an agent's free amounts fall, the maxima above it
+may be too high until the next search, but never too low. A node is divided when it is first searched.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class CapacityTree:
         self._above = dict.fromkeys(everybody, self._root)
 
     def closest(self, request: Request, suits: Callable[[AgentState], bool]) -> tuple[int, AgentState] | None:
-        """Return the distance and the agent that is closest among those that ``suits`` accepts; None if there is none.
-        Of equally close agents the first by name is returned."""
+        """Return the closest agent that ``suits`` accepts, with its distance; None if there is none. Of equally close
+        agents the first by name is returned."""
         search = _Search(request, suits, self._divide)
         if self._root is not None:
             search.open(self._root)

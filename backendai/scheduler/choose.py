@@ -1,8 +1,8 @@
 """Selects the best agent for a request.
 
-In this order: agents that the session need not avoid; agents on which the fewest kinds of accelerators would stay idle;
-agents that the launch prefers; the order of the selection strategy; the name. Of each bucket only the part is searched
-in which the request could fit.
+Agents are compared in this order: agents that the session should avoid come last; then the fewest kinds of accelerators
+left unused; then the placement preference of the launch; then the selection strategy; then the name. Only the part of
+each bucket is searched in which the request could fit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FEW = 64  # up to this number, agents are checked one by one
 
 
 class Seat(NamedTuple):
-    """A request with its agent, and the devices of each kernel. ``passed_over``: the number of better ranked agents
-    without room."""
+    """A request, the agent chosen for it, and the devices of each kernel. ``passed_over``: how many better ranked
+    agents had no room."""
 
     request: Request
     state: AgentState
@@ -38,7 +38,7 @@ class Seat(NamedTuple):
 
 
 def best(request: Request, session: SessionView, states: AgentStates) -> Seat | None:
-    """Return the request's seat on the best agent that can hold it, or None. Books nothing."""
+    """Return the request's seat on the best agent that can hold it, or None. Reserves nothing."""
     cost = states.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -66,7 +66,8 @@ def best(request: Request, session: SessionView, states: AgentStates) -> Seat | 
 
 
 def with_amounts(request: Request, states: AgentStates) -> Iterator[AgentState]:
-    """Yield the agents with enough amounts, kernels, images and folders for the request; devices are not checked."""
+    """Yield the agents that have enough amounts, kernels, images and folders for the request. Devices are not
+    checked."""
     cost = states.cost(request)
     if cost < 0:
         return
@@ -89,7 +90,7 @@ def _first_from(
         if end > count:
             end = count
         if (bounds[block] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
-            for at in range(place, end):  # the first mostly fits, and a slice would copy all
+            for at in range(place, end):  # most often the first fits; a slice would copy all
                 state = nodes[at]
                 if (
                     (state.packed | guards) - cost & guards == guards
@@ -121,8 +122,8 @@ def _with_slots(bucket: Bucket, cost: int, states: AgentStates) -> Iterator[Agen
 def _first_of_several(
     level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID]
 ) -> _Found | None:
-    """Return the first agent on these buckets that can hold the request; round-robin starts at the next agent's
-    turn."""
+    """Return the first agent in these buckets that can hold the request. Round-robin begins at the agent whose turn is
+    next."""
     ranking, found = states.ranking, []
     for bucket in level:
         start = bisect_left(bucket.entries, ranking.start(cost))
@@ -140,7 +141,7 @@ def _first_of_several(
 def _most_liked(
     level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID], affinity: Affinity
 ) -> _Found | None:
-    """Return the agent on these buckets that the launch prefers most and that has room."""
+    """Return the agent in these buckets with room that fits the placement preference of the launch best."""
 
     def may_take(state: AgentState) -> bool:
         return states.packing.has_room(state.packed, cost) and state.id not in avoid
@@ -166,7 +167,7 @@ def _most_liked(
 
 
 def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
-    """Return the candidate agents if these are known to be few, as with designated agents; else None."""
+    """Return the candidate agents if there are at most ``_FEW``, as with designated agents; else None."""
     if request.designated:
         return [states.by_id[each] for each in request.designated if each in states.by_id]
     if request.node_images:
@@ -200,7 +201,7 @@ def _best_of(
 
 
 def _shares(state: AgentState, request: Request) -> Sequence[Shares] | None:
-    """Return the devices for a request, or None if the agent cannot hold it; its amounts are checked already."""
+    """Return the devices for a request, or None if the agent cannot hold it. The caller has checked the amounts."""
     can_take = _has_what_it_needs(state, request) and state.has_kernels_left(request.kernels)
     return state.shares_for(request) if can_take else None
 

@@ -1,4 +1,4 @@
-"""One pass over one resource group: which pending sessions start, where, and why the others wait."""
+"""Runs one pass over one resource group: decides which pending sessions start, where, and why the others wait."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from backendai.scheduler.strategies import check_rules, strategy_named
 
 
 def decide(snapshot: Snapshot) -> Plan:
-    """Return a placement or a wait for every pending session; the same snapshot gives the same plan.
+    """Return a placement or a wait for every pending session. The same snapshot always gives the same plan.
 
-    Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not name each session once.
+    Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not return each session once.
     """
     rules = snapshot.rules
     check_rules(rules.sequence, rules.selection, rules.options)
@@ -22,30 +22,30 @@ def decide(snapshot: Snapshot) -> Plan:
     progress = Progress(snapshot)
     queue = Queue(snapshot, sequence, progress)
     free, gated = progress.shapes()
-    # 1. Order: whose turn comes first.
+    # 1. Order: which session is tried first.
     for turn, session in enumerate(turns(sequence, snapshot, progress.tally), 1):
         # 2. Gates: checks that do not depend on free amounts.
-        # 3. Capacity: could it start at all, were every agent empty?
+        # 3. Capacity: whether the session could start if every agent were empty.
         shape = free.pop(id(session), None)
         if shape is not None:
             refusal = shape.hopeless
         else:
             shape = _of(session, gated, rules.sequence)
             refusal = progress.barred(session, shape)
-        # 4. Queue: does a session ahead of it hold it back?
+        # 4. Queue: whether a session ahead holds it back.
         refusal = refusal or (queue.held_back(session) if queue.holds_back else None)
         if refusal is not None:
             progress.wait(session, refusal, turn)
             continue
-        if queue.is_settled and shape.no_room is not None:  # most sessions of a full cluster end here
+        if queue.is_settled and shape.no_room is not None:  # where the cluster is full, most sessions end here
             progress.wait(session, shape.no_room, turn, tried=shape.lacks_room)
             continue
-        # 5. Place: the best agent that fits, for all of its kernels or for none.
+        # 5. Place: the best agents for all its kernels, or for none.
         outcome = queue.place(session, shape)
         if not isinstance(outcome, Refusal):
             progress.start(session, shape, outcome, turn)
             continue
-        # 6. Say why not, and keep sessions behind it from taking the slots that it waits for.
+        # 6. Record the reason, and keep sessions behind it from taking the slots for which it waits.
         refusal, tried = queue.wait_for_room(session, shape, outcome)
         progress.wait(session, refusal, turn, tried=tried)
     _check_nobody_is_left(len(free) + len(gated), snapshot)

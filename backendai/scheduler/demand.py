@@ -1,4 +1,4 @@
-"""The demand of a session: its requests, each of which goes to one agent."""
+"""The demand of a session: a list of requests, each of which one agent must hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_IMAGES: frozenset[str] = frozenset()
 class Request:
     """Amounts that one agent must provide together, for ``kernels`` kernels.
 
-    An empty ``architecture`` or ``designated`` means any. ``node_images``: images that the agent must already have;
-    ``storage``: the storage hosts that it must mount; ``joins``: whether it must join a network over several agents.
-    ``accelerators``: by kernel, the requested amounts. ``AgentStates.cost`` sets ``cost``, ``fields``, ``start`` and
+    An empty ``architecture`` or ``designated`` allows any. ``node_images``: images that the agent must already have.
+    ``storage``: storage hosts whose folders it must mount. ``joins``: whether it must join a network across agents.
+    ``accelerators``: the requested amounts, by kernel. ``AgentStates.cost`` sets ``cost``, ``fields``, ``start`` and
     ``step``.
     """
 
@@ -76,9 +76,9 @@ class Request:
 
 
 class Demand:
-    """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one.
-    ``flaw``: why no agent can ever provide an amount (None: one could). ``only``: the request, if there is just one and
-    no flaw."""
+    """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node session.
+    ``flaw``: why no agent can ever provide one of the amounts (None: an agent could). ``only``: the request if there is
+    exactly one, and no flaw."""
 
     def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests
@@ -92,8 +92,8 @@ class Demand:
 
 
 def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
-    """Return a key for each session: sessions with equal keys are interchangeable for the scheduler. Preferences among
-    agents are part of the key only if kernels may go to several agents."""
+    """Return a key for each session. The scheduler treats sessions with equal keys alike. Placement preferences are
+    part of the key only if kernels may go to several agents."""
     return [
         (kernels[0].slots, kernels[0].architecture)
         if len(kernels := session.kernels) == 1
@@ -118,12 +118,12 @@ def demand_of(session: SessionView) -> Demand:
 
 
 def request_of_all(session: SessionView, designated: frozenset[UUID]) -> Request:
-    """Return the request of all kernels to one of these agents, which needs no network over several."""
+    """Return one request for all kernels of the session, to be placed on one of these agents without a network."""
     return _request(session._replace(designated=designated), session.kernels, session.total)
 
 
 def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slots, *, joins: bool = False) -> Request:
-    """Return the request of these kernels to one agent."""
+    """Return one request for these kernels."""
     images = {kernel.node_image for kernel in kernels if kernel.node_image}
     return Request(
         wanted,

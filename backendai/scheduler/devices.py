@@ -1,7 +1,7 @@
-"""Allocation of an agent's devices to kernels: whole devices, fractions of 0.01, or one unique device.
+"""Allocates an agent's devices to kernels: whole devices, fractions in steps of 0.01, or exactly one device.
 
-A physical device may be listed under several slots with one id: while it is used under one slot, the others do not
-offer it. Amounts are thousandths.
+A physical device may be listed under several slots with the same id. While it is used under one slot, the other slots
+do not offer it. Amounts are thousandths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Shares = dict[str, dict[str, int]]  # slot → device id → amount
 
 
 def is_fractional(slot: str) -> bool:
-    """Return whether kernels share the devices of this slot."""
+    """Return whether several kernels can share a device of this slot."""
     return slot.endswith(".shares")
 
 
@@ -51,8 +51,8 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
 
 
 class DeviceBook:
-    """The free amounts of one agent's devices within a pass. ``fill``: take whole units where the fewest are free;
-    ``allow_fragmentation``: split fractions over devices even if one empty device could hold them."""
+    """The free amounts of one agent's devices during a pass. ``fill``: take whole units from the devices with the
+    fewest free ones. ``allow_fragmentation``: split a fraction over devices even if one empty device could hold it."""
 
     __slots__ = ("_capacity", "_free", "_views", "allow_fragmentation", "fill")
 
@@ -74,7 +74,7 @@ class DeviceBook:
 
     @property
     def is_entangled(self) -> bool:
-        """Whether a device is listed under several slots. Then use of one slot reduces another."""
+        """Whether a device is listed under several slots. Using one slot then reduces another."""
         return bool(self._views)
 
     def available(self, slot: str) -> Mapping[str, int]:
@@ -85,7 +85,7 @@ class DeviceBook:
         return {device: 0 if self._is_hidden(slot, device) else left for device, left in free.items()}
 
     def choose(self, kernels: Sequence[KernelDevices]) -> list[Shares] | None:
-        """Return the devices for each kernel, or None if the amounts do not fit together; reserves nothing."""
+        """Return the devices for each kernel, or None if the amounts do not fit together. Reserves nothing."""
         if len(kernels) == 1 and len(kernels[0]) == 1:
             slot, amount = kernels[0][0]
             only = self._share_out(slot, amount) if slot in self._free else {}
@@ -120,7 +120,8 @@ class DeviceBook:
         self.take(kernels, times=-1)
 
     def estimate_return(self, slot: str, amount: int) -> None:
-        """Free an amount whose devices are unknown: first on a device with exactly that use, then on the fullest."""
+        """Free an amount whose devices are unknown. A device with exactly this use is freed first, then the fullest
+        devices."""
         free, capacity = self._free.get(slot, {}), self._capacity.get(slot, {})
         held = {device: capacity[device] - left for device, left in free.items() if capacity[device] > left}
         for device in sorted(held, key=lambda device: (held[device] != amount, -held[device])):
@@ -133,7 +134,7 @@ class DeviceBook:
         return max(self.available(slot).values(), default=0), self.total(slot)
 
     def total(self, slot: str) -> int:
-        """Return the free amount of all devices of the slot together; negative amounts count as 0."""
+        """Return the sum of the free amounts of the slot's devices. Negative amounts count as 0."""
         return sum([left for left in self.available(slot).values() if left > 0])
 
     def copy(self) -> DeviceBook:
@@ -174,8 +175,9 @@ def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] | None:
-    """Return the whole units to take from each device; None if too few are free. ``fill``: one device after the other,
-    the one with the fewest free units first; else unit by unit from the device with the most."""
+    """Return the whole units to take from each device; None if too few are free. With ``fill`` devices are emptied one
+    after the other, the one with the fewest free units first. Otherwise each unit comes from the device with the most
+    free units."""
     units, rest = divmod(amount, MILLI)
     pieces = [
         (left // MILLI * (1 if fill else -1), place, device)
@@ -218,8 +220,8 @@ def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _evenly(amount: int, devices: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return equal shares in steps of 0.01; a device with less gives what it has. ``devices``: the one with the least
-    first."""
+    """Return equal shares in steps of 0.01. A device that has less than its share gives all it has. ``devices`` are
+    sorted, the one with the least first."""
     shares = {}
     for place, (device, left) in enumerate(devices):
         even = amount // (len(devices) - place) // STEP * STEP

@@ -1,4 +1,4 @@
-"""Filters: each checks whether one agent can hold one request."""
+"""Filters: checks of whether one agent can hold one request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_JOIN = "agents-without-cluster-network"
 
 
 class Offer(Protocol):
-    """An agent in any form that has free amounts by slot (thousandths)."""
+    """Any object with an agent's free amounts by slot (thousandths)."""
 
     @property
     def free(self) -> Mapping[str, int]: ...
@@ -26,8 +26,8 @@ class Offer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A check of one agent for one request. ``step``: its name in the trace; ``refusal``: the reason when it fails;
-    ``asked``: whether the check applies to the request."""
+    """A check of one agent for one request. ``step``: the check's name in the trace. ``refusal``: the reason if it
+    fails. ``asked``: whether the check applies to the request."""
 
     step: str
     passes: Callable[[AgentState, Request], bool]
@@ -37,7 +37,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Free amounts of a slot on which a kernel does not fit: all devices together, and the largest on one device."""
+    """Free amounts of a slot in which a kernel does not fit: the sum over the agent's devices, and the largest on one
+    device."""
 
     slot: str
     wanted: int
@@ -55,14 +56,14 @@ class Fragment:
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
-    """Return why the agent cannot hold this many kernels that request ``wanted`` in total; None if it can."""
+    """Return why the agent cannot hold ``kernels`` kernels that request ``wanted`` in total; None if it can."""
     state, request = AgentState(agent, 0), Request(wanted, kernels, architecture)
     obstacle = first_obstacle(state, request)
     return obstacle.refusal(state, request) if obstacle else None
 
 
 def first_obstacle(state: AgentState, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
-    """Return the first of the filters (None: all) that rejects the agent, or None."""
+    """Return the first filter that rejects the agent, or None. ``filters`` None: all filters are tried."""
     for candidate in FILTERS if filters is None else filters:
         if candidate.asked(request) and not candidate.passes(state, request):
             return candidate
@@ -79,8 +80,8 @@ def shortages(agent: Offer, request: Request) -> list[Shortage]:
 
 
 def distance(agent: Offer, request: Request) -> int:
-    """Return how far the agent is from fitting: for each slot the missing part of the request in thousandths,
-    summed."""
+    """Return how far the agent is from fitting: the missing part of each slot's request in thousandths, summed over
+    slots."""
     total = 0
     for name, amount in request.items:
         missing = amount - agent.free.get(name, 0)
@@ -101,8 +102,8 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
 
 
 def fragments(state: AgentState, request: Request) -> list[Fragment]:
-    """Return how the agent's free amount of each requested accelerator is spread over devices. Empty if its devices are
-    unknown."""
+    """Return how the agent's free amount of each requested accelerator is distributed over its devices. Empty if its
+    devices are unknown."""
     if state.book is None:
         return []
     return [
@@ -127,7 +128,7 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 
 
 def cannot_start(agents: Sequence[AgentState]) -> Reason:
-    """Return the reason for agents that report a fault; it quotes the first one's."""
+    """Return the reason for agents that report a fault. The message quotes the fault of the first one."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:

@@ -1,7 +1,7 @@
-"""Finds idle sessions: their owners are warned first, and they end after the warning time. Unknown use is never idle.
+"""Finds idle sessions. Their owners are warned first, and the sessions end after the warning time.
 
 ``find_idle`` checks each session against each rule that applies. Earlier warnings are part of its input, so the loop
-that ends sessions, a session's page and tests get the same answer.
+that ends sessions, a session's page and tests get the same answer. A session whose use is unknown is never idle.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from uuid import UUID
 
 LIFETIME, NETWORK, UTILIZATION = "session-lifetime", "network-timeout", "utilization"
 ALL, ANY = "all", "any"
-LEAST_COVERED = 0.8  # the part of a period that must have been measured; otherwise its use is unknown
+LEAST_COVERED = 0.8  # the share of a period that must be measured; otherwise the use is unknown
 
 
 class Verdict(StrEnum):
-    """What a rule does to a session: nothing, warn its owner, or end it."""
+    """The result of a rule for a session: keep it, warn its owner, or end it."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -27,10 +27,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An idle checker. ``limit``: the maximum run time, the maximum time without traffic, or the period over which use
-    is averaged. ``grace``: the time after the start without checks; ``lead``: the time between warning and end.
-    ``thresholds``: slot → share of the allocation (0 to 1) below which it counts as unused. ``sign``: a fingerprint of
-    all these, to recognise warnings by an older version of the rule."""
+    """An idle checker.
+
+    ``limit``: the maximum run time, the maximum time without traffic, or the period over which use is averaged.
+    ``grace``: the time after the start without checks. ``lead``: the time between warning and end. ``thresholds``: by
+    slot, the share of the allocation (0 to 1) below which the slot counts as unused. ``sign``: a fingerprint of these
+    values; it shows whether a warning was made by an older version of the rule.
+    """
 
     id: int
     name: str
@@ -45,8 +48,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A session's average use of its allocation (0 to 1). ``covered``: how much time was measured. Slots that the
-    session lacks are missing; None: not measured."""
+    """A session's average use of its allocation, by slot (0 to 1; None: not measured). Slots that the session does not
+    have are missing. ``covered``: how much time was measured."""
 
     shares: Mapping[str, float | None]
     covered: timedelta
@@ -54,7 +57,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The recorded state of a session and a rule: the active warning, and until when the end was extended."""
+    """The stored state of a session under a rule: the active warning, and until when the end was extended."""
 
     sign: str = ""
     warned_at: datetime | None = None
@@ -64,9 +67,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A running session as idle rules see it. ``known_since``: since when its traffic would have been recorded without
-    a gap; ``last_traffic`` None: nothing is recorded. ``uses`` and ``told``: measured use and recorded state, by
-    rule."""
+    """A running session as idle rules see it.
+
+    ``known_since``: from this time on, the record of its traffic has no gap. ``last_traffic``: the last recorded
+    traffic (None: no record). ``uses``: measured use by rule. ``told``: stored state by rule.
+    """
 
     id: UUID
     started_at: datetime
@@ -80,8 +85,8 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one rule for one session. ``due_at``: when the session ends if nothing changes, None if unknown;
-    ``since``: when the rule's period began; ``code``: a short reason."""
+    """The result of one rule for one session. ``due_at``: when the session ends if nothing changes (None: unknown).
+    ``since``: when the rule's period began. ``code``: a short reason."""
 
     session: UUID
     rule: Rule
@@ -150,8 +155,8 @@ def _by_time(
     since: datetime | None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Finding:
-    """Return the result for a session whose time is over at ``over_at``: a warning ``lead`` before, and the end once a
-    warning by this version of the rule has lasted that long."""
+    """Return the result for a session that may run until ``over_at``. The owner is warned ``lead`` earlier. The session
+    ends once a warning by this version of the rule has lasted for ``lead``."""
 
     def found(verdict: Verdict, code: str, due_at: datetime) -> Finding:
         return Finding(session.id, rule, verdict, code, due_at, since, shares or {})
@@ -165,7 +170,8 @@ def _by_time(
 
 
 def _why_used(use: Use | None, rule: Rule) -> str:
-    """Return why the measured use keeps the session; empty if it is below the thresholds."""
+    """Return the code of the reason why the measured use keeps the session; empty if the use is below the
+    thresholds."""
     if use is None or use.covered < rule.limit * LEAST_COVERED:
         return "not-measured"
     # Slots that the session lacks are left out; an unmeasured slot that it has may be busy.

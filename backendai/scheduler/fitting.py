@@ -1,4 +1,4 @@
-"""Which amounts fit now: could one kernel with them start on a single agent, if no session waited before it?"""
+"""Tells which amounts fit now: whether one kernel with them could start on one agent if no other session waited."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ def obstacles(
     limits: Limits,
     holder: Holder,
 ) -> list[Reason | None]:
-    """Return for each of these amounts why one kernel could not start now, or None. Checked in this order: amounts that
-    no agent could ever provide, the holder's limits, free amounts on a single agent."""
+    """Return for each of these amounts why one kernel could not start now; None if it could.
+
+    Checked in this order: whether any agent could ever provide the amounts, the holder's limits, the free amounts on
+    one agent.
+    """
     everybody = tuple(agents)
     kinds = kinds_of(everybody)
-    # Any agent with room will do, so the default selection replaces the group's, which may be invalid.
+    # Only whether an agent has room matters. The default selection is used, as the group's may be invalid.
     states = AgentStates(everybody, replace(rules, selection=Rules().selection, options={}))
 
     def obstacle(slots: Slots) -> Reason | None:

@@ -1,4 +1,5 @@
-"""Gates: checks that keep a session pending whatever agents have free. Each is one function that returns a reason.
+"""Gates: checks that keep a session pending, independent of free amounts. Each gate is a function that returns a
+reason.
 
 A session that fails a gate does not hold back others. The first gates depend only on the request, so they run once for
 all sessions with the same request.
@@ -20,7 +21,7 @@ from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState,
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """Input of the gates besides the session: the group's rules, a summary of its agents, and the holders' limits."""
+    """Input of the gates besides the session: the group's rules, a summary of its agents, and the limits of holders."""
 
     now: datetime
     group: str
@@ -34,8 +35,8 @@ class GateContext:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A check of one session and its total request. ``closed`` returns the reason to wait, or None; ``passed`` is the
-    text for None."""
+    """A check of one session and its total request. ``closed`` returns the reason to wait, or None. ``passed``: the
+    text for the trace when the check succeeds."""
 
     step: str
     closed: Callable[[SessionView, Amounts, GateContext], Reason | None]
@@ -57,19 +58,19 @@ def context_of(snapshot: Snapshot, limits: Limits) -> GateContext:
 
 
 def closed_for_all(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
-    """Return the first gate that rejects every session with this request, or None. A gate is its index in ``GATES`` and
-    the reason."""
+    """Return the first gate, as its index in ``GATES``, that rejects every session with this request, and the reason;
+    None if no gate does."""
     return _first_closed(_OF_SHAPE, session, asked, context)
 
 
 def closed_for_one(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
-    """Return the first per-session gate that rejects the session, or None. A gate is its index in ``GATES`` and the
-    reason."""
+    """Return the first per-session gate, as its index in ``GATES``, that rejects the session, and the reason; None if
+    no gate does."""
     return _first_closed(_OF_SESSION, session, asked, context)
 
 
 def free_of_gates(sessions: Sequence[SessionView], context: GateContext) -> list[bool]:
-    """Return for each session whether all per-session gates stay open for the whole pass."""
+    """Return for each session whether all its per-session gates stay open during the whole pass."""
     if context.has_limits:
         return [False] * len(sessions)
     types = context.session_types
@@ -119,7 +120,7 @@ def _malformed(session: SessionView, asked: Amounts, context: GateContext) -> Re
 
 
 def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
-    """Return why a session with this start time waits; None once the time has come."""
+    """Return why a session with this start time waits; None once the start time has come."""
     if starts_at is None or starts_at <= now:
         return None
     when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()

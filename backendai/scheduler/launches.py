@@ -1,4 +1,4 @@
-"""Placement preferences of a launch: its sessions spread over agents, or packed on few."""
+"""Placement preferences of launches: spread their sessions over agents, or pack them on few agents."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NONE: Mapping[int, int] = {}
 
 
 class Affinity:
-    """The placement preference of one session. ``companions``: by the agent's order, the number of kernels of the same
-    launch."""
+    """The placement preference of one session. ``companions``: the number of kernels of the same launch on each agent,
+    by the agent's order."""
 
     __slots__ = ("companions", "spreads")
 
@@ -20,7 +20,7 @@ class Affinity:
         self.companions, self.spreads = companions, spreads
 
     def of(self, state: AgentState) -> int:
-        """Return the agent's penalty: higher is less preferred."""
+        """Return the agent's penalty; a higher penalty means less preferred."""
         number = self.companions.get(state.order, 0)
         return number if self.spreads else -number
 
@@ -31,7 +31,7 @@ class Affinity:
 
 
 class Launches:
-    """Kernels on each agent by launch, including those placed in this pass."""
+    """The number of kernels of each launch on each agent, including placements of this pass."""
 
     def __init__(self, agents: Sequence[AgentView]) -> None:
         self._companions: dict[str, dict[int, int]] = {}
@@ -61,5 +61,6 @@ class Launches:
 
 
 def launch_of(session: SessionView) -> str:
-    """Return the session's launch; its own id if it has a placement preference but no launch, else ""."""
+    """Return the id of the session's launch. Without a launch: the session's own id if it has a placement preference,
+    else ""."""
     return session.launch or (str(session.id) if session.placement else "")

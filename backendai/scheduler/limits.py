@@ -32,7 +32,7 @@ class Limits:
         self._by_holder: dict[int, _Accounts] = {}  # by ``id()``: the snapshot keeps its holders alive
 
     def sessions_reason(self, holder: Holder) -> Reason | None:
-        """Return why the holder's number of sessions allows no further one now, or None."""
+        """Return why the holder may have no further session now, or None."""
         if not self._accounts:
             return None
         for account in self._of(holder).accounts:
@@ -41,8 +41,8 @@ class Limits:
         return None
 
     def slots_reason(self, holder: Holder, asked: Amounts) -> Reason | None:
-        """Return which limit on which slot a session with this request would exceed, or None. A limit that the session
-        exceeds by itself comes before one that others have used up."""
+        """Return which limit on which slot a session with this request would exceed, or None. Limits that the session
+        exceeds by itself are returned first, then limits that other sessions have used up."""
         if not self._accounts:
             return None
         accounts = self._of(holder)
@@ -64,7 +64,7 @@ class Limits:
         return Reason("no-cluster-network", message, {"limit": most, "used": most}, never=most == 0)
 
     def count_network(self) -> None:
-        """Count a placed session across several agents."""
+        """Count a placed session that uses a network across agents."""
         self._networks_left -= 1
 
     def count(self, holder: Holder, asked: Amounts) -> None:
@@ -82,7 +82,8 @@ class Limits:
 
 
 class _Account:
-    """One holder's limits and what remains: ``left`` of named slots, ``unnamed`` of others."""
+    """The limits of one holder and what is left of them. ``left``: of the slots that the policy names; ``unnamed``: of
+    other slots."""
 
     def __init__(self, limit: LimitView) -> None:
         self.limit = limit
@@ -94,7 +95,7 @@ class _Account:
         self.sessions = limit.sessions
 
     def exceeded(self, asked: Amounts) -> str:
-        """Return the first slot whose remaining limit these amounts would exceed; empty if none."""
+        """Return the first slot of which these amounts request more than is left; empty if there is none."""
         left, unnamed = self.left, self.unnamed
         for name, amount in asked:
             if amount > left.get(name, unnamed):
@@ -102,7 +103,7 @@ class _Account:
         return ""
 
     def impossible(self, asked: Amounts) -> str:
-        """Return the first slot whose whole limit these amounts would exceed; empty if none."""
+        """Return the first slot of which these amounts request more than the whole limit; empty if there is none."""
         return next((name for name, amount in asked if amount > self.most.get(name, self.unnamed)), "")
 
     def count(self, asked: Amounts) -> None:
@@ -149,7 +150,7 @@ class _Account:
 
 
 class _Accounts:
-    """The accounts that count a holder's sessions, the narrowest first, with cached reasons."""
+    """The accounts to which a holder's sessions count, the narrowest first, with cached reasons."""
 
     def __init__(self, accounts: tuple[_Account, ...]) -> None:
         self.accounts = accounts
@@ -158,7 +159,7 @@ class _Accounts:
 
     def slots_reason(self, asked: Amounts) -> Reason:
         counted = sum(account.sessions for account in self.accounts)
-        if counted != self._counted:  # the numbers of the reasons have changed
+        if counted != self._counted:  # a placement has changed the numbers in the reasons
             self._counted = counted
             self._reasons.clear()
         reason = self._reasons.get(asked)

@@ -36,7 +36,8 @@ def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> di
 
 
 def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return ``check_options`` of the given options that are declared here; other strategies may own the rest."""
+    """Return ``check_options`` for the given options that are declared here. Other options belong to other strategies
+    and are ignored."""
     known = tuple(declared)
     names = {option.name for option in known}
     return check_options(known, {name: value for name, value in given.items() if name in names})

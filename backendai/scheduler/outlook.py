@@ -1,6 +1,7 @@
-"""Whether a session could ever start: compares it with the capacity of empty agents, lost ones included.
+"""Decides whether a session could ever start, by comparing it with all agents as if they were empty, lost ones
+included.
 
-A session that fails here does not wait for others to end, so it does not hold back others.
+A session that fails this check does not wait for others to end, so it does not hold back others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from backendai.scheduler.snapshot import NAME, AgentView
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Agents alike in capacity, devices, architecture and state: one of them, emptied, and their number."""
+    """Agents with equal capacity, devices, architecture and state. ``empty``: one of them without kernels; ``count``:
+    how many there are."""
 
     empty: AgentState
     capacity: Slots
@@ -28,7 +30,7 @@ class Kind:
 
 
 def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
-    """Return the agents grouped by capacity, devices, architecture and state. The first by name represents its
+    """Return the agents grouped by capacity, devices, architecture and state. The first agent by name represents each
     group."""
     alike: dict[tuple[object, ...], list[AgentView]] = {}
     for agent in sorted(agents, key=NAME):
@@ -47,8 +49,8 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
 
 
 def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
-    """Return why the session could not start on empty agents, or None. For several kernels, None only means that
-    nothing rules it out."""
+    """Return why the session could not start even on empty agents, or None. For several kernels, None means only that
+    no reason was found."""
     if not kinds:
         return Reason(
             "no-agent",
@@ -62,7 +64,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
     if not _hold_together(demand, kinds):
         return _too_big_for_all(demand, kinds)
     alive = tuple([kind for kind in kinds if kind.empty.alive])
-    if len(alive) < len(kinds) and not _hold(demand, alive):  # all agents together could, as just checked
+    if len(alive) < len(kinds) and not _hold(demand, alive):  # all agents together could: just checked
         return _not_enough_alive(demand, kinds, alive)
     schedulable = tuple([kind for kind in alive if kind.empty.schedulable])
     if len(schedulable) < len(alive) and not _hold(demand, schedulable):
@@ -73,7 +75,7 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
 
 
 def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
-    """Return the reason for a session none of whose designated agents is in the group."""
+    """Return the reason for a session whose designated agents are all outside the group."""
     unknown = sorted(map(str, designated))
     message = Message(
         "0 of {number} designated agents are in resource group {group} ({unknown}).",
@@ -85,7 +87,7 @@ def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
 
 
 def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
-    """Return each device's amounts by slot, without its name; the last number identifies equal devices."""
+    """Return each device's slot and capacity, and a number that is equal for entries of the same device."""
     places: dict[str, int] = {}
     return tuple(
         [(device.slot, device.capacity, places.setdefault(device.id, len(places))) for device in agent.devices]
@@ -195,7 +197,7 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
 
 
 def _hold_joined(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
-    """Return whether empty agents that join networks could hold the session, or one agent all of it."""
+    """Return whether empty agents that can join a network could hold the session, or one agent could hold all of it."""
     joined = tuple([kind for kind in kinds if kind.empty.joins])
     if len(joined) == len(kinds) or (joined and _hold(demand, joined)):
         return True
@@ -215,8 +217,8 @@ def _not_enough_joined(kinds: tuple[Kind, ...]) -> Reason:
 
 
 def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
-    """Return whether empty agents could hold the session. For several kernels, True only means that nothing rules it
-    out."""
+    """Return whether empty agents could hold the session. For several kernels, True means only that no obstacle was
+    found."""
     each = all(any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds) for request in demand.requests)
     return each and _hold_together(demand, kinds)
 
@@ -229,7 +231,8 @@ def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
 
 
 def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
-    """Return how many kernels fit on empty agents if all are as small as the smallest. This is an upper bound."""
+    """Return an upper bound of the number of kernels on empty agents: how many fit if all are as small as the
+    smallest."""
     least, wanted = _least(demand), len(demand.requests)
     limit = 0
     for kind in _able(demand, kinds):
@@ -240,7 +243,7 @@ def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
 
 
 def _able(demand: Demand, kinds: tuple[Kind, ...]) -> list[Kind]:
-    """Return the kinds of agents that can hold at least one request when empty."""
+    """Return the kinds of agents that could hold at least one request when empty."""
     return [kind for kind in kinds if any(_suits(kind, each) and kind.empty.fits(each) for each in demand.requests)]
 
 

@@ -1,8 +1,8 @@
-"""Packs all amounts of an agent into one integer. Comparing, booking and testing are then one operation each.
+"""Packs all amounts of an agent into one integer. Comparing, reserving and testing are then one operation each.
 
-Every slot has a bit field, the most precious slot the highest, with a guard bit above it. Packed numbers compare like
-lists of amounts. Subtracting a request from the free amounts with all guard bits set clears the guard of each field
-that is too small.
+Every slot has a bit field with a guard bit above it; the most precious slot has the highest field. Packed numbers
+compare like lists of amounts. To test a request, it is subtracted from the free amounts with all guard bits set: the
+guard bit of every field that is too small becomes 0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 class Packing:
-    """The bit field of each slot in the packed amounts of one pass. ``slot_order``: every offered slot, the most
-    precious first; ``largest``: by slot, the largest free amount of an agent; ``agents``: their number."""
+    """The bit field of each slot in one pass. ``slot_order``: all offered slots, the most precious first. ``largest``:
+    by slot, the largest free amount of any agent. ``agents``: the number of agents."""
 
     def __init__(self, slot_order: tuple[str, ...], largest: Mapping[str, int], agents: int) -> None:
         self.slot_order = slot_order
@@ -30,7 +30,8 @@ class Packing:
             shift += 1
 
     def pack(self, free: Mapping[str, int]) -> int:
-        """Return free amounts packed into one integer; negative amounts (the agent shrank) count as 0."""
+        """Return free amounts packed into one integer. Negative amounts, which occur after an agent's capacity fell,
+        count as 0."""
         packed = 0
         for name, amount in free.items():
             if amount > 0:

@@ -1,4 +1,4 @@
-"""Places a whole session: every request gets an agent, or none does."""
+"""Places whole sessions: either every request of a session gets an agent, or none does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
 def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | Refusal:
-    """Return a seat for each request in order, or why the session does not fit. The seats are booked for the rest of
+    """Return a seat for each request in order, or why the session does not fit. The seats are reserved for the rest of
     the pass."""
     request = demand.only
     if request is None:
@@ -32,7 +32,7 @@ def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Sea
 def placement_of(
     session: SessionView, seats: list[Seat], turn: int, within: Pass, shared: tuple[Step, ...]
 ) -> Placement:
-    """Return a session's placement on these seats: all kernels on one seat, or one on each."""
+    """Return the placement of a session on these seats: all its kernels on one seat, or one kernel on each."""
     kernels = session.kernels
     if len(seats) == 1:
         _, state, passed_over, given = seats[0]
@@ -64,10 +64,8 @@ def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> lis
 
 
 def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
-    """Place all kernels on one agent, for sessions whose agents cannot join networks: one agent needs none.
-
-    Books the amounts.
-    """
+    """Return a seat on one agent for all kernels, or None. Reserves the seat. Used where agents cannot join a network:
+    kernels on one agent need none."""
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(state.id for state in states.all if not state.joins)

@@ -19,8 +19,8 @@ from backendai.core.messages import Message
 class Reason:
     """Why something does not happen: a stable kebab-case code, one sentence, and its numbers (JSON values).
 
-    ``never``: waiting cannot help (larger than any registered agent). ``until``: when the obstacle ends. ``aside``: one
-    more sentence for a direct question; it is not stored, as it changes with every turn of the queue.
+    ``never``: waiting cannot help, as the session is larger than any registered agent. ``until``: when the obstacle
+    ends. ``aside``: a further sentence for explanations; it is not stored, as it changes with every pass.
     """
 
     code: str
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Values that the messages of all sessions of a pass share."""
+    """Values that the messages about all sessions of a pass use."""
 
     pending: int = 0
     sequence: str = ""
@@ -50,9 +50,9 @@ class Pass(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """The checks that led to a decision about a session; their texts are made on demand. ``shared``: checks with the
-    same result for all sessions with the same request. ``chosen``: the agents of this session, each with the number of
-    better agents that were full."""
+    """The checks that led to a decision about a session. Their texts are made when they are read. ``shared``: steps
+    that are the same for all sessions with the same request. ``chosen``: names of the chosen agents, each with the
+    number of better ranked agents without room."""
 
     turn: int
     within: Pass
@@ -61,7 +61,7 @@ class Trail(NamedTuple):
 
     @property
     def in_turn(self) -> str:
-        """One sentence with the session's position in the order of the pass."""
+        """One sentence about the session's position in the order of the pass."""
         return Message(
             "Position {turn} of {pending} in the order {sequence}.",
             turn=self.turn,
@@ -71,7 +71,7 @@ class Trail(NamedTuple):
 
     @property
     def own(self) -> tuple[Step, ...]:
-        """One step for each chosen agent."""
+        """The steps that name the chosen agents, one for each."""
         selection = self.within.selection
         return tuple(
             [
@@ -91,7 +91,7 @@ class Trail(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All checks, in order."""
+        """All steps, in order."""
         return Step("sequencing", True, self.in_turn), *self.shared, *self.own
 
 
@@ -103,8 +103,8 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """A session to start: the agent of every kernel (``seats``), and the devices of each kernel, if any. The last four
-    fields belong to its ``trail``."""
+    """A session to start. ``seats``: pairs of kernel id and agent id. ``devices``: the devices of each kernel that has
+    some. The last four fields are the input of ``trail``."""
 
     session_id: UUID
     seats: tuple[tuple[UUID, UUID], ...]
@@ -131,9 +131,9 @@ class Placement(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A session that stays pending; ``position`` counts from 1 in the order of the pass. ``tried``: it had its turn and
-    did not fit. ``overtaken``: it had so many tries that others may pass it; the caller stores since when, as
-    overtaking is limited. The last three fields belong to its ``trail``."""
+    """A session that stays pending. ``position`` counts from 1 in the order of the pass. ``tried``: the pass tried to
+    place it and it did not fit. ``overtaken``: it was tried so often that others may pass it; the caller stores since
+    when, as passing is limited in time. The last three fields are the input of ``trail``."""
 
     session_id: UUID
     reason: Reason

@@ -1,4 +1,4 @@
-"""State of one pass. Free amounts only shrink within a pass, so a request that did not fit is not tried again.
+"""The state of one pass. Free amounts only shrink during a pass, so a request that did not fit is not tried again.
 
 Sessions with the same request share a ``Shape``, so each question about amounts is answered once.
 """
@@ -24,11 +24,12 @@ LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmente
 
 
 class Shape:
-    """Cached answers for all sessions with the same request: the request, and why they cannot start, if so.
+    """Cached results for all sessions with the same request.
 
-    ``hopeless``: they could not start on empty agents; ``is_malformed``: a gate rejects the request itself.
-    ``lacks_room``: ``no_room`` ends when other sessions end. ``no_room_beside``: no room besides the reservation for
-    the first in line. ``steps``: the checks before an agent is selected.
+    ``hopeless``: why they could not start even on empty agents (None: they could). ``is_malformed``: a gate rejects the
+    request itself. ``no_room``: why they do not fit now; ``lacks_room``: whether that ends when other sessions end.
+    ``no_room_beside``: why they do not fit beside the reservation for the first in line. ``steps``: the checks before
+    an agent is selected.
     """
 
     __slots__ = ("asked", "demand", "hopeless", "is_malformed", "lacks_room", "no_room", "no_room_beside", "steps")
@@ -45,7 +46,7 @@ class Shape:
 
 
 class Progress:
-    """The state of one pass: agents, limits, holdings of users, and cached answers. Each placement updates it."""
+    """The state of one pass: agents, limits, users' holdings, and cached results. Each placement updates this state."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -66,7 +67,7 @@ class Progress:
 
     def shapes(self) -> tuple[dict[int, Shape], dict[int, Shape]]:
         """Return two maps from a session's ``id()`` to its shape: for sessions without per-session gates, and for the
-        others. All shapes are built at once in the order of memory, as fetching each at its turn is slower."""
+        others. All shapes are built at once in the order of memory, which is faster than one by one."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
         pending, shapes, context = self.snapshot.pending, self._shapes, self._sight
@@ -78,8 +79,8 @@ class Progress:
         return free, gated
 
     def barred(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return why the session may not start even with free agents: a gate rejects it, or it exceeds empty agents. A
-        reason that lasts for ever comes before a gate that opens in time."""
+        """Return why the session may not start even if agents are free, or None: a gate rejects it, or it does not fit
+        on empty agents. Reasons that never end are returned first."""
         if shape.is_malformed:
             return shape.hopeless
         closed = closed_for_one(session, shape.asked, self._sight)
@@ -94,8 +95,8 @@ class Progress:
         return refusal
 
     def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the session's seats, or why it does not fit. The seats are booked for the rest of the pass. Sessions
-        of a shape that did not fit are not tried again."""
+        """Return the session's seats, or why it does not fit. The seats are reserved for the rest of the pass. Sessions
+        of a shape that did not fit before are not tried again."""
         if shape.no_room is not None:
             return shape.no_room
         outcome = place(session, shape.demand, self.states)

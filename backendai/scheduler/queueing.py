@@ -1,11 +1,12 @@
 """Decides which sessions are held back when a session does not fit.
 
-Under a strict sequence it holds back all sessions behind it, otherwise those of lower priority. After
-``Rules.retries_to_skip`` tries it holds back none, until others have passed it for ``Rules.overtaking_limit``.
+Under a strict sequence a session that does not fit holds back all sessions behind it; under the others it holds back
+those of lower priority. After ``Rules.retries_to_skip`` tries it holds back none, until others have passed it for
+``Rules.overtaking_limit``.
 
 With backfill, the first session that does not fit is the first in line. It gets a reserved start if the known end times
-allow one, and others pass it only as ``backfill`` allows, under every sequence. After enough tries it gives way only if
-it has no reserved start.
+allow that. Others may pass it only as ``backfill`` allows, under every sequence. After too many tries it stops holding
+back others only if it has no reserved start.
 """
 
 from __future__ import annotations
@@ -28,11 +29,10 @@ from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:
-    """Head-of-line blocking and reservations during a pass.
+    """Decides during a pass which sessions wait behind another one, and reserves slots.
 
     ``holds_back``: some sessions may be held back. ``is_settled``: further sessions that do not fit change nothing.
-    ``place`` returns the placement of a session that does not delay the reserved first session, or why it does not
-    fit.
+    ``place``: returns the seats of a session that does not delay the first in line, or why it does not fit.
     """
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
@@ -47,14 +47,14 @@ class Queue:
         self._without_start: set[Shape] = set()
 
     def held_back(self, session: SessionView) -> Refusal | None:
-        """Return why a session must not be tried behind the first in line, or None."""
+        """Return why the session must not be tried before the first in line has started, or None."""
         if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None
 
     def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
-        """Return why a session that did not fit waits, and whether it was a try. May reserve room for the session and
-        hold back those behind it."""
+        """Return why a session that did not fit waits, and whether this counts as a try. May reserve room for the
+        session and hold back those behind it."""
         if self._reservation is not None or not shape.lacks_room:
             return refusal, False
         backfill = self._snapshot.rules.backfill
@@ -70,8 +70,8 @@ class Queue:
         return refusal, True
 
     def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Place a session without touching the reservation for the first in line. A session that ends before the
-        reserved start may use reserved slots."""
+        """Return the seats of a session that leaves the reservation for the first in line untouched, or why it does not
+        fit. A session that ends before the reserved start may use reserved slots."""
         assert self._reservation is not None
         if self._reservation.ends_before(session, self._snapshot.now):
             self._reservation.keep(False)
@@ -94,7 +94,7 @@ class Queue:
         return start
 
     def _started(self) -> list[RunningView]:
-        """Return the sessions started in this pass as running sessions."""
+        """Return the sessions that this pass has started, as running sessions."""
         now = self._snapshot.now
         return [
             RunningView(

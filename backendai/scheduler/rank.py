@@ -1,4 +1,4 @@
-"""The rule that comes before every selection: avoid agents whose accelerators would stay idle beside the session."""
+"""Ranks agents before every selection strategy: agents whose accelerators the session would leave unused come later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from backendai.scheduler.selection import Selection
 from backendai.scheduler.selections import SELECTIONS as SELECTIONS
 
-ORDINARY = frozenset({"cpu", "mem"})  # every session takes some: leaving them free wastes nothing
+ORDINARY = frozenset({"cpu", "mem"})  # every session uses some, so leaving them free wastes nothing
 
 
 def selection_named(name: str) -> Selection:
@@ -29,9 +29,8 @@ def wasted(free: Mapping[str, int], requested: Collection[str]) -> int:
 
 
 def whole_slot_order(slot_order: Iterable[str], offered: Collection[str]) -> tuple[str, ...]:
-    """Return all offered slots, the most precious first. Slots missing from the configured order follow alphabetically,
-    but before a final ``cpu`` and ``mem``, as an unlisted accelerator is more precious. An order of these two alone is
-    unchanged."""
+    """Return all offered slots, the most precious first. Slots that the configured order lacks follow alphabetically,
+    but before ``cpu`` and ``mem`` at its end, as an unlisted accelerator is more precious than these."""
     named = list(dict.fromkeys(slot_order))
     closing = len(named)
     while closing and named[closing - 1] in ORDINARY:

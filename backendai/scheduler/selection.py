@@ -1,8 +1,8 @@
 """Selections: strategies that rank the agents on which a session fits.
 
-Each selection is a file of ``selections``, chosen by its name. The built-in ones rank by ``Packing``'s integers; a new
-selection may pass a function of the agent to ``by_key``. Under every selection, agents whose accelerators would stay
-idle come last.
+Each selection is a file in ``selections``, chosen by its name. The built-in ones compare the integers of ``Packing``; a
+new selection may pass a function of the agent to ``by_key``. Under every selection, agents whose accelerators would
+stay unused come last.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ class Ranking(Protocol):
         """Return the rank of an agent with ``packed`` free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the lowest rank at which the request may fit; under round-robin, the rank whose turn is next."""
+        """Return the lowest rank at which the request may fit; under round-robin, the rank of the agent whose turn is
+        next."""
 
     def step(self, cost: int) -> Entry | None:
-        """Return the change of an agent's rank when it takes the request; None if it must be computed anew."""
+        """Return by how much an agent's rank changes when it takes the request; None if the rank must be computed
+        again."""
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
-        """Return how many of the entries rank better."""
+        """Return how many of ``entries`` rank better than ``entry``."""
 
     def rank(self, entry: Entry) -> Entry:
-        """Return a key that compares entries of several lists."""
+        """Return a key by which ranks from several lists can be compared."""
 
     def chosen(self, order: int, count: int) -> None:
-        """Record the chosen agent out of ``count``."""
+        """Record the chosen agent by its position among ``count`` agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A strategy for choosing agents. ``label``: one line for forms. ``ranking`` gets the packing and the options.
-    ``takes_turns``: it continues where the last pass ended."""
+    """A strategy for choosing agents. ``label``: one line for forms. ``ranking``: makes the ranking from the packing
+    and the options. ``takes_turns``: whether a pass continues where the last pass ended."""
 
     name: str
     label: str
@@ -67,8 +69,8 @@ KeyOf = Callable[[Candidate, Sequence[str], Mapping[str, object]], tuple[int, ..
 
 
 def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking]:
-    """Return a ranking by a function of agent, slot order and options: the smallest key first, of equal keys the first
-    name."""
+    """Return a ranking by a function of agent, slot order and options. The smallest key comes first; of equal keys, the
+    first name."""
 
     def ranking(packing: Packing, options: Mapping[str, object]) -> Ranking:
         return ByKey(function, packing.slot_order, options)
@@ -77,7 +79,7 @@ def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking
 
 
 class LeastLeft:
-    """The agent with the least free amounts first, compared from the most precious slot."""
+    """Ranks agents with the least free amounts first. The most precious slot is compared first."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         self._shift = packing.order_bits
@@ -102,7 +104,7 @@ class LeastLeft:
 
 
 class MostLeft(LeastLeft):
-    """The agent with the most free amounts first, compared from the most precious slot."""
+    """Ranks agents with the most free amounts first. The most precious slot is compared first."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         super().__init__(packing, options)
@@ -119,7 +121,7 @@ class MostLeft(LeastLeft):
 
 
 class InTurn:
-    """Agents in turn by name. ``following``: the position of the next one."""
+    """Ranks agents by name, beginning at the position ``following``."""
 
     def __init__(self, packing: Packing, options: Mapping[str, object]) -> None:
         self.following = 0
@@ -145,7 +147,7 @@ class InTurn:
 
 
 class ByKey:
-    """The agent with the smallest key first; of equal keys the first by name."""
+    """Ranks agents with the smallest key first; of equal keys, the first name."""
 
     def __init__(self, function: KeyOf, slot_order: tuple[str, ...], options: Mapping[str, object]) -> None:
         self._function, self._slot_order, self._options = function, slot_order, options

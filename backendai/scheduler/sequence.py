@@ -1,8 +1,8 @@
 """Sequences: strategies that order the pending sessions of one priority.
 
 Each sequence is a function in a file of ``sequences``, chosen by its name. It gets a ``Line`` and returns or yields
-each session of the line once. A generator is resumed after the last session was placed or refused, so it can read the
-updated ``Line.tally``.
+each session of the line once. A generator continues only after the last session was placed or refused, so it can read
+the updated ``Line.tally``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Tally:
-    """What users hold in the group during the pass. ``latest``: the amounts placed at the last turn, empty if the
-    session did not fit; the sequence resets it before each turn. ``held``: by user, at the start of the pass; the
-    sequence updates it."""
+    """What users hold in the group during the pass.
+
+    ``latest``: the amounts of the session placed last; empty if it did not fit. The sequence resets ``latest`` before
+    each session. ``held``: by user, the amounts at the start of the pass; the sequence updates them.
+    """
 
     __slots__ = ("held", "latest")
 
@@ -33,9 +35,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The sessions of one priority, the oldest first, and the input of a sequence. ``capacity``: of all reachable,
-    schedulable agents. ``weights`` (default 1) and ``past_usage`` (default 0) by holder's key. ``options``: the
-    sequence's own."""
+    """The input of a sequence: the sessions of one priority, the oldest first.
+
+    ``capacity``: the sum over all reachable, schedulable agents. ``weights`` (default 1) and ``past_usage`` (default
+    0): by the holder's key. ``options``: those of the sequence.
+    """
 
     now: datetime
     sessions: list[SessionView]
@@ -50,7 +54,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """A strategy for ordering sessions. ``label``: one line for forms. ``is_strict``: a session that does not fit holds
-    back all behind it, otherwise those of lower priority only."""
+    back all sessions behind it; otherwise it holds back only those of lower priority."""
 
     name: str
     label: str
@@ -62,7 +66,7 @@ class Sequence:
 def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
     """Yield every pending session in scheduling order: by priority, then by the sequence.
 
-    Raises ValueError for an invalid option. The caller checks that each session comes once.
+    Raises ValueError for an invalid option. The caller checks that each session is yielded once.
     """
     options = own_options(sequence.options, snapshot.rules.options)
     capacity = capacity_of(snapshot.agents)
@@ -85,22 +89,23 @@ def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
 
 
 def is_tired(session: SessionView, rules: Rules) -> bool:
-    """Return whether the session had so many tries that others may pass it, unless ``is_overdue``."""
+    """Return whether the session was tried so often that others may pass it, unless ``is_overdue``."""
     return 0 < rules.retries_to_skip <= session.attempts
 
 
 def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether others have passed the session for as long as the group allows."""
+    """Return whether other sessions have passed the session for as long as the group allows."""
     return session.overtaken_since is not None and now - session.overtaken_since >= rules.overtaking_limit
 
 
 def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether the session goes behind the others of its priority and holds back none."""
+    """Return whether other sessions may pass the session. It then comes last in its priority and holds back none."""
     return is_tired(session, rules) and not is_overdue(session, rules, now)
 
 
 def _bands(pending: Iterable[SessionView]) -> Iterator[list[SessionView]]:
-    """Yield the sessions of each priority, the highest first; within one by age, then by id."""
+    """Yield the sessions of each priority, the highest priority first. Within a priority they are sorted by age, then
+    by id."""
     bands: dict[int, list[SessionView]] = {}
     for session in pending:
         bands.setdefault(session.priority, []).append(session)

@@ -1,4 +1,5 @@
-"""Explains why no agent can hold a request now: how many agents each filter removed, and what the closest one lacks."""
+"""Explains why no agent can hold a request now: how many agents each filter removed, and what the closest agent
+lacks."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ class Refusal:
 
 
 def refusal_of(request: Request, states: AgentStates, placed: int, kernels: int) -> Refusal:
-    """Return why no agent can hold the request. ``placed`` of the session's ``kernels`` requests got an agent
-    before."""
+    """Return why no agent can hold the request. ``placed``: how many of the session's ``kernels`` requests got an agent
+    before this one."""
     counts = dict(_fixed_counts(request, states))
     left = len(states.all) - sum(counts.values())
     counts[KERNELS_FILTER.step] = full = len(_full(request, states)) if left else 0
@@ -65,7 +66,7 @@ def refusal_of(request: Request, states: AgentStates, placed: int, kernels: int)
 
 
 def passed_steps(request: Request, states: AgentStates) -> tuple[Step, ...]:
-    """Return a placed request's steps for the filters that do not depend on free amounts."""
+    """Return the steps of a placed request for those filters that do not depend on free amounts."""
     return _filter_steps(FIXED_FILTERS, _fixed_counts(request, states), len(states.all), "")
 
 
@@ -95,7 +96,7 @@ def _full(request: Request, states: AgentStates) -> list[AgentState]:
 
 
 def _broken(request: Request, states: AgentStates) -> list[AgentState]:
-    """Return the agents with enough free in total, but on devices that cannot be combined."""
+    """Return the agents with enough free in total, but on devices that cannot be combined for one kernel."""
     if not request.kinds or not states.has_devices:
         return []
     return [state for state in with_amounts(request, states) if _suits(state, request)]
@@ -106,7 +107,7 @@ def _suits(state: AgentState, request: Request) -> bool:
 
 
 def _reason(request: Request, states: AgentStates, counts: Counts, broken: list[AgentState]) -> Reason:
-    """Return the reason of the filter that removed the last agent. Its details have the counts of all filters."""
+    """Return the reason of the filter that removed the last agents. Its details contain the counts of all filters."""
     last = next((step for step in reversed(counts) if counts[step]), "")
     if last == DEVICES_FILTER.step:
         reason = _lacks_devices(request, broken)
@@ -178,7 +179,7 @@ def _lacks_kernels(request: Request, states: AgentStates) -> Reason:
 
 
 def _unsuitable(request: Request, states: AgentStates, last: str, removed: int) -> Reason:
-    """Return why no agent is a candidate, regardless of free amounts."""
+    """Return why no agent suits the request, whatever is free."""
     designated = [state for state in states.all if state.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))
@@ -239,7 +240,7 @@ def _agents(request: Request) -> str:
 
 
 def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: str) -> tuple[Step, ...]:
-    """Return one step per filter, up to the one that left no agent; that one has the code."""
+    """Return one step for each filter, up to the filter that removed the last agents. That step gets the code."""
     steps = []
     left = total
     for each in filters:

@@ -1,4 +1,4 @@
-"""The scheduler's input: an immutable snapshot of one resource group. No Django, no I/O, no clock but ``now``."""
+"""The scheduler's input: an immutable snapshot of one resource group. No Django, no I/O; the only clock is ``now``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING = Slots()
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """One accelerator of an agent under one slot: its capacity, and what kernels hold of it (thousandths)."""
+    """One accelerator of an agent under one slot: its capacity, and the amount that kernels hold (thousandths)."""
 
     id: str
     slot: str
@@ -31,10 +31,11 @@ class DeviceView:
 class AgentView:
     """One agent: its capacity, its allocations, and whether it takes sessions.
 
-    ``images``: references of the unpullable images that it has, because no registry has them or its disk is full
-    (``low_disk``). ``fault``: why it is not ``schedulable`` if no administrator paused it. ``companions``: its kernels
-    by launch. ``storage``: features of storage hosts for its kernels (see ``StorageNeed``); ``storage_faults``: by
-    host, why it has none. ``joins``: it joins networks of sessions whose kernels lie on several agents.
+    ``images``: references of images that the agent has and could not pull, because no registry has them or its disk is
+    full (``low_disk``). ``fault``: why it is not ``schedulable``; empty if it is, or if an administrator paused it.
+    ``companions``: the number of its kernels by launch. ``storage``: features of storage hosts for its kernels (see
+    ``StorageNeed``). ``storage_faults``: by storage host, why the agent lacks it. ``joins``: the agent can join the
+    network of a session whose kernels are on several agents.
     """
 
     id: UUID
@@ -57,7 +58,7 @@ class AgentView:
 
     @property
     def free(self) -> Slots:
-        """The capacity less what is allocated."""
+        """Capacity minus allocations."""
         return self.capacity - self.occupied
 
 
@@ -66,16 +67,18 @@ NAME = attrgetter("name", "id")  # the sort key of agents
 
 @dataclass(frozen=True, slots=True)
 class StorageNeed:
-    """The storage hosts that a session's folders need. ``features``: the host's name for any mount, with ``:view``
-    appended for a read-only mount, ``:part`` for a part of a folder. ``folders``: name and host of each folder, for
-    texts."""
+    """The storage hosts that a session's folders need.
+
+    ``features``: one text for each need: the host's name for any mount, the name with ``:view`` for a read-only mount,
+    with ``:part`` for a part of a folder. ``folders``: name and host of each folder, for messages.
+    """
 
     features: frozenset[str]
     folders: tuple[tuple[str, str], ...]
 
 
 class KernelView(NamedTuple):
-    """One kernel to place. ``node_image``: an image that its agent must have already."""
+    """One kernel to place. ``node_image``: an image that its agent must already have."""
 
     id: UUID
     slots: Slots
@@ -85,7 +88,8 @@ class KernelView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageBuild:
-    """The session's image is being built: the progress (0–1, None: unknown), or why it failed and the remedy."""
+    """The state of a running or failed build of the session's image: the progress (0–1, None: unknown), or the error
+    and how to fix it."""
 
     progress: float | None
     message: str
@@ -94,25 +98,25 @@ class ImageBuild:
 
 
 class DependencyState(StrEnum):
-    """State of a session that another one depends on, as that one needs it."""
+    """State of a session on which another one depends: live, ended as required, or ended otherwise."""
 
     LIVE = "live"
-    SUCCEEDED = "succeeded"  # it ended as needed
-    FAILED = "failed"  # it ended otherwise, for ever
+    SUCCEEDED = "succeeded"  # ended as required
+    FAILED = "failed"  # ended otherwise; this is final
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Another session that must end first, as the one that waits needs it."""
+    """A session that must end before another one may start, with the required result."""
 
     id: UUID
     name: str
     state: DependencyState
-    needed: str = "success"  # or failure, any
+    needed: str = "success"  # or ``failure``, ``any``
 
 
 class Holder(NamedTuple):
-    """The holders that a session counts against: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
+    """The holders to which a session counts: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
 
     user: str = ""
     key_pair: str = ""
@@ -129,9 +133,12 @@ _NOBODY = Holder()
 
 
 class SessionView(NamedTuple):
-    """One pending session. ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``,
-    ``pack`` or empty): how sessions of its ``launch`` are distributed. ``longest_run``: its maximum run time.
-    ``overtaken_since``: when others first passed it."""
+    """One pending session.
+
+    ``designated``: the only agents that may run it (empty: any). ``placement``: how the sessions of its ``launch`` are
+    distributed (``spread``, ``pack`` or empty). ``longest_run``: its maximum run time. ``overtaken_since``: when
+    another session first passed it.
+    """
 
     id: UUID
     name: str
@@ -163,9 +170,11 @@ class SessionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """Limits of one holder, and what its placed sessions hold in all groups. None: unlimited. ``scope``: ``key-pair``,
-    ``user``, ``project`` or ``domain``. ``unnamed_limited``: slots that ``slots`` does not name are not allowed.
-    ``forbidden``: slots with the limit 0, which ``slots`` cannot express."""
+    """The limits of one holder, and what its placed sessions hold in all groups. None: unlimited.
+
+    ``scope``: ``key-pair``, ``user``, ``project`` or ``domain``. ``unnamed_limited``: slots that ``slots`` does not
+    name are forbidden. ``forbidden``: slots with the limit 0, which ``slots`` cannot contain.
+    """
 
     scope: str
     name: str
@@ -179,7 +188,8 @@ class LimitView:
 
 @dataclass(frozen=True, slots=True)
 class RunningView:
-    """One placed session of the group: its allocations by agent, and its latest end (None: unknown)."""
+    """One placed session of the group: its allocations by agent, and the latest time at which it ends (None:
+    unknown)."""
 
     id: UUID
     seats: tuple[tuple[UUID, Slots, int], ...]  # agent, amounts, kernels
@@ -188,8 +198,9 @@ class RunningView:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Scheduling rules of one group, set by administrators. ``retries_to_skip`` 0: a session that does not fit is never
-    passed. ``options``: of the chosen strategies. ``next_agent``: where round-robin continues."""
+    """Scheduling rules of one group, as set by administrators. ``retries_to_skip``: after this many tries others may
+    pass a session (0: never). ``options``: those of the chosen strategies. ``next_agent``: the agent at which
+    round-robin continues."""
 
     sequence: str = "fifo"
     selection: str = "concentrated"
@@ -208,7 +219,7 @@ _USUAL = Rules()
 
 
 class Networks(NamedTuple):
-    """How many networks across agents there may be, and how many are left."""
+    """How many networks across agents can exist, and how many of them are free."""
 
     most: int
     left: int
@@ -216,11 +227,11 @@ class Networks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One resource group at ``now``: its rules, all registered agents, its pending sessions.
+    """One resource group at the time ``now``: its rules, all registered agents, and its pending sessions.
 
     By keys of ``Holder``: ``limits``; ``held``: what a user's sessions hold in this group; ``weights`` (default 1);
-    ``past_usage``: decayed use as a share of the group's capacity (default 0). ``running`` is needed for backfill only.
-    ``networks``: None if no session needs one.
+    ``past_usage``: decayed usage as a share of the group's capacity (default 0). ``running``: filled with backfill
+    only. ``networks``: None if no session needs one.
     """
 
     now: datetime

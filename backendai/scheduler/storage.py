@@ -1,4 +1,4 @@
-"""Messages about folders that tie a session to the agents that mount their storage hosts."""
+"""Messages about folders that only some agents can mount."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def hosts_of(need: StorageNeed) -> list[str]:
 
 
 def where_folders_lie(need: StorageNeed, agents: Sequence[AgentState]) -> str:
-    """Return one sentence: which folders are on which hosts, and how many agents mount those."""
+    """Return one sentence that says on which hosts the folders are, and how many agents mount those hosts."""
     return Message("{need}, which {agents}.", need=_folders(need), agents=_which(need, agents))
 
 
 def cannot_mount(need: StorageNeed, agents: Sequence[AgentState]) -> Reason:
-    """Return why no session with these folders can start: the agents that mount them are ruled out, an agent reports a
-    fault, or no agent has all features."""
+    """Return why no session with these folders can start: agents that mount them are excluded or report a fault, or no
+    agent has all features."""
     hosts = hosts_of(need)
     details: dict[str, object] = {"storage_hosts": hosts, "folders": [name for name, _ in need.folders]}
     if any(need.features <= agent.storage for agent in agents):

@@ -1,4 +1,4 @@
-"""The strategies that a resource group can choose: by name, with a label for forms and declared options."""
+"""The strategies that a resource group can choose, by name, with labels for forms and their options."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def strategy_named(name: str) -> Sequence:
 
 
 def describe_strategies() -> tuple[StrategyView, ...]:
-    """Return every sequence and every selection for forms, each level sorted by name."""
+    """Return every sequence and every selection for forms: sequences first, each kind sorted by name."""
     sequences = [StrategyView("sequence", each.name, each.label, each.options) for each in SEQUENCES.values()]
     selections = [StrategyView("selection", each.name, each.label, each.options) for each in SELECTIONS.values()]
     return (*sequences, *selections)
 
 
 def check_rules(sequence: str, selection: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options of both strategies, given or default. Raises ValueError for an unknown strategy, an unknown
-    option, or a value out of range."""
+    """Return all options of both strategies, with given or default values. Raises ValueError for an unknown strategy,
+    an unknown option, or a value out of range."""
     return check_options((*strategy_named(sequence).options, *selection_named(selection).options), options)

@@ -33,9 +33,12 @@ class Suggestion:
 def suggest(
     snapshot: Snapshot, session: SessionView, others: Sequence[Snapshot], *, least: Slots, plan: Plan | None = None
 ) -> list[Suggestion]:
-    """Return changes that would start the session now, the smallest first; empty if it starts anyway or none helps.
-    ``session``: one of the snapshot's pending ones; ``others``: other groups that it may use; ``least``: the minimum of
-    each kernel; ``plan``: the snapshot's plan, if known. Each try costs a whole ``decide``."""
+    """Return changes that would start the session now, the smallest first. Empty if the session starts anyway or no
+    change helps.
+
+    ``session``: a pending one of the snapshot. ``others``: other groups that it may use. ``least``: the minimum of each
+    kernel. ``plan``: the snapshot's plan, if known. Each try costs a whole ``decide``.
+    """
     plan = plan or decide(snapshot)
     if _placement(plan, session.id):
         return []
@@ -43,11 +46,12 @@ def suggest(
 
 
 def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> Iterator[Suggestion]:
-    """Yield the smallest reduction that works, for sessions whose equal kernels share an agent."""
+    """Yield the smallest reduction of the request with which the session starts now. Only for single-node sessions with
+    equal kernels."""
     if session.multi_node or len({kernel.slots for kernel in session.kernels}) != 1:
         return
     if not snapshot.rules.backfill and _code(plan, session.id) == "behind-in-queue":
-        return  # in a strict queue a smaller session waits for its turn as well
+        return  # in a strict queue a smaller session would be held back, too
     for amounts in _reductions(snapshot, session, plan, least):
         kernels = tuple(kernel._replace(slots=amounts) for kernel in session.kernels)
         placed = _tried(snapshot, session, session._replace(kernels=kernels))
@@ -63,7 +67,7 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
 
 
 def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> list[Slots]:
-    """Return smaller amounts per kernel that one agent and the limits allow now. The smallest loss comes first."""
+    """Return smaller amounts per kernel that one agent has free and the limits allow. The smallest loss comes first."""
     wanted = session.kernels[0].slots
     count = len(session.kernels)
     free = _free_after(snapshot, plan)
@@ -75,9 +79,8 @@ def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slo
         for room in _rooms(agent, free[agent.id]):
             most = {name: min(room[name], allowed.get(name, room[name])) // count for name in wanted}
             amounts = _rounded(wanted, most)
-            enough = all(
-                amounts[name] >= max(least[name], 1) for name in wanted
-            )  # without its GPU it is another session
+            # Every requested slot stays, as programs would fail without their GPU.
+            enough = all(amounts[name] >= max(least[name], 1) for name in wanted)
             if amounts != wanted and enough:
                 found[amounts] = _loss(wanted, amounts)
     return sorted(found, key=lambda amounts: (found[amounts], tuple(amounts.items())))[:_MOST_TRIED]
@@ -123,7 +126,7 @@ def _free_after(snapshot: Snapshot, plan: Plan) -> Mapping[UUID, Slots]:
 
 
 def _allowed(snapshot: Snapshot, holder: Holder, plan: Plan) -> dict[str, int]:
-    """Return what the holder's limits leave of each slot after the plan; unlimited slots are missing."""
+    """Return how much of each slot the holder's limits allow after the plan; unlimited slots are missing."""
     placed = {placement.session_id for placement in plan.placements}
     starting = [session for session in snapshot.pending if session.id in placed]
     left: dict[str, int] = {}
@@ -154,7 +157,7 @@ def _may_take(agent: AgentView, session: SessionView) -> bool:
 
 
 def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
-    """Yield the agent's free amounts; then, if smaller, those with at most one device of each slot."""
+    """Yield the agent's free amounts, and then, if smaller, those limited to one device of each slot."""
     yield free
     largest: dict[str, int] = {}
     for device in agent.devices:
@@ -164,7 +167,7 @@ def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
 
 
 def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
-    """Return the wanted amounts reduced to what is free, in usual steps."""
+    """Return the wanted amounts, reduced to the free ones and rounded down to usual steps."""
     cut = {}
     for name, amount in wanted.items():
         step = MILLI * 2**20 if is_size(name) else _STEPS.get(name, MILLI)
@@ -173,7 +176,7 @@ def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
 
 
 def _loss(wanted: Slots, amounts: Slots) -> int:
-    """Return how much is given up: for each slot the missing part of the request in thousandths, summed."""
+    """Return the size of a reduction: the missing part of each slot's request in thousandths, summed over slots."""
     return sum((amount - amounts[name]) * 1000 // amount for name, amount in wanted.items())
 
 

@@ -1,4 +1,4 @@
-"""The checks of a pass as steps that people can read."""
+"""Converts the checks of a pass into steps that people can read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUEUE_PASSED = (*CAPACITY_PASSED, Step("queue", True, Message("No session ahead 
 
 
 def at_gate(index: int, reason: Reason) -> Refusal:
-    """Return the refusal of a session by the gate of that index."""
+    """Return the refusal of a session by the gate with this index."""
     return Refusal(reason, (*GATES_PASSED[:index], _failed(GATES[index].step, reason)))
 
 
@@ -23,12 +23,12 @@ def at_capacity(reason: Reason) -> Refusal:
 
 
 def at_queue(reason: Reason) -> Refusal:
-    """Return the refusal of a session that is held back by another one."""
+    """Return the refusal of a session that another session holds back."""
     return Refusal(reason, (*CAPACITY_PASSED, _failed("queue", reason)))
 
 
 def at_agents(refusal: Refusal) -> Refusal:
-    """Return the refusal of a session that fits on no agent, after the given steps."""
+    """Return the refusal of a session that fits on no agent, with these steps before its own."""
     return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
 
 

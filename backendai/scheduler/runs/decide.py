@@ -35,8 +35,8 @@ _S = TaskState
 
 
 def decide_run(run: RunView, now: datetime) -> Decision:
-    """Return the next changes of the run: elements to settle, retry, close and release. ``end``: its final status, if
-    it ends."""
+    """Return the next changes of the run: elements to settle, retry, close and release, and the final status if the run
+    ends."""
     board = _Board(run)
     settle, retry = board.settle(now)
     close = tuple(board.close())
@@ -45,7 +45,7 @@ def decide_run(run: RunView, now: datetime) -> Decision:
 
 
 class _Board:
-    """The element counts of a run. Each decision updates them, so that the next one sees it."""
+    """The numbers of elements of a run by state. Each decision updates them, so that the next decision counts it."""
 
     def __init__(self, run: RunView) -> None:
         self.run = run
@@ -55,7 +55,7 @@ class _Board:
 
     @property
     def stops(self) -> bool:
-        """Whether the run's live sessions are to end. They are when an element failed under ``OnFailure.STOP``."""
+        """Whether the live sessions of the run must end, because an element failed under ``OnFailure.STOP``."""
         has_live = any(self.counts[step.name][_S.RELEASED] for step in self.run.steps if not step.is_finally)
         return has_live and self.run.on_failure == OnFailure.STOP and self._fails()
 
@@ -76,7 +76,8 @@ class _Board:
         return tuple(settled), tuple(again)
 
     def close(self) -> Iterator[Close]:
-        """Yield the waiting elements that can never be released. Closing one step may close later ones."""
+        """Yield the waiting elements that can never be released. Closing elements of a step may close elements of later
+        steps."""
         changed = True
         while changed:
             changed = False
@@ -163,7 +164,8 @@ class _Board:
         return bool(step.give_up_after) and self._failed(step) >= step.give_up_after
 
     def _failed(self, step: StepView) -> int:
-        """Return how many elements failed, without those before a person's retry: it goes on despite them."""
+        """Return how many elements of the step failed. Failures before a person's retry are not counted: the retry
+        ignores them."""
         return self.counts[step.name][_S.FAILED] - step.excused.get(_S.FAILED, 0)
 
     def _is_probed(self, step: StepView) -> bool:

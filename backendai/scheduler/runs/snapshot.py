@@ -36,7 +36,7 @@ class TaskState(StrEnum):
 
 
 class When(StrEnum):
-    """The condition of an edge. EACH waits for the element of the same index; the others wait for the whole step."""
+    """The condition of an edge. EACH waits for the element with the same index; the others wait for the whole step."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -45,8 +45,8 @@ class When(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What the failure of an element does to the rest of the run. DRAIN: no further element is released, except of
-    finally steps; STOP: live sessions end, too."""
+    """What the failure of an element does to the rest of the run. CONTINUE: nothing. DRAIN: no further element is
+    released, except of finally steps. STOP: live sessions end, too."""
 
     CONTINUE = "continue"
     DRAIN = "drain"
@@ -67,9 +67,12 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """When a failed element is tried again: at most ``times`` more, for these ``reasons`` (empty: any failure). The
-    pause of ``wait`` seconds is multiplied by ``factor`` with each try, up to ``most`` seconds. ``more``: by slot, the
-    factor by which the requested amount grows after a try that failed by its program."""
+    """When a failed element is tried again.
+
+    ``times``: the most retries. ``reasons``: the failures that allow a retry (empty: all). ``wait``: the first pause in
+    seconds, multiplied by ``factor`` with each try, up to ``most`` seconds. ``more``: by slot, the factor by which the
+    request grows after a failure of the program.
+    """
 
     times: int = 0
     reasons: frozenset[str] = frozenset()
@@ -83,13 +86,13 @@ class RetryRule:
         return bool(self.more) and not classes & NO_FAULT_OF_PROGRAMS
 
     def pause(self, attempt: int) -> float:
-        """Return the seconds before the try that follows this attempt."""
+        """Return the seconds of pause after this attempt."""
         return float(min(Fraction(self.wait) * Fraction(self.factor) ** min(attempt - 1, 60), Fraction(self.most)))
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A waiting element whose own edges and pause allow its release."""
+    """A waiting element that may be released: its edges are fulfilled and its pause is over."""
 
     task: UUID
     index: int
@@ -97,8 +100,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A waiting element that can never run. The element of the same index in the earlier step ``cause`` did not
-    succeed."""
+    """A waiting element that can never run, because the element with the same index in the earlier step ``cause`` did
+    not succeed."""
 
     task: UUID
     index: int
@@ -107,8 +110,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A released element whose session has ended. ``classes``: the reasons that a retry rule may name, such as
-    ``exit:3``."""
+    """A released element whose session has ended. ``classes``: the reasons of the end that a retry rule can name, such
+    as ``exit:3``."""
 
     task: UUID
     step: str
@@ -121,12 +124,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step with the numbers of its elements by state. ``ready`` and ``blocked``: its next elements, the lowest index
-    first.
+    """A step, with the number of its elements in each state.
 
-    ``unplaced``: the number of its sessions without an agent. ``excused``: how many of its failed and cancelled
-    elements no longer affect the others, because somebody retried other elements since. ``at_once``, ``probe``,
-    ``give_up_after`` of 0: no limit.
+    ``ready`` and ``blocked``: the first of these elements by index. ``unplaced``: the number of sessions without an
+    agent. ``excused``: by state, how many failed and cancelled elements are ignored, because somebody has retried other
+    elements since. ``at_once``, ``probe`` and ``give_up_after``: 0 means no limit.
     """
 
     name: str
@@ -146,8 +148,8 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``at_once``: its most concurrent sessions (0: no limit). ``room``: how many more sessions without an
-    agent its owner may have."""
+    """One run. ``at_once``: the most concurrent sessions (0: no limit). ``room``: how many more sessions without an
+    agent the owner may have."""
 
     status: RunStatus
     steps: tuple[StepView, ...]
@@ -168,7 +170,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An element that waits again, until ``at``. ``grows``: its next try asks for more."""
+    """An element that waits for another try until ``at``. ``grows``: the next try requests more."""
 
     task: UUID
     at: datetime
@@ -178,7 +180,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Waiting elements of a step that will never run: all of them, or only ``tasks``."""
+    """Waiting elements of a step that will never run. ``tasks``: their ids (None: all waiting elements)."""
 
     step: str
     to: TaskState
@@ -189,7 +191,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The changes to make to a run. ``stops``: end its live sessions; ``end``: its final status."""
+    """The changes to make to a run. ``stops``: its live sessions must end. ``end``: the run's final status."""
 
     settle: tuple[Settle, ...] = ()
     retry: tuple[Retry, ...] = ()

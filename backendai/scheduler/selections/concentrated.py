@@ -1,4 +1,5 @@
-"""Concentrated: the fullest agent that still has room, so that whole agents stay free for large sessions."""
+"""Selection ``concentrated``: chooses the fullest agent that has room, so that whole agents stay free for large
+sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispersed: the emptiest agent, so that sessions disturb each other least."""
+"""Selection ``dispersed``: chooses the emptiest agent, so that sessions disturb each other least."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Round-robin: agents in turn by name. The turn survives the pass, and agents that come and go."""
+"""Selection ``round-robin``: chooses agents in turn by name. The next pass continues behind the last agent, even if
+agents were added or removed."""
 
 from __future__ import annotations
 

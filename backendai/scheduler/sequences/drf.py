@@ -1,7 +1,7 @@
-"""Dominant resource fairness: next is the user with the smallest dominant share.
+"""Sequence ``drf`` (dominant resource fairness): the user with the smallest dominant share is next.
 
-A user's dominant share is the largest share of any slot's capacity that the user holds in the group, divided by the
-user's weight. It is updated with each placement.
+A user's dominant share: of each slot, the share of the group's capacity that the user holds; the largest of these,
+divided by the user's weight. Each placement updates it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from backendai.scheduler.snapshot import SessionView
 
 
 class _User:
-    """A user in the line: the positions of their sessions (the oldest last), their holdings and dominant share."""
+    """A user in the line: the positions of the user's sessions (the oldest last), the user's holdings and dominant
+    share."""
 
     __slots__ = ("counted", "held", "queue", "weight")
 
@@ -28,8 +29,9 @@ class _User:
 
 
 def drf(line: Line) -> Iterator[SessionView]:
-    """Yield at each turn the oldest session of the user with the smallest share; of equal shares the oldest session,
-    then the smallest id. If a session does not fit, the user keeps the share, and their next session follows."""
+    """Yield repeatedly the oldest session of the user with the smallest share. Of equal shares the oldest session comes
+    first, then the smallest id. If a session does not fit, the user keeps the share, and the user's next session is
+    tried."""
     sessions, tally = line.sessions, line.tally
     users, levels = _users(line)
     shares = list(levels)
@@ -66,8 +68,8 @@ def drf(line: Line) -> Iterator[SessionView]:
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:
-    """Return the largest share of any slot, divided by the weight; infinite without a weight. Slots without capacity do
-    not count."""
+    """Return the user's largest share of any slot, divided by the weight; infinite for weight 0. Slots without capacity
+    do not count."""
     largest = 0.0
     for name, amount in held.items():
         whole = capacity.get(name)
@@ -79,7 +81,7 @@ def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weigh
 
 
 def _users(line: Line) -> tuple[list[_User], dict[float, list[int]]]:
-    """Return the user of each session in the line, and users' oldest sessions by share."""
+    """Return the user of each session in the line, and a map from share to the positions of users' oldest sessions."""
     # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
     capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
     by_name: dict[str, _User] = {}

@@ -1,7 +1,7 @@
-"""Fair share over time: holders with the lowest recent usage come first: domains, then projects, then users.
+"""Sequence ``fair-share``: sessions of domains, then projects, then users with the lowest recent usage come first.
 
-A holder's factor is 2^(−past usage / weight): 1 without usage, one half at exactly the weighted share. Usage / weight
-is compared instead, so that no small factor is rounded to 0.
+A holder's factor is 2^(−past usage / weight): 1 without usage, 0.5 at exactly the weighted share. Usage / weight is
+compared instead, because small factors would be rounded to 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backendai.scheduler.snapshot import Holder, SessionView
 
 def fair_share(line: Line) -> list[SessionView]:
     """Return the sessions by the factors of domain, then project, then user, the largest first. Of equal factors the
-    oldest comes first, then the smallest id. Sessions without a domain, project or user come last."""
+    oldest session comes first, then the smallest id. Sessions without a domain, project or user come last."""
     burdens: dict[Holder, tuple[float, ...]] = {}
     for session in line.sessions:
         if session.holder not in burdens:

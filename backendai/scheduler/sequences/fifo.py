@@ -1,4 +1,5 @@
-"""First in, first out: strict, or letting others pass sessions after enough tries."""
+"""Sequence ``fifo``: first in, first out, strict or with passing. Sessions that were tried too often may then be
+passed."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from backendai.scheduler.snapshot import SessionView
 
 
 def fifo(line: Line) -> list[SessionView]:
-    """Return the oldest session first; sessions that others may pass come last, also by age. With backfill, or without
-    a limit of tries, all sessions are in order of age."""
+    """Return the oldest session first. Sessions that others may pass come last, sorted by age. With backfill, or
+    without a limit of tries, all sessions are sorted by age."""
     rules, now = line.rules, line.now
     if not rules.retries_to_skip or rules.backfill:
         return line.sessions

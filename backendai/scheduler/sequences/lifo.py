@@ -1,4 +1,4 @@
-"""Last in, first out."""
+"""Sequence ``lifo``: last in, first out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backendai.scheduler.snapshot import SessionView
 
 
 def lifo(line: Line) -> list[SessionView]:
-    """Return the newest session first; of sessions of the same time, the greatest id first."""
+    """Return the newest session first; of sessions of the same time, the one with the greatest id."""
     return line.sessions[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Load balancing between an endpoint's replicas: pure functions of what one app proxy knows."""
+"""Load balancing between the replicas of an endpoint: pure functions of what one app proxy knows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 from math import ceil
 from typing import Any, Generic, TypeVar
 
-FAILURES = 3  # in a row
+FAILURES = 3  # consecutive ones, before a replica is ejected
 _EJECTED_SECONDS, _MOST_EJECTED_SECONDS = 10.0, 120.0
 BUSIER = 1.25  # × the mean: how busy a replica may be to keep its sticky keys
 _COLDEST = 0.1
@@ -18,8 +18,8 @@ _Id = TypeVar("_Id", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[_Id]):
-    """A replica as an app proxy sees it. ``open``: its requests under way; ``limit``: the most at once (0: unlimited).
-    ``weight`` grows to 1 during warm-up."""
+    """A replica as an app proxy sees it. ``open``: its current requests. ``limit``: the most concurrent requests (0:
+    unlimited). ``weight``: grows to 1 during warm-up."""
 
     id: _Id
     open: int = 0
@@ -28,14 +28,14 @@ class Candidate(Generic[_Id]):
 
     @property
     def has_room(self) -> bool:
-        """Whether it may get another request."""
+        """Whether the replica may get another request."""
         return not self.limit or self.open < self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Sight(Generic[_Id]):
-    """Results of requests and probes to a replica. ``ejected_until``: on the proxy's monotonic clock; 0: not
-    ejected."""
+    """Results of requests and probes to a replica. ``ejected_until``: on the proxy's monotonic clock (0: not
+    ejected)."""
 
     id: _Id
     has_answered: bool
@@ -43,8 +43,8 @@ class Sight(Generic[_Id]):
 
 
 def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica with room and the smallest (open requests + 1) ÷ weight, or None. ``draw`` (0 to 1) breaks
-    ties."""
+    """Return the replica with room and the smallest (open requests + 1) ÷ weight, or None. ``draw`` (0 to 1, random)
+    decides between equal ones."""
     able = [(_price(one), one) for one in candidates if one.has_room and one.id not in avoid]
     if not able:
         return None
@@ -54,8 +54,8 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
 
 
 def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the first replica in the key's order that is free enough, or None. It must have room and be at most
-    ``BUSIER`` times as busy as the mean."""
+    """Return the replica to which requests with this key stick, or None. It must have room and at most ``BUSIER`` times
+    the mean load; otherwise the next replica in the key's order is checked."""
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
     order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
@@ -69,7 +69,7 @@ def warmth(age: float, warm_up: float) -> float:
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
     """Return the replicas that get no requests: those that never answered, and the ejected ones. If more than half of
-    the others are ejected, those are used all the same."""
+    the others are ejected, the ejected ones get requests nevertheless."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}
@@ -77,13 +77,13 @@ def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
 
 
 def ejected_for(times: int) -> float:
-    """Return how many seconds the ``times``-th consecutive ejection lasts."""
+    """Return the seconds that the ``times``-th consecutive ejection lasts."""
     return min(_EJECTED_SECONDS * max(times, 1), _MOST_EJECTED_SECONDS)
 
 
 def is_fault(status: int) -> bool:
-    """Return whether a response counts as a fault of its replica. 429 and 503 mean busy, and other errors come from the
-    model."""
+    """Return whether the status of a response counts as a fault of its replica. 429 and 503 mean that the replica is
+    busy; other errors come from the model."""
     return status in _FAULTS
 
 

@@ -1,4 +1,4 @@
-"""An endpoint's health, derived and never stored: the same for pages, REST and the audit."""
+"""An endpoint's health, computed from its replicas and never stored, so that pages, REST and the audit agree."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Health(StrEnum):
     ASLEEP = "asleep"  # no replica, and the next request starts one
     STARTING = "starting"
     SERVING = "serving"
-    DEGRADED = "degraded"  # some replicas answer, fewer than wanted
-    UNAVAILABLE = "unavailable"  # none answers, though some are wanted
+    DEGRADED = "degraded"  # fewer replicas than wanted answer
+    UNAVAILABLE = "unavailable"  # no replica answers, although some are wanted
     STOPPED = "stopped"
 
 

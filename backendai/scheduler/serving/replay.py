@@ -1,4 +1,4 @@
-"""Replays a past load with other settings of an endpoint. The decisions are those of the live pass. Pure."""
+"""Replays a past load with changed settings of an endpoint, using the same decisions as the live pass."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PEAK = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """The load of one minute. ``load``: in concurrent requests; ``backlog``: the concurrency that empties the queue in
-    a minute."""
+    """The load of one minute. ``load``: in concurrent requests. ``backlog``: the concurrency that would empty the queue
+    in a minute."""
 
     at: datetime
     load: float
@@ -36,9 +36,11 @@ class Replayed:
 
 
 def replay(endpoint: EndpointView, minutes: Iterable[Minute]) -> Iterator[Replayed]:
-    """Yield what ``decide_scale`` would have decided each minute, if replicas served at once. The replay starts with
-    the minimum. The live pass looks every two seconds, so jumps within a minute are missing. Rules are left out: their
-    metrics depend on how many replicas there were."""
+    """Yield what ``decide_scale`` would have decided each minute if replicas served at once.
+
+    The replay starts with the minimum number of replicas. It misses jumps within a minute, as the live pass runs every
+    two seconds. Scaling rules are left out, as their metrics depend on the number of replicas.
+    """
     view = replace(endpoint, wish=Wish.RUN, desired=endpoint.minimum, replicas=(), rules=())
     view = replace(view, panic_until=None, scaled_at=None, asked_at=None)
     loads = deque[tuple[datetime, float]]()

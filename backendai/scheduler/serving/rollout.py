@@ -1,7 +1,8 @@
-"""Decides which replicas start and which are drained. The goal: the desired number serves the newest revision.
+"""Decides which replicas start and which are drained. The goal: the desired number of replicas serves the newest
+revision.
 
-The same function replaces lost replicas, moves replicas off drained agents, follows a changed number, and updates: an
-outdated replica is drained only when another one serves in its place.
+The same function replaces lost replicas, moves replicas off drained agents, follows a changed number, and updates
+endpoints. An outdated replica is drained only when another one serves in its place.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from backendai.scheduler.limits import LIMIT_CODES
 from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
 
 PROOF = timedelta(seconds=60)  # how long a new revision serves before an old replica is drained
-MOST_UNPLACED = 2  # most replicas that wait for room at once: more would only lengthen the queue
+MOST_UNPLACED = 2  # the most replicas that wait for an agent: more would only lengthen the queue
 FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The next actions of an endpoint. ``starts``: pairs of revision and number of replicas; ``drains``: replicas to
-    drain; ``finishes`` and ``rolls_back``: the end of an update. ``reason``: why replicas are missing (None: none
-    are)."""
+    """The next actions of an endpoint. ``starts``: pairs of revision and number of replicas. ``drains``: replicas to
+    drain. ``finishes`` and ``rolls_back``: the update ends, or is undone. ``reason``: why replicas are missing (None:
+    none are missing)."""
 
     starts: tuple[tuple[int, int], ...] = ()
     drains: tuple[UUID, ...] = ()
@@ -34,7 +35,7 @@ class Rollout:
 
     @property
     def is_change(self) -> bool:
-        """Whether there is anything to carry out."""
+        """Whether any action is necessary."""
         return bool(self.starts or self.drains or self.finishes or self.rolls_back)
 
 
@@ -71,7 +72,7 @@ def _replace(
     kept = [one for one in leaving if one.revision == endpoint.current and _stays(one)]
     started = sum(number for _, number in starts)
     more = min(desired - len(kept) - sum(one.serves for one in staying), room - started)
-    if not takes_over and more > 0:  # scaling continues during an update, with the revision that is known to work
+    if not takes_over and more > 0:  # an update does not stop scaling; the known working revision is used
         more_starts, held_too = _starts(endpoint, endpoint.current, more, live, now, already=started)
         starts, held = (*starts, *more_starts), held or held_too
     drains = _drains(endpoint, desired, staying, leaving, now)
@@ -83,7 +84,7 @@ def _replace(
 def _drains(
     endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
 ) -> tuple[UUID, ...]:
-    """Return the replicas to drain now: replaced ones, and those that serve no requests."""
+    """Return the replicas to drain now: those that have been replaced, and those that serve no requests."""
     good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
     serving = [one for one in leaving if one.serves]
     takes_over = endpoint.next is None or bool(good)
@@ -95,7 +96,7 @@ def _drains(
         spare = max(len(serving) - desired, 0)  # a smaller number needs no proof
     limit = 1 if endpoint.next is not None else len(serving)
     gone = [one.id for one in _first_to_go(serving, endpoint.newest)[: min(spare, limit)]]
-    # A silent replica keeps its slots until another serves in its place: it may come back.
+    # A replica that does not answer keeps its slots until another one serves: the replica may recover.
     silent = [one.id for one in leaving if not one.is_answering and len(good) >= desired]
     surplus = max(len(staying) - desired, 0)
     extra = [one.id for one in _first_to_go(staying, endpoint.newest)[:surplus]] if not serving else []
@@ -123,7 +124,8 @@ def _starts(
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
-    """Return why unplaced replicas wait: their number, and the reason of the first one's session."""
+    """Return the reason for replicas that wait for an agent: their number, and why the session of the first one
+    waits."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for in LIMIT_CODES else "no-room"
     waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
@@ -161,7 +163,7 @@ def _why_it_waits(
 
 
 def _why_update_rests(endpoint: EndpointView) -> Reason | None:
-    """Return why the update of an endpoint without replicas neither ends nor goes on: nothing proves the revision."""
+    """Return why the update of an endpoint without replicas pauses: no replica proves that the revision works."""
     if endpoint.next is None:
         return None
     message = Message(
@@ -198,8 +200,8 @@ def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reaso
 
 
 def _first_to_go(replicas: Iterable[ReplicaView], newest: int) -> list[ReplicaView]:
-    """Return the replicas in the order of draining: unplaced, not ready, on a draining agent, oldest revision, fewest
-    open requests."""
+    """Return the replicas in the order in which they are drained: unplaced, not ready, on a draining agent, oldest
+    revision, fewest open requests."""
     return sorted(
         replicas,
         key=lambda one: (not one.waits_for, one.state == ReplicaState.READY, not one.is_leaving, one.revision, one.open,

@@ -1,4 +1,4 @@
-"""Autoscaling: how many replicas an endpoint should have, and why, as a pure function."""
+"""Autoscaling: computes how many replicas an endpoint should have, and why. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaSt
 
 UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0
 PANIC_LASTS, COOL_DOWN, OLDEST_READING = timedelta(seconds=60), timedelta(seconds=300), timedelta(seconds=15)
-_ROUNDING = 0.1  # of a replica: so much more load needs no further replica
+_ROUNDING = 0.1  # replicas: a higher load by less than this needs no further replica
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The desired number of replicas, with the reason. ``panic_until``: the number is not lowered before this time."""
+    """The desired number of replicas, with the reason. ``panic_until``: until this time the number is not lowered."""
 
     desired: int
     reason: Reason
@@ -55,7 +55,8 @@ def _wake(endpoint: EndpointView) -> Scale:
 
 
 def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
-    """Return a higher number of replicas, or the same with the reason at the limit; None if the load needs no more."""
+    """Return a higher number of replicas, or the same number with the reason if a limit prevents more; None if the load
+    needs no more."""
     have, load, target = endpoint.desired, endpoint.load, endpoint.target
     panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
     want, code, bound = have, "load-grew", load.long + load.backlog
@@ -92,7 +93,7 @@ def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: date
 
 
 def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, Message] | None:
-    """Return the highest number of replicas that a rule demands, and why. None if no rule demands more, and for
+    """Return the highest number of replicas that a rule demands, and why; None if no rule demands more. Also None for
     ``COOL_DOWN`` after a change."""
     if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
         return None
@@ -185,7 +186,7 @@ def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
 
 
 def _lowest_by_rules(endpoint: EndpointView) -> int:
-    """Return the lowest number of replicas that all rules allow. A rule allows its step down only while its metric is
+    """Return the lowest number of replicas that all rules allow. A rule allows one step down only while its metric is
     below the lower threshold."""
     floors = [
         endpoint.desired - rule.step if rule.value is not None and rule.value < rule.down_under else endpoint.desired

@@ -18,20 +18,23 @@ class Wish(StrEnum):
 
 
 class ReplicaState(StrEnum):
-    """State of a replica; ``docs/inference.md`` draws the transitions."""
+    """State of a replica; ``docs/architecture.md`` draws the transitions."""
 
-    STARTING = "starting"  # its session does not run yet
-    LOADING = "loading"  # its session runs, and no app proxy has had an answer yet
+    STARTING = "starting"  # the session of the replica does not run yet
+    LOADING = "loading"  # the session runs, but no app proxy has got an answer yet
     READY = "ready"
-    DRAINING = "draining"  # gets no new requests, and ends with its last one
+    DRAINING = "draining"  # gets no new requests, and ends after the last one
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica that has not ended. ``waits_for``: why its session is pending, empty if placed. ``is_answering``: some
-    app proxy gets answers, or none has tried. ``is_leaving``: its agent is draining. ``ready_at``: when it became
-    READY. ``open``: its requests under way."""
+    """A replica that has not ended.
+
+    ``waits_for``: why its session is pending (empty: placed). ``is_answering``: an app proxy gets answers from it, or
+    none has tried. ``is_leaving``: its agent is draining. ``ready_at``: when it became READY. ``open``: its current
+    requests.
+    """
 
     id: UUID
     number: int
@@ -59,9 +62,9 @@ class ReplicaView:
 class LoadView:
     """Load measured by app proxies, in concurrent requests.
 
-    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of 300 s: each the larger of mean
-    concurrency and arrivals × service seconds. ``backlog``: the concurrency that empties the queue in a minute.
-    ``age``: seconds since the newest measurement (None: no measurement). ``held``: requests that wait for the first
+    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of 300 s: each is the larger of mean
+    concurrency and arrivals × service seconds. ``backlog``: the concurrency that would empty the queue in a minute.
+    ``age``: the time since the newest measurement (None: no measurement). ``held``: requests that wait for the first
     replica. ``rate`` and ``p95`` are only displayed.
     """
 
@@ -75,13 +78,13 @@ class LoadView:
     age: timedelta | None = timedelta(0)
     rate: float = 0.0
     p95: float | None = None
-    is_partial: bool = False  # an app proxy went silent: its requests are missing in these numbers
+    is_partial: bool = False  # an app proxy stopped reporting: its requests are missing in these numbers
 
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A scaling rule. ``value``: the metric now (None: unknown). ``needs_queue``: it scales up only while requests
-    queue."""
+    """A scaling rule. ``value``: the metric now (None: unknown). ``needs_queue``: the rule scales up only while
+    requests queue."""
 
     name: str
     value: float | None
@@ -93,8 +96,8 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class RevisionView:
-    """Results of a revision: its failed starts since the last success, the end of the back-off, and the numbers of its
-    requests and errors."""
+    """Results of a revision: failed starts since the last success, the end of the pause before the next start, and its
+    numbers of requests and errors."""
 
     failed_starts: int = 0
     retry_at: datetime | None = None
@@ -108,8 +111,8 @@ _HEALTHY = RevisionView()
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """An endpoint. ``current`` and ``next`` are revision numbers; ``next`` is None without an update. ``target``:
-    concurrent requests per replica. ``scaled_at``: the last change of ``desired``."""
+    """An endpoint. ``current`` and ``next``: revision numbers; ``next`` is None unless an update is running.
+    ``target``: concurrent requests per replica. ``scaled_at``: the last change of ``desired``."""
 
     id: UUID
     wish: Wish = Wish.RUN
@@ -136,7 +139,7 @@ class EndpointView:
         return self.current if self.next is None else self.next
 
     def fares(self, revision: int) -> RevisionView:
-        """Return the results of a revision; without records those of a healthy one."""
+        """Return the results of a revision; if none are recorded, those of a revision without failures."""
         return self.revisions.get(revision, _HEALTHY)
 
 
