@@ -1,4 +1,4 @@
-"""Makes the agents' accounts at the broker match the database. This also restores accounts that the broker lost."""
+"""Makes the agents' accounts at the broker match the database. This also restores accounts that the broker has lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ logger = logging.getLogger(__name__)
 
 
 def settle_accounts(now: datetime) -> int:
-    """Create and correct accounts of agents, and delete those of removed agents; returns how many. 0 while the broker
-    is unreachable or has no accounts."""
+    """Create, correct and delete accounts of agents at the broker; returns how many. 0 while the broker is unreachable
+    or has no accounts."""
     try:
         settled = settle_broker_access()
     except (BrokerAway, NoAccounts) as error:
-        logger.info("broker accounts stay as they are: %s", error)  # doctor explains it
+        logger.info("broker accounts stay as they are: %s", error)  # doctor explains the cause
         return 0
     if settled.made:
         logger.info("broker accounts made: %s", ", ".join(settled.made))

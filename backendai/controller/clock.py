@@ -1,4 +1,4 @@
-"""A clock thread in the control worker: runs the passes when beat and the broker deliver nothing."""
+"""A clock thread in the control worker, which runs the passes when beat and the broker deliver nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SILENCE = timedelta(seconds=4)
 
 
 class ClockStep(bootsteps.StartStopStep):
-    """A thread of the control worker that runs every overdue pass, looking once a second."""
+    """A thread of the control worker that checks once a second for overdue passes and runs them."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -74,7 +74,7 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
 
 
 def _overdue(lease: str, silence: timedelta, clock: Callable[[], datetime]) -> bool:
-    """Return whether the last pass ended more than ``silence`` ago, or no end is known. An end in the future counts as
-    unknown: the clock was set back since."""
+    """Return whether the last pass ended more than ``silence`` ago, or its end is unknown. An end in the future counts
+    as unknown, as the clock was set back."""
     last = last_pass_at(lease)  # read before the clock, as another worker may end a pass in between
     return last is None or not timedelta(0) <= clock() - last <= silence

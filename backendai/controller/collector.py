@@ -1,6 +1,7 @@
 """Pauses Python's garbage collector during a pass.
 
-A pass creates hundreds of thousands of objects without cycles; scanning them repeatedly took a third of its time.
+A pass creates hundreds of thousands of objects without cycles. Repeated scans of these objects took a third of its
+time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Copies files into new folders, each in its own thread. A copy takes minutes or hours.
+"""Copies files into new folders, each copy in its own thread, as a copy takes minutes or hours.
 
 Bytes pass from the source through this process to the file server; tickets authorise both. If a worker dies, another
-continues its copy a minute later.
+worker continues its copy a minute later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _workers = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
 
 class _Unwanted(Exception):
-    """Raised to abort a copy that was cancelled or that another worker took over."""
+    """Aborts a copy that was cancelled or that another worker has taken over."""
 
 
 def begin() -> None:
@@ -62,7 +62,7 @@ def begin() -> None:
 
 
 def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
-    """Run every waiting copy that no other worker has taken, one after the other; returns how many were tried."""
+    """Run waiting copies that no other worker has taken, one after the other; returns how many were tried."""
     worker, tried = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}", 0
     while fill := next((one for one in due_fills(clock()) if take_fill(one, worker, now=clock())), None):
         fill.taken_by = worker
@@ -88,7 +88,7 @@ def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
         if fill.folder.status != FolderStatus.CREATING:
             raise _Unwanted
         orders.order_creation(fill.folder)
-        orders.order_limit(fill.folder)  # the limit may have been lifted since the last try
+        orders.order_limit(fill.folder)  # the limit may have changed since the last try
         told = send_folder(fill.folder, _told(fill, _source(fill.folder, keep), _total(fill.folder), clock))
         if finish_fill(fill, message=_left_out(told), now=clock()) and keep and keep.ends_session:
             with suppress(UserError):  # the session has already ended
@@ -140,7 +140,7 @@ def _stop(fill: FolderFill, now: datetime) -> None:
 
 
 def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetime) -> None:
-    """Schedule the copy for later; if its source was the home of an ended session, end it instead."""
+    """Schedule a further try. If the source is the home of an ended session, finish the copy instead."""
     if keep is not None:
         keep.session.refresh_from_db(fields=["status"])
         if keep.session.status != Status.RUNNING:
@@ -150,7 +150,8 @@ def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetim
 
 
 def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
-    """Finish with the files copied so far, as the home is gone; without any, the folder becomes ERROR."""
+    """Finish with the files copied so far, as the home no longer exists. If there are none, the folder becomes
+    ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:
         told = Message("Not all files of the home are here. {reason}", reason=message)
@@ -160,7 +161,7 @@ def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
 
 
 def _left_out(told: dict[str, object]) -> str:
-    """Return a sentence with the files that were not copied, at most five by name; empty if all were."""
+    """Return a sentence that names at most five of the files that were not copied; empty if all were copied."""
     refused = told.get("refused")
     if not isinstance(refused, list) or not refused:
         return ""

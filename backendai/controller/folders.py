@@ -1,4 +1,4 @@
-"""The pass over folders and storage hosts, every 30 s. It runs in its own thread, as a storage host may hang."""
+"""Runs the pass over folders and storage hosts every 30 s, in its own thread, as a storage host may hang."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FOLDERS_LEASE = "folders"
 _LEASE = timedelta(seconds=120)
-_LONGEST_SECONDS = 60.0  # the next pass does the rest
+_LONGEST_SECONDS = 60.0  # then the next pass continues
 _one_at_a_time = threading.Lock()
 
 
@@ -34,8 +34,8 @@ def begin(now: datetime) -> None:
 
 
 def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
-    """Check all storage hosts and run waiting work; returns how many folders changed. 0 if another process runs the
-    pass. A failed rule is logged and does not stop the others."""
+    """Check all storage hosts and run waiting work; returns how many folders changed. A failed rule is logged and does
+    not stop the others. 0 if another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(FOLDERS_LEASE, owner, now=now, duration=_LEASE):
         return 0

@@ -1,4 +1,4 @@
-"""One scheduler pass over one resource group, and its error handling.
+"""Runs one scheduler pass over one resource group, and handles its errors.
 
 A fault of one session, or of a group's rules, becomes the wait reason of the affected sessions, with an id that refers
 to the log. Other sessions are not affected.
@@ -31,8 +31,8 @@ _told: set[str] = set()  # ids of errors that this process has logged with their
 
 
 def schedule(group: ResourceGroup, now: datetime) -> int:
-    """Run one pass over the group and return how many sessions were placed. Faults of single sessions or of the group's
-    rules are not raised, but written as wait reasons."""
+    """Run one pass over the group; returns how many sessions were placed. Faults of single sessions or of the group's
+    rules become wait reasons instead of errors."""
     try:
         picture = read_picture(group, now)
         _note_broken(picture.broken, now)
@@ -43,8 +43,8 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     except WrongRules as error:
         _note_wrong_rules(group, error, now)
     except (OperationalError, InterfaceError) as error:
-        # The database is away, or another scheduler holds the group for longer than we wait: sessions are not told, and
-        # the next pass comes in seconds.
+        # The database is unreachable, or another scheduler keeps the group locked. No wait reason is written, as the
+        # next pass comes in seconds.
         logger.warning("the pass over resource group %s is put off: %s", group.name, error)
     except Exception as error:
         _note_failed_pass(group, error, now)
@@ -94,12 +94,13 @@ def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, obj
     ids = pending.values_list("pk", flat=True)[:MOST_PER_PASS]
     try:
         note_waits([Waiting(pk, code, message, data, skipped=True) for pk in ids], now=now)
-    except Exception:  # most likely the database is away, and the pass failed because of that
+    except Exception:  # most likely the database is unreachable, which also made the pass fail
         logger.exception("why the sessions of resource group %s wait could not be written", group.name)
 
 
 def _log(error: Exception, what: str) -> str:
-    """Log the error and return its id: equal errors have equal ids, so that the reason does not change."""
+    """Log the error and return its id. Equal errors have equal ids, so that a wait reason does not change at each
+    pass."""
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next

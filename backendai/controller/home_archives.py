@@ -1,4 +1,4 @@
-"""A running kernel's home folder as a tar stream, from its agent's gateway."""
+"""Receives the home folder of a running kernel as a tar stream from its agent's gateway."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class HomeGone(UserError):
 
 
 def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
-    """Yield the home folder of this generation of a kernel. Raises HomeGone, and StorageSilent if the stream breaks
-    off."""
+    """Yield the home folder of this generation of a kernel as pieces of a tar archive. Raises HomeGone, and
+    StorageSilent if the stream breaks off."""
     if kernel.generation != generation or kernel.agent is None:
         raise HomeGone("The session ended before its home was copied.")
     address = address_of(kernel, "files")

@@ -18,8 +18,8 @@ _LEASE = timedelta(seconds=60)
 
 
 def run_idle(now: datetime) -> int:
-    """Check all running sessions against their idle checkers; returns how many were warned, spared or ended, 0 if
-    another process runs the pass."""
+    """Check all running sessions against their idle checkers; returns how many warnings, withdrawals and ends were
+    written. 0 if another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(IDLE_LEASE, owner, now=now, duration=_LEASE):
         return 0

@@ -20,12 +20,13 @@ _newest: dict[UUID, object] = {}  # the waiting poll of each agent in this proce
 
 
 async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``read()`` and release its database connection at once: waiting requests would exhaust the pool of ten."""
+    """Return ``read()`` and release its database connection at once, as waiting requests would exhaust the pool of
+    ten."""
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 
 async def something_comes(agent_id: UUID, seconds: float) -> bool:
-    """Wait until the agent has work and return True; False after these seconds, or when the agent starts another
+    """Wait until the agent has work and return True. Returns False after ``seconds``, or when the agent starts another
     poll."""
     mine = _newest[agent_id] = object()
     try:
@@ -45,5 +46,5 @@ def _look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
         return read(*args, **kwargs)
     finally:
-        if not connection.in_atomic_block:  # a caller's own transaction goes on
+        if not connection.in_atomic_block:  # inside a caller's transaction the connection is still needed
             close_old_connections()

@@ -1,4 +1,5 @@
-"""The passes. Beat, hints and the clock thread call the same functions; leases keep each pass single."""
+"""The passes. Beat, hints and the clock thread call the same functions; leases prevent that a pass runs twice at
+once."""
 
 from __future__ import annotations
 
@@ -43,9 +44,8 @@ def run_pass(now: datetime) -> int:
 def schedule_group(group_id: int, now: datetime) -> int:
     """Run the scheduler over one group; returns how many sessions this call placed.
 
-    Of concurrent calls in this process one runs, one waits for it, and the others return 0 at once: the waiting one
-    reads after their writes. A pass of another process is waited for up to ``_PATIENCE_SECONDS``, then this call
-    returns 0.
+    Of concurrent calls in this process one runs and one waits; further calls return 0, as the waiting call reads after
+    their writes. If another process runs a pass, the call waits up to ``_PATIENCE_SECONDS`` and then returns 0.
     """
     started_at = time.monotonic()
     with _lines[group_id].turn() as is_ours:
@@ -64,7 +64,7 @@ def run_repair(now: datetime) -> int:
 def _all_groups(now: datetime) -> int:
     waiting = ComputeSession.objects.pending().order_by().values_list("resource_group_id", flat=True).distinct()
     group_ids = list(waiting)
-    # SQLite runs one writer at a time anyway, and other threads do not see the rows of an open transaction.
+    # SQLite has one writer at a time anyway, and other threads do not see rows of an open transaction.
     if len(group_ids) < 2 or connection.vendor == "sqlite" or connection.in_atomic_block:
         return sum(_one_of_many(group_id, now) for group_id in group_ids)
     with ThreadPoolExecutor(min(_GROUPS_AT_ONCE, len(group_ids)), thread_name_prefix="group") as threads:
@@ -75,7 +75,7 @@ def _in_own_thread(group_id: int, now: datetime) -> int:
     try:
         return _one_of_many(group_id, now)
     finally:
-        connection.close()  # closes the connection of this thread, which ends with the pass
+        connection.close()  # this thread ends now, and so must its connection
 
 
 def _one_of_many(group_id: int, now: datetime) -> int:
@@ -94,14 +94,14 @@ def _one_group(group: ResourceGroup, now: datetime) -> int:
 
 
 class Line:
-    """Coalesces concurrent calls: one thread runs, one waits, and later callers share the waiting one's run."""
+    """Coalesces concurrent calls. One thread runs; one thread waits; later callers rely on the waiting thread's run."""
 
     def __init__(self) -> None:
         self._doing, self._waiting = threading.Lock(), threading.Lock()
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Yield True if the caller must run now. False: a waiting thread will run for it."""
+        """Yield True if the caller must run now; False if a waiting thread will run for the caller."""
         if not self._waiting.acquire(blocking=False):
             yield False
             return
@@ -114,8 +114,10 @@ def single(
     name: str, now: datetime, work: Callable[[], int], *, started_at: float | None = None, patience: float = 0.0
 ) -> int:
     """Return ``work()``, run under the lease ``name``; 0 if another process keeps the lease for ``patience`` seconds.
-    ``started_at``: the monotonic time of ``now``. Waiting helps where the other process may have read before our
-    write."""
+    ``started_at``: the monotonic time of ``now``.
+
+    A caller that has just written should wait, as the other process may have read before.
+    """
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
     started_at = time.monotonic() if started_at is None else started_at
@@ -139,7 +141,7 @@ def _has_died(owner: str) -> bool:
     host, pid, incarnation, *_ = owner.split(":")
     if host != _HOST:
         return False
-    if int(pid) == os.getpid():  # after a restart in a container the process id is often the same
+    if int(pid) == os.getpid():  # after a restart in a container, the process often has the same id
         return incarnation != _INCARNATION
     return not Path(f"/proc/{pid}").exists()
 

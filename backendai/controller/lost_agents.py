@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def mark_silent_agents(now: datetime) -> int:
-    """Mark agents without a recent sync as LOST; returns how many. None is marked until agents could reach the portal
-    for ``AGENT_LOST_AFTER``."""
+    """Mark agents without a recent sync as LOST; returns how many. No agent is marked until agents have been able to
+    reach the portal for ``AGENT_LOST_AFTER``."""
     if now - reachable_since(now) < settings.AGENT_LOST_AFTER:
         return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
@@ -34,9 +34,11 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_what_is_lost(now: datetime) -> int:
-    """End sessions whose agent stays lost beyond the group's grace; returns how many ended or restarted. Kernels that
-    may still run keep their slots. Batch sessions with a retry left start again elsewhere: the old kernel's generation
-    is then outdated, and the kernel is removed when its agent returns."""
+    """End sessions whose agent has been lost longer than the group allows; returns how many ended or restarted.
+
+    Kernels that may still run keep their slots. Batch sessions with a retry left start again on another agent; the
+    generation of the old kernel is then outdated, and the kernel is removed when its agent returns.
+    """
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),

@@ -1,4 +1,4 @@
-"""Texts of notification mails, in the recipient's language."""
+"""Writes notification mails in the recipient's language."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from backendai.texts.translation import gettext as _
 
 
 def mail_of(notice: SessionNotice) -> tuple[str, str]:
-    """Return subject and text of a mail about a session. Both are in the owner's language, else in English."""
+    """Return subject and text of a mail about a session, in the owner's language; in English if there is no
+    translation."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
 
 
 def run_mail(run: Run) -> tuple[str, str]:
-    """Return subject and text of a mail about a run that ended, in its owner's language; one query."""
+    """Return subject and text of a mail about a run that has ended, in its owner's language. One query."""
     with override(run.owner.language or settings.LANGUAGE_CODE):
         portal, is_good = settings.PORTAL_URL.rstrip("/"), run.status == Status.SUCCEEDED
         subject = _("%(name)s has finished successfully") if is_good else _("%(name)s has failed")

@@ -90,14 +90,14 @@ def join(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["POST"])
 @node_view
 def broker(request: HttpRequest, agent: Agent) -> HttpResponse:
-    """Return an agent's account at the broker, creating it if missing. Agents may ask at any time."""
+    """Return an agent's account at the broker; creates the account if it is missing. Agents may ask at any time."""
     message = BrokerUp.model_validate_json(request.body)
     return _answer(give_broker_access(agent, message.digest).model_dump_json())
 
 
 @csrf_exempt
 async def sync(request: HttpRequest) -> HttpResponse:
-    """Record an agent's state and return its desired state. With ``wait``, an answer without work is held back for up
+    """Record an agent's state and return its desired state. ``wait``: if there is no work, the answer is delayed by up
     to that many seconds. 401: unknown token, 429: too many syncs, 422: message too large, 400: invalid message."""
     if request.method != "POST":
         return HttpResponse(status=405)
@@ -130,7 +130,7 @@ def report(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
 @require_http_methods(["POST"])
 @node_view
 def bundle(request: HttpRequest, agent: Agent) -> HttpResponse:
-    """Store logs, apply reports and return specs of many kernels. One request replaces one for each kernel."""
+    """Store logs, apply reports and return specs of many kernels. Replaces one request per kernel."""
     message, now = BundleUp.model_validate_json(request.body), timezone.now()
     kept = save_logs(agent, message.logs, now=now)
     verdicts = kernels_reported([Word(agent, one) for one in message.reports], now=now) if message.reports else []
@@ -160,14 +160,14 @@ def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpRespons
 @require_http_methods(["GET"])
 @node_view
 def job(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Return the work of one job of this agent; the work may contain a registry account."""
+    """Return the work of one job of this agent, which may contain a registry account."""
     return _secret(kind_named(kind).spec(agent, job_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
 def job_report(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Apply an agent's report about one of its jobs; answers whether the job is still wanted."""
+    """Apply an agent's report about one of its jobs, and answer whether the portal still wants the job."""
     message = NodeJobReport.model_validate_json(request.body)
     if (message.kind, message.job_id) != (kind, job_id):
         raise UserError("The report is about another job.", code="invalid-message")
@@ -205,7 +205,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
 
 
 def _in_short(error: Exception) -> str:
-    """Return the first invalid field with the cause; the whole error may be pages long."""
+    """Return the first invalid field and its error, as the whole error text may be pages long."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"

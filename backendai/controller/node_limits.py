@@ -1,4 +1,4 @@
-"""Rate and size limits of one agent. They keep a compromised agent from overloading the portal."""
+"""Limits rate and size of one agent's messages, so that a compromised agent cannot overload the portal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from backendai.cluster.models import Agent
 from backendai.wire.rates import Rate, take_each
 
-# A sync comes every 5 s, or every half second at most while agents without a broker have work.
+# Agents sync every 5 s; without a broker, while they have work, up to twice a second.
 SYNCS, MINUTE, SYNCS_AT_ONCE = 240, 60.0, 60
 _TOO_MUCH = frozenset({"too_long", "string_too_long"})
 
 
 def too_fast(agents: Sequence[Agent], now: datetime) -> dict[UUID, float]:
-    """Count one sync of each of these agents; return those above the rate, with the seconds to wait. One round trip; no
-    limits while Redis is down."""
+    """Count one sync of each of these agents; return the agents above the rate, with the seconds to wait. One round
+    trip; nothing is limited while Redis is down."""
     rates = [Rate(f"node:{agent.pk}", SYNCS, MINUTE, SYNCS_AT_ONCE) for agent in agents]
     waits = take_each(rates, now=now.timestamp())
     return {agent.pk: wait for agent, wait in zip(agents, waits, strict=True) if wait > 0}

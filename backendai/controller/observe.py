@@ -1,4 +1,4 @@
-"""The observe pass: records what sessions hold, for fair share and reports, and deletes expired data."""
+"""Runs the observe pass: records what sessions hold, for fair share and reports, and deletes expired data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Detects a second portal: a copy of a database and its secrets that uses the same broker.
 
-Each repair pass writes a random mark to the broker and to the database. If the broker's mark differs from the
-database's, another portal wrote it, or this one before its database was restored; in that case it matches again at the
-next pass. Two portals find each other's mark in every pass.
+Each repair pass writes a random mark to the broker and to the database. If the marks differ at the next pass, another
+portal has written to the broker, or this portal's database was restored. After a restore the marks agree again one pass
+later. With two portals they differ at every pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def watch_for_others(now: datetime) -> int:
-    """Write a new mark and compare the previous one; a rule of the repair pass. Returns 0, as it repairs nothing.
+    """Write a new mark and compare the previous one; returns 0, as this rule of the repair pass repairs nothing.
     Without the broker nothing is checked."""
     expected, mark = read_mark(), secrets.token_hex(16)
     try:

@@ -26,7 +26,7 @@ def log_failure(to: logging.Logger, error: BaseException, text: str, *values: ob
 
 
 def note(error: BaseException) -> bool:
-    """Return whether the error is a database outage; the first of an outage is logged in one line."""
+    """Return whether the error means a database outage. The first error of an outage is logged as one line."""
     if not is_outage(error):
         return False
     with _changed:
@@ -39,7 +39,7 @@ def note(error: BaseException) -> bool:
 
 
 def note_answer() -> None:
-    """Log the end of an outage, once."""
+    """Log once that an outage has ended."""
     with _changed:
         was_away = _away.is_set()
         _away.clear()
@@ -48,7 +48,7 @@ def note_answer() -> None:
 
 
 class PatientTask(Task):
-    """A task that ends without a traceback during a database outage: the next tick retries."""
+    """A task that ends without a traceback during a database outage, as the next tick runs it again."""
 
     abstract = True
 

@@ -1,7 +1,8 @@
-"""Ends that exceed their time limit: forced on a reachable agent, recorded as unconfirmed on others.
+"""Handles ends that exceed their time limit: forces them on reachable agents, and records them as unconfirmed on
+others.
 
-A reachable agent cannot end a kernel while its container engine is down. Then the history counts how long the forced
-end stays open, and a superadmin can free the slots by a forced termination.
+A reachable agent cannot end a kernel while its container engine is down. The history then counts how long the forced
+end has been open. A superadmin can free the slots by a forced termination.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from backendai.core.messages import Message, for_column
 _MOST_AT_ONCE = 1000
 _FORCED, _UNCONFIRMED = "terminate-timeout", "end-unconfirmed"
 _LIMIT = "session__resource_group__terminate_timeout"
-_Sentence = Callable[[str, str, str, str], str]  # of host name, agent, time waited, time allowed
+_Sentence = Callable[[str, str, str, str], str]  # arguments: host name, agent, time waited, time allowed
 
 
 def force_ends(now: datetime) -> int:
@@ -34,7 +35,7 @@ def force_ends(now: datetime) -> int:
     end that stays open is counted in the history once per ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
-    ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # the agent is back
+    ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # the agent is reachable again
     overdue = ending.filter(changed_at__lt=now - F(_LIMIT))
     forced = _mark(overdue.filter(agent__in=answering, forced_at=None), now, forced_at=now)
     silent = overdue.exclude(agent__in=answering).filter(is_unconfirmed=False)
@@ -44,7 +45,7 @@ def force_ends(now: datetime) -> int:
 
 
 def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
-    """Set the columns on up to 1,000 kernels that lack them; returns how many. Writes one history row per changed
+    """Set ``columns`` on up to 1,000 kernels that lack these values; returns how many. Writes one history row per
     session."""
     candidates = list(kernels.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if not candidates:
@@ -55,7 +56,7 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
         marked = [UUID(str(pk)) for (pk,) in update_returning(still, columns, ("id",))]
         forced = "forced_at" in columns
         told = _sentences(Kernel.objects.filter(pk__in=marked), now, _is_killed if forced else _is_silent)
-        touch(list(told))  # locks the sessions, so that their history rows chain
+        touch(list(told))  # locks the sessions, so that history rows follow each other without a gap
         _write(told, _FORCED if forced else _UNCONFIRMED, now)
         if forced:
             hint_stops(told)
@@ -63,7 +64,8 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
 
 
 def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
-    """Count a forced end that is still open in its session's newest history row, or in a new row."""
+    """Count forced ends that are still open in the newest history row of each session; if that row is about something
+    else, write a new row."""
     told = _sentences(kernels, now, _stays)
     if not _due(told, now):
         return
@@ -79,7 +81,8 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
 
 
 def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
-    """Return the sessions whose open forced end must be counted now, with the history row. None: write a new row."""
+    """Return the sessions whose open forced end must be counted now, each with the history row to update (None: write a
+    new row)."""
     newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
     due: dict[UUID, UUID | None] = {}
@@ -93,7 +96,7 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
 
 
 def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
-    """Return one sentence for each session, about the first of its kernels."""
+    """Return one sentence for each session, about its first kernel."""
     told: dict[UUID, str] = {}
     columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
     for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:

@@ -1,6 +1,7 @@
-"""Starts that exceed their time limit on a reachable agent: pulling the image (precondition) and creating (start).
+"""Ends starts that exceed their time limit on a reachable agent: pulling the image (precondition) or creating the
+kernel (start).
 
-Time counts only while the agent could report: not before it returned, and not while no agent could reach the portal.
+Only time counts in which the agent could report: after its last return, and while agents could reach the portal.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _COLUMNS = (
 
 
 def end_starts(now: datetime) -> int:
-    """Order agents to end overdue starts; the session then retries, or ends with the reason if no retry is left.
-    Returns how many sessions."""
+    """Order agents to end overdue starts; returns how many sessions. The session then starts again, or ends with the
+    reason if no retry is left."""
     again: dict[UUID, Expired] = {}
     over: dict[UUID, Expired] = {}
     for one, may_retry in _overdue(now, Q(session__status__in=STARTING)):
@@ -64,7 +65,7 @@ def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
 
 
 def _longer(now: datetime, heard_since: datetime, limit: str) -> Q:
-    """Return the query condition for kernels beyond their group's limit plus the slack for reporting."""
+    """Return a query condition for kernels that have exceeded their group's limit plus the slack for reporting."""
     begin = now - SLACK - F(limit)
     returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
     return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - heard_since})

@@ -1,4 +1,4 @@
-"""Rules for sessions that are pending too long: by time, by failed dependencies, or by number of tries."""
+"""Ends the wait of sessions that are pending too long: by time, by failed dependencies, or by number of tries."""
 
 from __future__ import annotations
 
@@ -29,13 +29,17 @@ _GROUP = "resource_group__"
 
 
 def cancel_in_vain(now: datetime) -> int:
-    """Cancel sessions whose dependency ended without success, and sessions that depend on those; returns how many."""
+    """Cancel sessions with a dependency that ended otherwise than required, and sessions that depend on those; returns
+    how many."""
     return len(cancel_dependents(now=now))
 
 
 def sweep_pending(now: datetime) -> int:
-    """Cancel sessions that were pending beyond their group's limit; returns how many. The wait starts at the launch or
-    at the return after a failed start, but not before the requested start time and the end of all dependencies."""
+    """Cancel sessions that have been pending longer than their group allows; returns how many.
+
+    The wait begins at the launch or at the return after a failed start, but not before the requested start time and the
+    end of all dependencies.
+    """
     start = now - F("resource_group__pending_timeout")
     free = ComputeSession.objects.pending().exclude(pk__in=_HELD_BY_OTHERS)
     waited = free.filter(
@@ -79,8 +83,8 @@ def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: in
 
 
 def give_up_scheduling(now: datetime) -> int:
-    """Apply the group's rule to sessions with too many tries: record it, lower their priority, or cancel them. Returns
-    how many sessions."""
+    """Apply the group's rule to sessions with too many tries; returns how many. The rule records the tries, lowers the
+    priority, or cancels the session."""
     tired = ComputeSession.objects.pending().filter(
         resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
     )
@@ -103,7 +107,7 @@ class _Tired:
 
     @property
     def tries(self) -> str:
-        """The session's number of tries and the group's limit, as a part of a sentence."""
+        """Part of a sentence with the session's number of tries and the group's limit."""
         return Message(
             "attempted {attempts} times (resource group {group} gives up after {limit})",
             attempts=self.attempts,
@@ -123,7 +127,7 @@ def _lower(sessions: QuerySet[Any], now: datetime) -> int:
         return 0
     changes = {"priority": Greatest(F("priority") - PRIORITY_STEP, Value(0)), "attempts": 0}
     with transaction.atomic():
-        # The count starts again, so a second pass finds nothing to lower.
+        # The number of tries is reset, so a concurrent pass does not lower the priority again.
         limit = ResourceGroup.objects.filter(pk=OuterRef("resource_group_id")).values("give_up_after")
         still = ComputeSession.objects.pending().filter(pk__in=tired, priority__gt=0, attempts__gte=Subquery(limit))
         rows = update_returning(still, changes, ("id", "priority"))

@@ -1,4 +1,4 @@
-"""The loop over runs of arrays and pipelines: look, decide, act. Beat (every 2 s), hints and the clock call it."""
+"""Runs the pass over arrays and pipelines. Beat (every 2 s), hints and the clock thread call it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _line = Line()
 def run_pipelines(now: datetime) -> int:
     """Advance every unfinished run; returns how many changed.
 
-    Of concurrent calls in this process one runs, one waits for it, and the others return 0 at once: the waiting one
-    reads after their writes. If another process keeps the pass beyond ``_PATIENCE_SECONDS``, the next comes in two
-    seconds.
+    Of concurrent calls in this process one runs and one waits; further calls return 0, as the waiting call reads after
+    their writes. If another process keeps the pass beyond ``_PATIENCE_SECONDS``, the next pass comes in two seconds.
     """
     with _line.turn() as is_ours:
         if not is_ours or not Run.objects.unfinished().exists():

@@ -1,16 +1,17 @@
-"""Whether agents can reach the portal. Where they cannot, their silence says nothing about them.
+"""Records whether agents can reach the portal. While they cannot, their silence does not mean that they are lost.
 
-The portal knows agents by their syncs alone, which come in through its web server. While the web processes are down or
-hang, or no repair pass has run for a while, every agent is silent at once, and all of them may be alive: ending their
-sessions would destroy the work of a whole lab. So every rule that measures an agent's silence, or waits for its
-report, counts from the moment since which agents could reach the portal without a break (``Reachability``).
+The portal knows of agents only by their syncs, which its web server receives. While the web processes are down or hang,
+or no repair pass runs, every agent is silent, although all may be alive. Ending their sessions would destroy the work
+of a whole lab. So every rule that measures an agent's silence, or waits for its report, counts only from the time since
+which agents could reach the portal without a break (``Reachability``).
 
-One agent that synced lately proves that the web server works: the silence of another one is its own. When none did,
-perhaps because the platform has one agent only, the control worker asks the web server itself, as an agent does, with a
-token that does not exist. Only a working web process that has read the database answers with a refusal. A heartbeat
-written by web processes would prove less: that they live, not that they can be reached. While there is no answer, no
-agent is marked lost. ``DOOR_URL`` is the address to ask, if the control worker reaches the portal at another one than
-users; with a wrong address, agents are marked lost only while others sync.
+A recent sync of one agent proves that the web server works; other silent agents are then really silent. Without a
+recent sync, as in a platform with one agent, the control worker asks the web server itself, with a token that does not
+exist. Only a working web process that has read the database refuses such a token. A heartbeat of web processes would
+not prove that they can be reached. Without an answer no agent is marked lost.
+
+``DOOR_URL`` is the address to ask, if the control worker reaches the portal at another address than users. With a wrong
+address, agents are marked lost only while other agents sync.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _PATIENCE_SECONDS = 5.0
 
 
 def watch_reachability(now: datetime) -> int:
-    """Record whether agents can reach the portal now; returns 0, as it repairs nothing."""
+    """Record whether agents can reach the portal now; returns 0, as this rule of the repair pass repairs nothing."""
     newest = last_heard_at()
-    # Half the limit: when all are silent, this has to show before the agent that was heard of first counts as lost.
+    # Half the limit: if all agents are silent, this must be known before the first of them counts as lost.
     heard = newest is None or now - newest < settings.AGENT_LOST_AFTER / 2
     is_reachable = heard or door_answers(settings.DOOR_URL)
     if not is_reachable:

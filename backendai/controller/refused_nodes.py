@@ -1,4 +1,4 @@
-"""Agents with an unknown token: rejected each time, logged once an hour."""
+"""Rejects agents with an unknown token each time, and logs each agent once an hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _told: dict[tuple[str, str], float] = {}
 
 
 def refuse(request: HttpRequest) -> JsonResponse:
-    """Return the rejection. Django does not log it, as a rejected agent keeps asking."""
+    """Return the rejection. Django does not log the response, as a rejected agent repeats its request."""
     _say_once(request)
     answer = JsonResponse({"code": CODE, "detail": SENTENCE}, status=401)
     answer._has_been_logged = True  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ def refuse(request: HttpRequest) -> JsonResponse:
 
 
 def _say_once(request: HttpRequest) -> None:
-    # The name is the agent's own claim: used in the log only.
+    # The agent itself sends this name without proof, so the name is only logged.
     said = request.headers.get("Node-Name", "")
     name = said if _NAME.fullmatch(said) else "(no name)"
     address = str(request.META.get("REMOTE_ADDR", ""))[:64]

@@ -1,4 +1,5 @@
-"""The repair pass: repairs lost state and ends what exceeded its deadline. Every live state has a deadline."""
+"""Runs the repair pass, which repairs lost state and ends what has exceeded its deadline. Every live state has a
+deadline."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ RULES: tuple[Rule, ...] = (
 
 def repair(now: datetime) -> int:
     """Run all rules; returns how many rows were repaired. A failed rule is logged and does not stop the others, but a
-    database outage is raised. Concurrent passes do nothing twice."""
+    database outage is raised. Concurrent passes do not repair anything twice."""
     return sum(_apply(rule, now) for rule in RULES)
 
 
@@ -78,6 +79,6 @@ def _apply(rule: Rule, now: datetime) -> int:
         return rule(now)
     except Exception as error:
         if is_outage(error):
-            raise  # the other rules would wait for the database as well
+            raise  # the other rules would also wait for the database
         log_failure(logger, error, "the repair rule %s failed", rule.__name__)
         return 0

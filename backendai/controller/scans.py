@@ -1,4 +1,4 @@
-"""Scans registries, each in its own thread, as a scan takes minutes."""
+"""Scans registries, each scan in its own thread, as a scan takes minutes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _one_at_a_time = threading.Lock()
 
 
 def begin(job_id: UUID) -> None:
-    """Run the scan in the background. While this process runs another scan, nothing starts: a later hint does."""
+    """Run the scan in the background. While this process runs another scan, nothing starts; a later hint starts the
+    scan."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
 
 
 def hint_again(now: datetime) -> int:
-    """Send hints for scans that have not started; returns 0, as this rule repairs nothing itself."""
+    """Send hints for scans that have not started; returns 0, as this rule of the repair pass repairs nothing."""
     for job_id in waiting_scans():
         hint("controller.scan_registry", str(job_id), queue=CONTROL_QUEUE)
     return 0

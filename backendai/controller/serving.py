@@ -1,4 +1,4 @@
-"""The pass over inference endpoints. Beat (every 2 s), hints and the clock call it."""
+"""Runs the pass over inference endpoints. Beat (every 2 s), hints and the clock thread call it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LEASE = timedelta(seconds=30)
 
 
 def run_serving(now: datetime) -> int:
-    """Update replicas from their sessions, and start or drain replicas as each endpoint needs. Returns how many
-    changed, 0 if another process runs the pass or there is no endpoint."""
+    """Update replicas from their sessions, and start or drain replicas as each endpoint needs; returns how many
+    changed. 0 if another process runs the pass or there is no endpoint."""
     if not Endpoint.objects.unfinished().exists():
         return 0
     owner = _owner()
@@ -39,8 +39,8 @@ def run_serving(now: datetime) -> int:
 
 
 def read_metrics(now: datetime) -> int:
-    """Ask Prometheus for the values of scaling rules; returns how many. Without an address or such rules it costs one
-    query at most; another process that asks already makes it 0."""
+    """Ask Prometheus for the values of scaling rules; returns how many were read. 0 if another process is asking.
+    Without an address or scaling rules, one query at most."""
     if not settings.PROMETHEUS_URL or not (queries := queries_of_rules()):
         return 0
     owner = _owner()

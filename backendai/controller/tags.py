@@ -1,4 +1,4 @@
-"""Deletes tags of deleted images from their registries. It runs in its own thread, as a registry may be slow."""
+"""Deletes tags of deleted images from their registries, in its own thread, as a registry may be slow."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _one_at_a_time = threading.Lock()
 
 
 def begin() -> None:
-    """Delete waiting tags in the background. While this process is already doing that, nothing starts: a later hint
-    does."""
+    """Delete waiting tags in the background. While this process is deleting tags, nothing starts; a later hint starts
+    the deletion."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="tags", daemon=True).start()
 
 
 def hint_at_tags(now: datetime) -> int:
-    """Send a hint for tag deletions that have not started; returns 0, as this rule repairs nothing itself."""
+    """Send a hint for tag deletions that have not started; returns 0, as this rule of the repair pass repairs
+    nothing."""
     if waiting_removals():
         hint("controller.remove_tags", queue=CONTROL_QUEUE)
     return 0
@@ -49,5 +50,5 @@ def _run() -> None:
 def _remove(job_id: UUID) -> None:
     try:
         remove_tag(job_id, timezone.now)
-    except Exception as error:  # the job fails after too long a silence; the other jobs go on
+    except Exception as error:  # this job fails when it has been silent for too long; the other jobs continue
         log_failure(logger, error, "the removal %s failed", job_id)

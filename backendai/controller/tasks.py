@@ -1,4 +1,4 @@
-"""Celery tasks: hints and beat's ticks call the passes."""
+"""The Celery tasks, by which hints and beat run the passes."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def remove_tags() -> None:
 
 @shared_task(name="controller.follow_jobs", ignore_result=True)
 def follow_jobs() -> None:
-    """End agents' jobs that were cancelled before their agents started them."""
+    """End jobs of agents that were cancelled before the agents started them."""
     follow(timezone.now())

@@ -1,5 +1,5 @@
-"""Repairs sessions whose status lags behind their kernels. This happens when two final reports come at once and neither
-sees the other."""
+"""Repairs sessions whose status lags behind their kernels. This happens if two final reports arrive at once and neither
+transaction sees the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_AT_ONCE = 1000
 
 
 def follow_kernels(now: datetime) -> int:
-    """Update sessions whose status no kernel has. Always returns 0: most of them are only in transition."""
+    """Update sessions whose status none of their kernels has. Returns 0, as most of them are only in transition."""
     apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if sessions:

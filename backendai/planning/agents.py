@@ -1,4 +1,4 @@
-"""Database → the agents of one resource group, as the scheduler sees them."""
+"""Reads the agents of one resource group from the database in the scheduler's form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_DEVICES = "{}"
 
 
 class AgentRow(NamedTuple):
-    """The columns read of one agent; ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
+    """The columns of one agent. ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
 
     id: UUID
     name: str
@@ -51,7 +51,7 @@ class AgentRow(NamedTuple):
 
     @property
     def obstacle(self) -> str:
-        """Why the agent takes no session, in one sentence; empty if it takes sessions."""
+        """Why the agent takes no sessions, as one sentence; empty if it takes sessions."""
         if self.fault or not self.unknown_running:
             return self.fault
         if self.unknown_running == 1:
@@ -63,7 +63,7 @@ class AgentRow(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether the agent can start images that it does not have: it pulls them, or needs none."""
+        """Whether the agent can start images that it does not have, because it can pull them or needs no images."""
         return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
 
     def can(self, capability: Capability) -> bool:
@@ -72,16 +72,19 @@ class AgentRow(NamedTuple):
 
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
-    """Return the group's registered agents whose engine has answered at least once, in one query."""
+    """Return the group's registered agents whose engine has answered at least once. One query."""
     return [AgentRow(id_of(key), *others) for key, *others in _ROWS.rows(group.pk)]
 
 
 def images_there(
     agents: Sequence[AgentRow], made_here: Mapping[str, Image], fetched: Collection[Image] = ()
 ) -> Mapping[UUID, frozenset[str]]:
-    """Return by agent which of these images it has. ``made_here``: images built or saved locally; ``fetched``: images
-    of registries, present unless the agent lacks them and cannot pull. Native agents have every image with a native
-    command; agents that run nothing have all. At most two queries."""
+    """Return the images that each agent has, by agent.
+
+    ``made_here``: images built or saved locally. ``fetched``: images of registries; an agent lacks one only if it has
+    not pulled it and cannot pull. Agents with native kernels have every image with a native command; simulated agents
+    have all images. At most two queries.
+    """
     there: dict[UUID, set[str]] = defaultdict(set)
     if made_here:
         with_engine = [agent.id for agent in agents if agent.can(Capability.LISTED_IMAGES)]
@@ -104,7 +107,8 @@ def images_there(
 
 
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
-    """Add images of registries: all of them where agents can pull, else those present under their name or digest."""
+    """Add images of registries: all of them to agents that can pull, else those that the agent has under their name or
+    digest."""
     names = {name: image for image in images for name in (image.reference, pinned(image.reference, image.digest))}
     bound = [agent.id for agent in agents if not agent.fetches]
     for agent in agents:
@@ -125,8 +129,8 @@ def read_agents(
     *,
     with_storage: bool = False,
 ) -> tuple[AgentView, ...]:
-    """Return the agents with their allocations, in two to five queries. ``launches``: launches whose kernels count as
-    companions. ``with_storage``: read which folders agents can mount."""
+    """Return the agents with their allocations. ``launches``: launches whose kernels count as companions.
+    ``with_storage``: also read which folders the agents can mount. Two to five queries."""
     ids = [row.id for row in rows]
     occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
     taken = devices_by_agent(ids) if any(row.devices != _NO_DEVICES for row in rows) else {}
@@ -159,11 +163,11 @@ def read_agents(
 def builds_of(
     images: Mapping[str, Image], agents: Sequence[AgentRow], there: Mapping[UUID, frozenset[str]]
 ) -> dict[UUID, ImageBuild]:
-    """Return by image id the progress of builds whose image no agent has yet. Only local builds count. Empty if an
-    agent of the group runs no containers."""
+    """Return the progress of builds whose image no agent has yet, by image id. Only local builds are included. Empty if
+    an agent of the group runs no containers."""
     if not agents or not all(agent.can(Capability.LISTED_IMAGES) for agent in agents):
         return {}
-    # Images saved from sessions do not count: where one is missing, no build will bring it.
+    # Saved images are left out: no build creates them where they are missing.
     missing = {name for name, image in images.items() if image.is_built_here} - frozenset().union(*there.values())
     jobs = newest_jobs(BUILD_JOB, missing) if missing else {}
     return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}

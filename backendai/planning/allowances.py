@@ -1,4 +1,5 @@
-"""Limits, holdings and pending amounts of a session's holders. All pages that show these numbers use this module."""
+"""Computes limits, holdings and pending amounts of a session's holders. All pages that show these numbers use this
+module."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from backendai.scheduler.snapshot import LimitView
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Limit, use and pending amount of one slot (thousandths) or of sessions. ``pending_limit``: the most that may be
-    pending. None: unlimited."""
+    """Limit, use and pending amount of one slot (thousandths) or of the number of sessions. ``pending_limit``: the most
+    that may be pending. None: unlimited."""
 
     limit: int | None
     used: int
@@ -25,14 +26,14 @@ class Allowance:
 
     @property
     def remaining(self) -> int | None:
-        """The limit less the use, at least 0."""
+        """The limit minus the use, at least 0."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class HolderLimits:
-    """The allowances of one holder by slot, and of its sessions. ``policy``: the policy with the limits; None:
-    unlimited."""
+    """The allowances of one holder by slot, and for its number of sessions. ``policy``: the policy that sets the limits
+    (None: unlimited)."""
 
     scope: str
     name: str
@@ -42,14 +43,14 @@ class HolderLimits:
 
     @property
     def label(self) -> str:
-        """The holder as text: ``key pair AK01``."""
+        """The holder as text, such as ``key pair AK01``."""
         return f"{self.scope.replace('-', ' ')} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLimits:
-    """The limits of a user's launch in a project, the narrowest holder first. ``strictest``: by slot, the holder that
-    leaves the least (None: unlimited); ``strictest_sessions``: the same for the number of sessions."""
+    """The limits of a user's launch in a project, the narrowest holder first. ``strictest``: by slot, the holder with
+    the least left (None: unlimited). ``strictest_sessions``: the same for the number of sessions."""
 
     project: Project | None
     holders: Sequence[HolderLimits]
@@ -57,20 +58,22 @@ class OwnLimits:
     strictest_sessions: HolderLimits | None
 
     def remaining(self, slot: str) -> int | None:
-        """Return how much of this slot may still be used; None: unlimited."""
+        """Return how much of this slot the user may still use; None: unlimited."""
         holder = self.strictest.get(slot)
         return holder.slots[slot].remaining if holder else None
 
     @property
     def remaining_sessions(self) -> int | None:
-        """How many more sessions may hold slots; None: unlimited."""
+        """How many more sessions of the user may hold slots; None: unlimited."""
         return self.strictest_sessions.sessions.remaining if self.strictest_sessions else None
 
 
 def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
-    """Return the allowances of every holder that a user's launch in this project counts against. Unlimited holders and
-    the project's domain are included. ``also``: slots to include besides those in a limit or a session. At most five
-    queries."""
+    """Return the allowances of every holder to which a user's launch in this project counts.
+
+    Holders without limits and the project's domain are included. ``also``: slots to include besides those of limits and
+    sessions. At most five queries.
+    """
     everybody = _everybody(user, project)
     keys = [holder.key for holder in everybody]
     views, (slots, sessions) = limit_views(everybody), waiting_of(keys)
@@ -93,7 +96,7 @@ def own_limits(user: User, project: Project | None, *, also: Collection[str] = (
 
 
 def holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
-    """Return the allowances of these slots under a limit."""
+    """Return the allowances of these slots under the limits of one holder."""
 
     def limit(name: str) -> int | None:
         if name in view.slots:
@@ -105,17 +108,17 @@ def holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return slots in display order: cpu and mem first, then by name."""
+    """Return the slots in display order: cpu and mem first, the others by name."""
     return sorted(names, key=lambda name: (name != "cpu", name != "mem", name))
 
 
 def least(numbers: Iterable[int | None]) -> int | None:
-    """Return the smallest number; None (unlimited) if there is none."""
+    """Return the smallest number; None (unlimited) for no numbers."""
     return min((number for number in numbers if number is not None), default=None)
 
 
 def _everybody(user: User, project: Project | None) -> list[Limited]:
-    """Return the holders of a launch, the narrowest first. Holders without a policy get an unlimited one."""
+    """Return the holders of a launch, the narrowest first. Holders without a policy get one without limits."""
     key_pair: KeyPair | None = user.key_pairs.main_first().first()
     rows: list[tuple[str, Any, str]] = [(KEY_PAIR, key_pair, key_pair.access_key)] if key_pair else []
     rows.append((USER, user, user.email))

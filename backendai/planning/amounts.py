@@ -1,4 +1,4 @@
-"""Bounds and availability of each slot of a kernel, for the launch form.
+"""Computes bounds and availability of each slot of a kernel for the launch form.
 
 The numbers come from ``availability``, the image and the site, so the form agrees with the validator and the scheduler.
 """
@@ -22,12 +22,12 @@ from backendai.scheduler.agent_state import AgentState
 from backendai.scheduler.devices import STEP, is_fractional, is_unique
 from backendai.scheduler.snapshot import AgentView, Rules
 
-IMAGE, SITE, AGENT = "image", "site", "agent"  # beside the scopes of policies
+IMAGE, SITE, AGENT = "image", "site", "agent"  # origins of a bound, besides the scopes of policies
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An amount in thousandths and its origin: the image, the site, an agent, or a policy's scope."""
+    """An amount in thousandths, and where it comes from: the image, the site, an agent, or a policy's scope."""
 
     amount: int
     kind: str
@@ -36,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The form of a launch: its number of kernels, whether they may go to several agents, and a designated agent, if
+    """The shape of a launch: the number of kernels, whether they may go to several agents, and the designated agent, if
     any."""
 
     kernels: int = 1
@@ -49,9 +49,12 @@ ALONE = Shape()
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Bounds of one slot of one kernel, in thousandths. ``maximum``: None is unlimited; ``quota``: what the strictest
-    policy leaves (None: unlimited). ``free``: the sum over the agents, ``on_one``: the most on one agent.
-    ``remaining``: the most that could start now. ``is_offered``: the group has the slot and the image can use it."""
+    """Bounds of one slot of one kernel, in thousandths.
+
+    ``maximum``: None means unlimited. ``quota``: what the strictest policy leaves (None: unlimited). ``free``: the sum
+    over the agents; ``on_one``: the most that one agent has free. ``remaining``: the most with which a kernel could
+    start now. ``is_offered``: the group has the slot and the image can use it.
+    """
 
     slot: str
     minimum: Bound
@@ -70,14 +73,14 @@ class Amount:
 
 
 class Machines:
-    """A group's agents, empty and as they are now; computed once per request."""
+    """The agents of a group, once as if empty and once with current allocations. Created once per request."""
 
     def __init__(self, found: Availability) -> None:
         rules = rules_of(found.group)
         self._all = [(agent, dict(agent.capacity), _free(agent, rules)) for agent in found.agents]
 
     def suitable(self, image: Image, agent: str = "") -> _Suitable:
-        """Return the agents on which an image can run; only ``agent``, if given."""
+        """Return the agents that can run an image. ``agent``: only this agent is considered, if given."""
         return _Suitable(
             [
                 (each, capacity, free)
@@ -87,7 +90,7 @@ class Machines:
         )
 
     def kernels(self, asked: Mapping[str, int]) -> tuple[int, int]:
-        """Return how many kernels with these amounts fit now: on one agent, and on all together."""
+        """Return how many kernels with these amounts fit now: on one agent, and on all agents together."""
         wanted = [(name, amount) for name, amount in asked.items() if amount]
         on_each = [_times(agent, free, wanted) for agent, _, free in self._all if _serves(agent)]
         return max(on_each, default=0), sum(on_each)
@@ -96,8 +99,8 @@ class Machines:
 def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
-    """Return the bounds of every slot that a kernel of the image may request. Cores and memory come first. Slots that
-    the image requires and the group lacks are included. Queries the site's settings only."""
+    """Return the bounds of every slot that a kernel of the image may request, cores and memory first. Slots that the
+    image requires and the group lacks are included. The only queries read the site's settings."""
     room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
     offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
@@ -105,8 +108,8 @@ def amounts_of(
 
 
 def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machines | None = None) -> tuple[int, int]:
-    """Return how many kernels with these amounts could start now, within the user's limits: on one agent, and on all
-    together."""
+    """Return how many kernels with these amounts could start now within the user's limits: on one agent, and on all
+    agents together."""
     one, together = (machines or Machines(found)).kernels(asked)
     left = [(found.remaining.get(name), wanted) for name, wanted in asked.items() if wanted]
     quota = least(remaining // wanted for remaining, wanted in left if remaining is not None)
@@ -114,8 +117,9 @@ def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machine
 
 
 class _Suitable:
-    """Totals of the agents that suit a launch. ``largest``: by slot, the largest capacity, unreachable agents included;
-    ``free`` and ``on_one``: the sum and the most that is free on agents that take sessions."""
+    """Totals over the agents that suit a launch. ``largest``: the largest capacity by slot, including unreachable
+    agents. ``free``: the sum of what agents that take sessions have free; ``on_one``: the most that one of them has
+    free."""
 
     def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
         self.is_empty = not agents
@@ -165,7 +169,7 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
 
 
 def _limits(slot: str, place: _Place) -> Iterator[Bound]:
-    """Yield every limit of one kernel; limits that no policy can raise come first."""
+    """Yield every limit of one kernel. Limits that no policy can raise come first."""
     image, shape = place.image, place.shape
     if slot in image.maximum_slots:
         yield Bound(image.maximum_slots[slot], IMAGE, image.display_name)
@@ -208,7 +212,7 @@ def _floor(amount: int, step: int) -> int:
 
 
 def _free(agent: AgentView, rules: Rules) -> Mapping[str, int]:
-    """Return an agent's free amounts as the scheduler counts them. Its devices limit them."""
+    """Return an agent's free amounts as the scheduler counts them, limited by its devices."""
     if agent.devices:
         return AgentState(agent, 0, rules).free
     taken = dict(agent.occupied)
@@ -220,6 +224,6 @@ def _serves(agent: AgentView) -> bool:
 
 
 def _times(agent: AgentView, free: Mapping[str, int], wanted: Sequence[tuple[str, int]]) -> int:
-    """Return how many kernels with these amounts fit on one agent."""
+    """Return how many kernels with the amounts ``wanted`` fit on one agent."""
     times = min((max(0, free.get(name, 0)) // amount for name, amount in wanted), default=0)
     return times if agent.max_kernels is None else min(times, agent.max_kernels - agent.kernels)

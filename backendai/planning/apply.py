@@ -1,4 +1,4 @@
-"""Plan → database: each decision becomes one call of a compute service."""
+"""Carries out a plan: each decision becomes one call of a compute service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
 
 
 def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
-    """Place the plan's sessions and store the reasons of its waits; returns the sessions that were placed."""
+    """Place the sessions of the plan and store its wait reasons; returns the placed sessions."""
     writer = _Writer()
     placed = place_sessions(group.pk, [writer.assignment(placement) for placement in plan.placements], now=now)
     if plan.next_agent and plan.next_agent != group.next_agent:
@@ -30,7 +30,8 @@ def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
 
 
 class _Writer:
-    """Converts a plan into service calls. Reasons that sessions share, found by ``id``, are serialized once."""
+    """Converts decisions of a plan into arguments of services. Reasons shared by several sessions, recognised by
+    ``id()``, are serialized once."""
 
     def __init__(self) -> None:
         self._shared: dict[int, str] = {}
@@ -66,7 +67,7 @@ class _Writer:
 
 
 def data_of(reason: Reason) -> dict[str, Any]:
-    """Return a reason's numbers as stored with a session."""
+    """Return the numbers of a reason as a session stores them."""
     data: dict[str, Any] = {**reason.details, "never": reason.never}
     if reason.until:
         data["until"] = reason.until.isoformat()
@@ -79,7 +80,7 @@ def _message(message: str) -> str:
 
 
 def _text_of(step: Step) -> str:
-    """Return the step as stored: passed steps, the most frequent, as a pair of name and message."""
+    """Return the step as stored. Passed steps, the most frequent, are stored as a pair of name and message."""
     if step.passed:
         return f"[{_quoted(step.step)}, {_message(step.message)}]"
     return (

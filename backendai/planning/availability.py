@@ -1,4 +1,4 @@
-"""Remaining amounts of a user and a resource group, and presets that fit now. For pages and REST."""
+"""Computes what a user may still use in a resource group, and which presets fit now. For pages and REST."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PRESETS = Prepared(lambda user: ResourcePreset.objects.visible_to(user).select_
 
 @dataclass(frozen=True, slots=True)
 class GroupAmounts:
-    """Totals of the group's reachable agents that take sessions. ``free``: the sum over agents; ``max_per_agent``: the
-    largest capacity; ``max_free``: the most that one agent has free."""
+    """Totals over the group's reachable agents that take sessions. ``free``: the sum over agents. ``max_per_agent``:
+    the largest capacity of one agent. ``max_free``: the most that one agent has free."""
 
     agents: int
     total: Slots
@@ -41,7 +41,7 @@ class GroupAmounts:
 
 @dataclass(frozen=True, slots=True)
 class PresetFit:
-    """A preset, and why a session of it could not start now (None: it could)."""
+    """A preset, and why a session with it could not start now (None: it could)."""
 
     preset: ResourcePreset
     reason: Reason | None
@@ -50,8 +50,7 @@ class PresetFit:
 @dataclass(frozen=True, slots=True)
 class Availability:
     """What a user may still use in a project and a group. ``remaining``: by slot, what the strictest holder leaves
-    (None: unlimited); likewise for sessions. ``limited``: the applicable policies. ``agents``: the group's registered
-    agents."""
+    (None: unlimited). ``limited``: the holders with a policy. ``agents``: the group's registered agents."""
 
     project: Project
     group: ResourceGroup
@@ -65,8 +64,11 @@ class Availability:
 
 
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
-    """Return what this user may still use in this project and group. Limits of the project's domain apply too; without
-    ``key_pair``, the user's default one counts. At most nine queries."""
+    """Return what this user may still use in this project and group.
+
+    Limits of the project's domain are included. Without ``key_pair``, the limits of the user's default key pair apply.
+    At most nine queries.
+    """
     key_pair = key_pair or key_pair_of(user)
     limited = limits_on(user, project, key_pair)
     views = limit_views(limited)
@@ -96,7 +98,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
 
 
 def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
-    """Return the holders that a launch of this user counts against."""
+    """Return the holders to which a launch of this user counts."""
     return Holder(
         user=key_of(USER, user.pk),
         key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",
@@ -106,12 +108,12 @@ def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
 
 
 def presets_open(user: User) -> Sequence[ResourcePreset]:
-    """Return the presets that the user may see, of all groups, in their order. Read once for a request."""
+    """Return the presets of all groups that the user may see, sorted for display. Read once per request."""
     return once(("presets-open", user.pk), lambda: _PRESETS.rows(user))
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
-    """Return the presets that apply in this group; its own replace global ones of the same name."""
+    """Return the presets for this group. Presets of the group replace global presets of the same name."""
     visible = [preset for preset in presets_open(user) if preset.resource_group_id in (None, group.pk)]
     own = {preset.name for preset in visible if preset.resource_group_id}
     return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
@@ -120,7 +122,7 @@ def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
 def _slot_names(
     views: Iterable[LimitView], agents: Iterable[AgentView], presets: Iterable[ResourcePreset]
 ) -> list[str]:
-    """Return every slot that a limit, an agent or a preset names; cpu and mem first."""
+    """Return every slot that a limit, an agent or a preset names, cpu and mem first."""
     names = {"cpu", "mem"}
     for view in views:
         names |= set(view.slots) | view.forbidden | set(view.used)

@@ -1,4 +1,4 @@
-"""Wait reasons of sessions beyond the number that one pass looks at."""
+"""Computes wait reasons of sessions that a pass does not consider, as it considers only a limited number."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _NOT_DUE, _DEPENDS = "start-time-not-reached", "dependency-not-finished"
 
 
 def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> list[Waiting]:
-    """Return the waits of sessions outside ``looked_at`` whose stored reason or position is outdated. Two queries, at
-    most ``MOST_PER_PASS`` sessions; the next call continues. Sessions with a current reason are not read, so an
-    unchanged queue costs nothing."""
+    """Return the waits of sessions outside ``looked_at`` whose stored reason or position is outdated.
+
+    At most ``MOST_PER_PASS`` sessions; the next call returns further ones. Sessions with a current reason are not read.
+    Two queries.
+    """
     code = Case(
         When(~queue.due(now), then=Value(_NOT_DUE)),
         When(queue.waits_for_others(), then=Value(_DEPENDS)),

@@ -1,4 +1,4 @@
-"""The superadmin's overview: largest users, longest waits, idle accelerators, agents with problems."""
+"""Computes the superadmin's overview: largest users, longest waits, idle accelerators, agents with problems."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _IDLE_BELOW = 0.05  # a share of the kernel's allocation
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """The overview, a few entries of each. ``users``: e-mail addresses with their holdings; ``waiting``: the sessions
-    that are pending longest; ``idle``: sessions with unused accelerators; ``troubled``: agents that are lost, refused,
-    short of disk, or have unknown kernels or warnings."""
+    """The superadmin's overview, with a few entries of each kind. ``users``: e-mail addresses with their holdings.
+    ``waiting``: the sessions that have been pending longest. ``idle``: sessions with unused accelerators. ``troubled``:
+    agents that are lost, refused, short of disk, or have unknown kernels or warnings."""
 
     users: list[tuple[str, Slots]]
     waiting: list[ComputeSession]
@@ -43,7 +43,7 @@ def cluster_now() -> ClusterNow:
 
 
 def _users() -> list[tuple[str, Slots]]:
-    """Return the users with the largest holdings, compared by accelerators, cores, then memory."""
+    """Return the users with the largest holdings. Accelerators are compared first, then cores, then memory."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
     rows = Allocation.objects.order_by().values_list("kernel__session__owner__email", "slot")
     for email, slot, total in rows.annotate(Sum("amount")):

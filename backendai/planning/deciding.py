@@ -1,4 +1,4 @@
-"""Decides a pass so that one faulty session does not affect the others."""
+"""Makes the plan of a pass so that one faulty session does not affect the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from backendai.scheduler.snapshot import SessionView, Snapshot
 
 
 class WrongRules(Exception):
-    """The group's strategies or their options are invalid, independent of its sessions."""
+    """The group's strategies or their options are invalid, whatever sessions are pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The plan for ``snapshot``, which excludes ``faults``: sessions on which the decision fails."""
+    """A plan. ``snapshot``: its input, without the sessions in ``faults``, on which the decision fails."""
 
     plan: Plan
     snapshot: Snapshot
@@ -24,8 +24,8 @@ class Decision:
 
 
 def decide_apart(snapshot: Snapshot) -> Decision:
-    """Return the plan, leaving out sessions on which the decision fails. Raises WrongRules, or the original error if no
-    single session causes it."""
+    """Return the plan, without the sessions on which the decision fails. Raises WrongRules, or the original error if no
+    single session causes the failure."""
     try:
         return Decision(decide(snapshot), snapshot)
     except Exception:

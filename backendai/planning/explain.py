@@ -1,4 +1,4 @@
-"""Explains why a session waits and what would start it now. Each explanation is a dry run of the next pass."""
+"""Explains why a session waits and what would start it now, by a dry run of the next pass."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Verdict(StrEnum):
 
     STARTS_NOW = "starts-now"
     WAITS = "waits"
-    NEVER = "never"  # waiting cannot help as things stand
+    NEVER = "never"  # waiting cannot help unless agents or rules change
     PLACED = "placed"
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A session that the scheduler tries before the user's own, and that the user may see."""
+    """A session that the scheduler tries before the user's own. Only sessions that the user may see are named."""
 
     id: UUID
     name: str
@@ -51,10 +51,13 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a session does not start, or where it would, as of ``now``. For several equal sessions: about the first that
-    does not start; ``started`` is the number of those that do. ``position`` counts from 1 among the group's ``waiting``
-    sessions. ``ahead``: those of the first twenty in front that the user may see; ``ahead_total`` counts all.
-    ``agents``: where it would start."""
+    """Why a session does not start, or on which agents it would.
+
+    ``now``: the time of the explanation. For several equal sessions it describes the first that does not start, and
+    ``started`` is the number of those that do. ``position`` counts from 1 among the group's ``waiting`` sessions.
+    ``ahead``: those of the first twenty sessions in front that the user may see; ``ahead_total``: the number of all.
+    ``agents``: where it would start.
+    """
 
     now: datetime
     group: str
@@ -72,7 +75,8 @@ class Explanation:
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
-    """Return what the next pass would do with a session that the user may see; changes nothing."""
+    """Return what the next pass would do with a session. Writes nothing. The caller checks that the user may see the
+    session."""
     group = session.resource_group
     if session.status != Status.PENDING:
         verdict = Verdict.ENDED if session.status in TERMINAL else Verdict.PLACED
@@ -80,7 +84,7 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
         return Explanation(now, group.name, verdict, message, _stored(session))
     snapshot = read_snapshot(group, now, even_if_idle=True)
     view = next((each for each in snapshot.pending if each.id == session.pk), None)
-    if view is None:  # not considered by a pass, or unreadable
+    if view is None:  # the pass does not consider the session, or cannot read it
         message = session.reason_text or Message("No scheduler pass has considered it yet.")
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
@@ -96,7 +100,7 @@ def foresee(
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
     """Return what a pass would do with one session, or with several equal ones. Names only sessions that the user may
-    see. ``others``: returns other groups in which a single session could start."""
+    see. ``others``: a function that returns other groups in which a single session could start."""
     views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
@@ -176,8 +180,8 @@ def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
 
 
 def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
-    """Return the reason, and a sentence about the session in front. Both name that session only if the user may see
-    it."""
+    """Return the wait's reason, and a sentence about the session in front. Both name that session only if the user may
+    see it."""
     details = {**wait.reason.details, **wait.reason.aside_details}
     in_front = ""
     if blocker := details.get("blocker"):

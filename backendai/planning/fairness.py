@@ -1,4 +1,4 @@
-"""Database → input of the fair strategies: weights and past usage of holders."""
+"""Reads the input of the fair strategies from the database: weights and past usage of holders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 
 
 def read_weights(holders: Collection[Holder]) -> dict[str, float]:
-    """Return the weights other than 1 of these users, projects and domains, by key; three queries."""
+    """Return the weights of these users, projects and domains, by key, without weights of 1. Three queries."""
     wanted = _keys(holders)
     uneven = {
         key_of(scope, pk): weight
@@ -35,10 +35,10 @@ def read_weights(holders: Collection[Holder]) -> dict[str, float]:
 def read_past_usage(
     group: ResourceGroup, holders: Collection[Holder], capacity: Slots, now: datetime
 ) -> dict[str, float]:
-    """Return by holder's key the past usage as a share of the group's capacity.
+    """Return the past usage of holders as a share of the group's capacity, by key.
 
-    Usage halves with each half-life and is dropped after four. The share is the mean over slots of usage / (capacity ×
-    period). One query; holders without usage are left out.
+    Usage is halved for each half-life of its age, and ignored after four. The share is the mean over slots of usage /
+    (capacity × period). Holders without usage are missing. One query.
     """
     lookback = group.usage_half_life * LOOKBACK_HALF_LIVES
     wanted = _keys(holders)
@@ -60,7 +60,7 @@ def _keys(holders: Collection[Holder]) -> set[str]:
 
 
 def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterator[tuple[Any, ...]]:
-    """Yield (user, project, domain, slot, decayed amount × seconds); the database adds the days up."""
+    """Yield tuples (user, project, domain, slot, decayed amount × seconds), summed over days by the database."""
     postgres = connection.vendor == "postgresql"
     days = list(_weights_of_days(now, lookback, group.usage_half_life))
     row = "(%s::date, %s::float8)" if postgres else "(%s, %s)"
@@ -78,7 +78,7 @@ def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterat
 
 
 def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
-    """Yield each past day with the weight of its usage, that of the middle of the day."""
+    """Yield each past day with the factor by which its usage counts, computed for the middle of the day."""
     today = now.astimezone(UTC).date()
     day = (now - lookback).astimezone(UTC).date()
     while day <= today:
@@ -89,4 +89,4 @@ def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -
 
 
 def _uuid(value: Any) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)  # SQLite knows bare digits only
+    return value if isinstance(value, UUID) else UUID(value)  # SQLite returns ids as text

@@ -1,4 +1,4 @@
-"""What users and sessions hold in one resource group, from the ledger."""
+"""Reads from the ledger what users and sessions hold in one resource group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backendai.scheduler.snapshot import RunningView
 
 
 def read_held(group: ResourceGroup) -> dict[str, Slots]:
-    """Return what each user's sessions hold in this group, by ``user:<id>``, in one query."""
+    """Return what each user's sessions hold in this group, by ``user:<id>``. One query."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
     counted = {"kernel__session__session_type__in": kinds_with("counts")}
     rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group, **counted)
@@ -29,8 +29,8 @@ def read_held(group: ResourceGroup) -> dict[str, Slots]:
 
 
 def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
-    """Return the placed sessions of this group with their allocations and latest ends; four queries. The end of a
-    starting session includes the longest start that the group allows."""
+    """Return the placed sessions of this group with their allocations and latest ends. A session that is starting ends
+    later by the longest start that the group allows. Four queries."""
     placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())

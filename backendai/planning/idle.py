@@ -1,4 +1,4 @@
-"""Database → the input of the idle policy: running sessions, rules, traffic, measured use and earlier warnings."""
+"""Reads the input of the idle policy: running sessions, rules, traffic, measured use and earlier warnings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
 
 class Row(NamedTuple):
-    """The columns read of one running session."""
+    """The columns of one running session."""
 
     id: UUID
     session_type: str
@@ -48,8 +48,8 @@ class TellingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The findings of the idle checkers with their input. ``tellings``: earlier warnings; ``unheard``: sessions without
-    any recorded traffic, although a rule needs it."""
+    """The results of the idle checkers. ``tellings``: earlier warnings. ``unheard``: sessions whose traffic a rule
+    needs, but was never recorded."""
 
     now: datetime
     findings: list[Finding]
@@ -58,8 +58,8 @@ class Picture:
 
 
 def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
-    """Return what the idle checkers find about all running sessions, or about ``only`` these. At most eight queries,
-    and two for each averaging period, however many sessions there are."""
+    """Return the results of the idle checkers for all running sessions, or for those in ``only``. At most eight
+    queries, and two more for each averaging period, for any number of sessions."""
     holding = read_holding()
     tellings = _tellings(only)
     if not holding.checkers:
@@ -121,15 +121,15 @@ def _watched(
 
 
 def _heard_since(now: datetime) -> datetime:
-    """Return since when the portal was reachable without a break: before that, nobody could use a session. ``now`` if
+    """Return since when the portal has been reachable without a break, as nobody could use a session before; ``now`` if
     unknown."""
     row = Reachability.objects.values_list("since", "noted_at").first()
     return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
 
 
 def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return sessions on unreachable agents, and by session when its agents last returned. While an agent is away,
-    nobody can use its sessions."""
+    """Return the sessions on unreachable agents, and for each session the last return of one of its agents. Nobody can
+    use a session whose agent is unreachable."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
@@ -148,7 +148,8 @@ def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
 def _uses(
     rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime, *, everything: bool
 ) -> dict[UUID, dict[int, Use]]:
-    """Return the measured use of sessions whose rules need it now (``everything``: also later), by session and rule."""
+    """Return the measured use by session and rule, where a rule needs it now. ``everything``: also where a rule needs
+    it later."""
     windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
     for row in rows:
         for rule in rules[row.id]:
@@ -164,7 +165,7 @@ def _uses(
 
 
 def _matters(row: Row, rule: Rule, now: datetime) -> bool:
-    """Return whether the measured use could end the session now; summing it up is the expensive part."""
+    """Return whether the measured use could end the session now. Only then is the use summed up, which is expensive."""
     if rule.kind == NETWORK:
         return row.last_traffic is not None and now >= row.last_traffic + rule.limit - rule.lead
     return row.started_at is not None and now >= row.started_at + max(rule.grace, rule.limit)

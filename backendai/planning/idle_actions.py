@@ -1,4 +1,4 @@
-"""Carries out the idle policy: warnings, ends, and withdrawn warnings."""
+"""Carries out the idle policy: warns owners, ends sessions, and withdraws warnings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _Told = Mapping[tuple[UUID, int | None], TellingRow]
 
 
 def act_on_idle(picture: Picture) -> int:
-    """Warn about, end and spare sessions as the findings demand; returns how many. For sessions without recorded
-    traffic the time without traffic starts now."""
+    """Write warnings, ends and withdrawals that the results require; returns how many. For sessions without recorded
+    traffic, the time without traffic begins now."""
     now = picture.now
     told = {(one.session_id, one.checker_id): one for one in picture.tellings}
     found = {(one.session, one.rule.id): one for one in picture.findings}
@@ -37,8 +37,8 @@ def act_on_idle(picture: Picture) -> int:
 
 
 def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
-    """Return two messages for the owner: one before an idle end, and one after it. The first names times and not
-    durations, as it is read later."""
+    """Return two messages for the owner: a warning before an idle end, and a notice after it. The warning contains
+    times instead of durations, as the owner may read it later."""
     rule = finding.rule
     of = {"name": rule.name, "limit": describe_duration(rule.limit)}
     since = describe_duration(now - finding.since) if finding.since else ""
@@ -63,7 +63,7 @@ def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
 
 
 def numbers_of(finding: Finding, now: datetime) -> dict[str, Any]:
-    """Return the numbers behind the message, for scripts."""
+    """Return the numbers behind the messages as JSON, for scripts."""
     rule = finding.rule
     numbers: dict[str, Any] = {"limit_seconds": round(rule.limit.total_seconds())}
     if finding.since and rule.kind != UTILIZATION:
@@ -75,7 +75,7 @@ def numbers_of(finding: Finding, now: datetime) -> dict[str, Any]:
 
 
 def percent_of(shares: Mapping[str, float | None]) -> dict[str, float]:
-    """Return shares as percentages; unmeasured ones are left out."""
+    """Return shares as percentages, without unmeasured ones."""
     return {slot: round(share * 100, 2) for slot, share in sorted(shares.items()) if share is not None}
 
 

@@ -1,4 +1,4 @@
-"""The state of each idle checker for one session, in numbers. For the session's page and for REST."""
+"""Computes the state of each idle checker for one session, for the session's page and REST."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Findin
 
 @dataclass(frozen=True, slots=True)
 class IdleCheck:
-    """One checker's state for one session. ``ends_at``: when the session ends if nothing changes, None if unknown;
-    ``idle_seconds``: since the last use, or since the start for lifetime checkers."""
+    """One checker's state for one session. ``ends_at``: when the session ends if nothing changes (None: unknown).
+    ``idle_seconds``: the time since the last use; for lifetime checkers, since the start."""
 
     checker: int
     name: str
@@ -45,7 +45,7 @@ class IdleCheck:
 
     @property
     def may_extend(self) -> bool:
-        """Whether the owner can postpone the end: they have been warned, and extensions are left."""
+        """Whether the owner can postpone the end, because there is a warning and extensions are left."""
         return self.warned_at is not None and self.extensions_left > 0
 
     @property
@@ -60,18 +60,18 @@ class IdleCheck:
 
     @property
     def is_network(self) -> bool:
-        """Whether the checker looks at traffic."""
+        """Whether the checker measures traffic."""
         return self.kind == NETWORK
 
     @property
     def is_utilization(self) -> bool:
-        """Whether the checker looks at utilization."""
+        """Whether the checker measures utilization."""
         return self.kind == UTILIZATION
 
 
 def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
-    """Return the state of each checker that applies to a session, the nearest end first. Empty unless the session is
-    running. Writes nothing."""
+    """Return the state of each checker that applies to a session, the nearest end first. Empty for a session that is
+    not running. Writes nothing."""
     if session.status != Status.RUNNING:
         return []
     findings = [one for one in look_at_idle(now, only=[session.pk]).findings if one.session == session.pk]
@@ -89,7 +89,7 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
 
 
 def announced_end() -> Subquery:
-    """Return a query expression: the earliest end that an active warning of the session announces."""
+    """Return a query expression for the earliest end of the session that an active warning announces."""
     rows = IdleWarning.objects.filter(session=OuterRef("pk"), warned_at__isnull=False, collected_at=None)
     return Subquery(rows.order_by("due_at").values("due_at")[:1])
 

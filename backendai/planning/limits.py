@@ -1,4 +1,4 @@
-"""Database → limits: what each holder's policy allows, and what its sessions hold now, in all resource groups."""
+"""Reads what the policy of each holder allows, and what its sessions hold now in all resource groups."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from backendai.scheduler.snapshot import Holder, LimitView
 
 
 def read_limits(holders: Collection[Holder]) -> dict[str, LimitView]:
-    """Return by key the limits of the holders that have a policy. One query if none has a policy, else four."""
+    """Return the limits of the holders that have a policy, by key. Four queries; one if no holder has a policy."""
     return limit_views(limited_holders({key for holder in set(holders) for key in holder.keys}))

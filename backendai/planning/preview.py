@@ -1,4 +1,4 @@
-"""Previews a launch: adds the session to its group's snapshot and decides a pass."""
+"""Previews a launch: adds the session to a snapshot of its group and decides a pass."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 def preview(
     user: User, spec: SessionSpec, *, now: datetime, copies: int = 1, checked: Checked | None = None
 ) -> Explanation:
-    """Return what the next pass would do with this launch: start it and where, or why not. Writes nothing.
+    """Return what the next pass would do with this launch: on which agents it would start, or why not. Writes nothing.
 
-    For several ``copies``: what it would do with the first that does not start, and how many start. ``checked``: the
-    result of the launch's check, if made already. Raises the UserError of a launch, except that impossible amounts are
-    a result. Limits of pending sessions are checked at the launch only.
+    ``copies``: how many equal sessions; the result is about the first that does not start, and says how many start.
+    ``checked``: the result of the launch's check, if already known. Raises the UserErrors of a launch, but impossible
+    amounts are a result. Limits of pending sessions are not checked.
     """
     try:
         owner = owner_named(user, spec.owner)

@@ -1,4 +1,4 @@
-"""Database → the pending sessions of one resource group, as the scheduler sees them."""
+"""Reads the pending sessions of one resource group from the database in the scheduler's form."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ MOST_PER_PASS = 10_000
 _ORDERS = {"lifo": ("-priority", "-created_at", "-pk")}
 _USUAL_ORDER = ("-priority", "created_at", "pk")
 Broken = tuple[UUID, Exception]
-KernelRow = tuple[UUID, str, UUID | None]  # id, amounts, image of its own
+KernelRow = tuple[UUID, str, UUID | None]  # id, amounts, the kernel's own image
 
 
 class Row(NamedTuple):
-    """The columns read of one pending session; lists of agents are JSON text, most of them empty."""
+    """The columns of one pending session. Lists of agents are JSON text, as most of them are empty."""
 
     id: UUID
     name: str
-    created_at: datetime | float  # for ``time_of``
+    created_at: datetime | float  # input of ``time_of``
     priority: int
     starts_at: datetime | None
     image_id: UUID
@@ -65,8 +65,8 @@ class Row(NamedTuple):
 
 
 class Newcomer(NamedTuple):
-    """A session before its launch: its kernels (amounts as JSON text, image if it differs from the session's) and the
-    ids of its dependencies, with how they must have ended."""
+    """A session before its launch. ``kernels``: with amounts as JSON text, and the image if it differs from the
+    session's. ``depends_on``: ids of dependencies; ``depends_when``: how these must have ended."""
 
     row: Row
     kernels: tuple[KernelRow, ...]
@@ -76,8 +76,8 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass considers: at most ``MOST_PER_PASS`` of the group, and newcomers. ``is_partial``: more
-    sessions are pending."""
+    """The sessions that a pass considers: at most ``MOST_PER_PASS`` pending ones, and sessions before their launch.
+    ``is_partial``: the group has more pending sessions."""
 
     def __init__(
         self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool, is_partial: bool = False
@@ -103,7 +103,7 @@ class Queue:
 
     @property
     def launches(self) -> set[UUID]:
-        """The launches whose sessions ask to be spread or packed."""
+        """The launches whose sessions have a placement preference."""
         return {row.launch_id for row in self.rows if row.launch_id and row.placement}
 
     @property
@@ -113,19 +113,21 @@ class Queue:
 
     @property
     def built_here(self) -> dict[str, Image]:
-        """The images that no registry has (built or saved locally), by reference."""
+        """The images that no registry has, because they were built or saved locally, by reference."""
         return {image.reference: image for image in self.images.values() if image.is_on_nodes_only}
 
     @property
     def fetched(self) -> list[Image]:
-        """The images that agents fetch from registries."""
+        """The images that agents pull from registries."""
         return [image for image in self.images.values() if not image.is_on_nodes_only]
 
     def views(
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
     ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
-        """Return the sessions as the scheduler sees them, and unreadable ones with the error. ``builds``: progress of
-        images being built. ``somewhere_short``: an agent cannot pull, so the images that it has matter."""
+        """Return the sessions in the scheduler's form, and the sessions that cannot be read with the error.
+
+        ``builds``: progress of image builds. ``somewhere_short``: an agent cannot pull, so its images matter.
+        """
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
         broken: list[Broken] = []
@@ -183,10 +185,10 @@ def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> Kern
 
 
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
-    """Return the group's pending sessions, in four to seven queries; None, after one query, if there are none.
+    """Return the group's pending sessions; None if there are none. Four to seven queries; one if there are none.
 
-    If more than ``MOST_PER_PASS`` are pending, one more query takes those that can start at ``now``, with an equal
-    share for each owner.
+    If more than ``MOST_PER_PASS`` are pending, one more query selects those that can start at ``now``, equally many of
+    each owner.
     """
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
     found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
@@ -200,7 +202,7 @@ def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer
 
 
 def due(now: datetime) -> Q:
-    """Return a query condition: the session's start time has come."""
+    """Return a query condition: the session's start time has been reached."""
     return Q(starts_at=None) | Q(starts_at__lte=now)
 
 
@@ -212,7 +214,7 @@ def waits_for_others() -> Exists:
 
 def _in_turn(group_id: int, order: Sequence[str], now: datetime) -> QuerySet[Any, Any]:
     """Return ``MOST_PER_PASS`` startable sessions: the first of each owner, then the second of each, and so on. So
-    every owner has an equal share, and unused shares go to the others."""
+    owners have equal shares, and unused shares go to other owners."""
     sessions = ComputeSession.objects.pending().filter(due(now), ~waits_for_others(), resource_group=group_id)
     turn = Window(RowNumber(), partition_by=F("owner_id"), order_by=list(order))
     chosen = sessions.alias(turn=turn).order_by("turn", *order).values("pk")[:MOST_PER_PASS]
@@ -238,7 +240,7 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
 
 
 def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
-    """Return the dependencies of each session, in one query."""
+    """Return the dependencies of each session. One query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
     for session_id, when, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result, when), when))
@@ -253,7 +255,7 @@ def _dependencies_on(ids: Sequence[UUID], when: str) -> list[Dependency]:
 
 
 def _state(status: str, result: str, when: str) -> DependencyState:
-    """Return whether a session has ended as one that depends on it needs."""
+    """Return whether a session is live, or has ended as required."""
     if status not in TERMINAL:
         return DependencyState.LIVE
     well = status == Status.TERMINATED and result == Result.SUCCESS

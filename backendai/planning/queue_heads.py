@@ -1,4 +1,4 @@
-"""The first session of a resource group that does not fit, and those that hold slots."""
+"""Finds the first session of a resource group that does not fit, and the sessions that hold slots."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A group with a session that does not fit. ``first``: that session; ``holders``: the sessions that have held slots
-    longest; ``others``: the number of further ones."""
+    """A group with a session that does not fit. ``first``: that session. ``holders``: the sessions that have held slots
+    longest. ``others``: how many further sessions hold slots."""
 
     group: ResourceGroup
     first: ComputeSession
@@ -40,7 +40,7 @@ class Head:
 
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
-    """Return the head of the queue of each of the first five groups. Only sessions that the user may see are included.
+    """Return the head of the queue for each of the first five groups. Only sessions that the user may see are included.
     Three queries."""
     shown = {group.pk: group for group in groups[:MOST_GROUPS]}
     visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
@@ -67,7 +67,8 @@ def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
 
 
 def _ranked(rows: Any, order: Any, most: int) -> Any:
-    """Return the first rows of each group in this order. Each has the group's number of rows as ``total``."""
+    """Return the first ``most`` rows of each group in this order. Each row has the group's number of rows as
+    ``total``."""
     group = F("resource_group")
     rank = Window(RowNumber(), partition_by=group, order_by=[order, "pk"])
     number = Window(Count("pk"), partition_by=group)

@@ -1,4 +1,4 @@
-"""Free amounts of resource groups, over the reachable agents that take sessions."""
+"""Computes the free amounts of resource groups over their reachable agents that take sessions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from backendai.core.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class GroupRoom:
-    """A resource group's reachable agents that take sessions, its pending sessions, and amounts. ``free``: the sum over
-    agents; an agent with more allocated than its capacity counts as full."""
+    """The reachable agents of a resource group that take sessions, its pending sessions, and its amounts. ``free``: the
+    sum over agents; an agent with more allocated than its capacity counts as full."""
 
     group: ResourceGroup
     agents: int
@@ -32,7 +32,7 @@ class GroupRoom:
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
-    """A resource group's reachable agents that take sessions, its pending sessions, capacity and allocations."""
+    """The reachable agents of a resource group that take sessions, its pending sessions, capacity and allocations."""
 
     group: ResourceGroup
     agents: int
@@ -42,7 +42,7 @@ class GroupUse:
 
 
 def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
-    """Return each group's use, by three aggregate queries: far cheaper than ``room_in``."""
+    """Return the use of each group. Three aggregate queries, far cheaper than ``room_in``."""
     ids = [group.pk for group in groups]
     agents: dict[int, int] = defaultdict(int)
     capacity: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -62,8 +62,8 @@ def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
 
 
 def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
-    """Return the free amounts of each group, in three queries."""
-    # Equal texts are parsed only once, and whole rows of agents would take much longer to read.
+    """Return the free amounts of each group. Three queries."""
+    # Only these columns are read, as whole rows take much longer; equal texts are parsed once.
     ids = [group.pk for group in groups]
     agents = list(_serving(ids).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
     taken = occupied_by_agent([pk for pk, *_ in agents])

@@ -1,4 +1,4 @@
-"""Database → snapshot: one resource group as the scheduler sees it, in a fixed number of queries."""
+"""Reads one resource group from the database as a snapshot for the scheduler, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from backendai.planning.queue import Newcomer, read_queue
 from backendai.scheduler.gates import needs_network
 from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Networks, Rules, Snapshot
 
-_BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # their order does not depend on what users hold
+_BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # sequences whose order does not depend on users' holdings
 _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The snapshot of a group, and unreadable pending sessions with the error. ``is_partial``: more sessions are
-    pending than one pass looks at."""
+    """The snapshot of a group, and the pending sessions that cannot be read with the error. ``is_partial``: more
+    sessions are pending than one pass considers."""
 
     snapshot: Snapshot
     broken: tuple[tuple[UUID, Exception], ...] = ()
@@ -34,23 +34,25 @@ class Picture:
 
     @property
     def looked_at(self) -> list[UUID]:
-        """The ids of the pending sessions that were read."""
+        """The ids of the pending sessions that this pass considers."""
         return [*(session.id for session in self.snapshot.pending), *(pk for pk, _ in self.broken)]
 
 
 def read_snapshot(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Snapshot:
-    """Return the group at ``now``, in a fixed number of queries; unreadable sessions are left out. If nothing is
-    pending, agents are not read unless ``even_if_idle``. ``newcomers``: sessions before their launch, to be
-    included."""
+    """Return the group at ``now``, without sessions that cannot be read.
+
+    If nothing is pending, agents are read only with ``even_if_idle``. ``newcomers``: sessions before their launch,
+    which are included. A fixed number of queries.
+    """
     return read_picture(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
 
 
 def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
-    """Return the snapshot of ``read_snapshot``, with the unreadable sessions."""
+    """Return the snapshot of ``read_snapshot``, and the sessions that cannot be read."""
     queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
@@ -91,7 +93,7 @@ def _capacity(agents: Iterable[AgentView]) -> Slots:
 
 
 def rules_of(group: ResourceGroup) -> Rules:
-    """Return the group's rules for the scheduler."""
+    """Return the group's scheduling rules in the scheduler's form."""
     return Rules(
         sequence=group.sequence,
         selection=group.selection,

@@ -1,4 +1,5 @@
-"""Steps of history rows, as stored and as shown: gates that all passed are stored as one step."""
+"""Converts steps of history rows between their stored and their displayed form. If all gates passed, one step is
+stored."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ _TEXTS = {gate.step: gate.passed for gate in GATES}
 
 
 def short_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with all gates merged into one if all passed."""
+    """Return the steps for storage. If all gates passed, their steps become one."""
     passed = len(GATES_PASSED)
     return (_ALL_GATES, *steps[passed:]) if steps[:passed] == GATES_PASSED else steps
 
 
 def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
-    """Return a row's steps with all fields, and every gate as a step."""
+    """Return the steps of a history row with all fields, and one step for each gate."""
     steps = [each for step in full_steps(record) for each in (_gates_of(step) if step["step"] == _GATES else [step])]
     return [step | {"values": values_of(step["message"])} for step in steps]
 
 
 def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the gates that existed when the row was written and still exist."""
-    message = step["message"]  # older rows have the names in their text alone
+    """Return the steps of gates that existed when the row was written and still exist."""
+    message = step["message"]  # older rows have no values, only text
     names = message.values.get("names") or str(message).removeprefix(_PASSED).split(", ")
     return [step | {"step": name, "message": _TEXTS.get(name, "")} for name in names]

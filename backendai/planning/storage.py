@@ -1,4 +1,4 @@
-"""Database → the storage hosts that sessions need and agents offer, for the scheduler."""
+"""Reads the storage hosts that sessions need and agents offer, for the scheduler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.storage.status import Rights
 
 
 class Offer(NamedTuple):
-    """An agent's features of storage hosts, and by host why it lacks them."""
+    """The features of storage hosts that an agent offers, and by host why it offers none."""
 
     features: frozenset[str] = frozenset()
     faults: tuple[tuple[str, str], ...] = ()
@@ -27,8 +27,8 @@ NO_OFFER = Offer()
 
 
 def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
-    """Return the storage needs of these sessions, in one query. Sessions whose folders are all mounted automatically
-    need nothing and are left out."""
+    """Return the storage needs of these sessions. Sessions whose folders are all mounted automatically have no needs
+    and are missing. One query."""
     if not session_ids:
         return {}
     found: dict[UUID, list[tuple[str, str, bool, bool]]] = defaultdict(list)
@@ -52,8 +52,7 @@ def storage_need(mounts: Iterable[ResolvedMount]) -> StorageNeed | None:
 
 
 def storage_offers(agent_ids: Collection[UUID]) -> dict[UUID, Offer]:
-    """Return by agent its features and faults of storage hosts, in one query. Agents that report no host are left
-    out."""
+    """Return the features and faults of storage hosts, by agent. Agents that report no host are missing. One query."""
     features: dict[UUID, set[str]] = defaultdict(set)
     faults: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
     rows = HostOnAgent.objects.filter(agent__in=among(agent_ids)).order_by("host__name")

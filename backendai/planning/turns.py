@@ -1,4 +1,4 @@
-"""Limits concurrent previews: each costs as much as a scheduler pass."""
+"""Limits concurrent previews, as each costs as much as a scheduler pass."""
 
 from __future__ import annotations
 
@@ -22,29 +22,32 @@ class Busy(UserError):
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold one of this process's two turns for previews, at most one per person. A person's second request waits for
-    the first, a third is rejected. Raises Busy, also after waiting ``patience`` seconds."""
+    """Wait for and hold one of two slots for previews in this process; at most one slot per person.
+
+    A person's second request waits for the first; a third is rejected. Raises Busy, also after ``patience`` seconds of
+    waiting.
+    """
     with _changed:
         if _waiting[person]:
             raise Busy("Two of your requests are already being processed. Try again when they finish.")
         _waiting[person] += 1
         try:
-            is_free = _changed.wait_for(lambda: person not in _asking and len(_asking) < _AT_ONCE, patience)
+            is_free = _changed.wait_for(lambda: person not in _running and len(_running) < _AT_ONCE, patience)
         finally:
             _waiting.subtract({person: 1})
             if not _waiting[person]:
                 del _waiting[person]
         if not is_free:
             raise Busy("The scheduler is busy. Try again in a few seconds.")
-        _asking.add(person)
+        _running.add(person)
     try:
         yield
     finally:
         with _changed:
-            _asking.discard(person)
+            _running.discard(person)
             _changed.notify_all()
 
 
 _changed = threading.Condition()
-_asking: set[Any] = set()
+_running: set[Any] = set()
 _waiting: Counter[Any] = Counter()

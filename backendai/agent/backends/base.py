@@ -28,7 +28,7 @@ NOBODY = RegistryAccess()
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Progress of a pull: the share from 0 to 1 (None: unknown), one sentence, and bytes. ``total_bytes`` may still
-    grow."""
+    grow during the pull."""
 
     share: float | None
     message: str
@@ -62,13 +62,13 @@ class StartFailed(BackendError):
 
 
 class StaleGeneration(BackendError):
-    """A container of a newer generation exists: the order to start this one is outdated."""
+    """A container of a newer generation exists, so the order to start this kernel is outdated."""
 
     code = "stale-generation"
 
     @classmethod
     def of(cls, known: int, ordered: int) -> StaleGeneration:
-        """Return the error for an order of a generation older than the known one."""
+        """Return the error for an order whose generation is older than the known one."""
         return cls("Generation {known} is here; {ordered} is out of date.", known=known, ordered=ordered)
 
 
@@ -79,7 +79,7 @@ class CommitFailed(BackendError):
 
 
 class KernelGone(BackendError):
-    """The agent has no such kernel (any more)."""
+    """The agent has no such kernel, or no longer has it."""
 
     code = "kernel-gone"
 
@@ -94,7 +94,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A kernel whose main process is alive. ``adopted``: it was running already."""
+    """A kernel whose main process is alive. ``adopted``: the kernel was running already."""
 
     container_id: str
     adopted: bool
@@ -112,7 +112,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """The main process of a kernel ended. The event is a hint only: the agent then asks for the kernel's state."""
+    """A hint that the main process of a kernel ended. The agent then asks for the kernel's state."""
 
     kernel_id: UUID
 
@@ -127,11 +127,11 @@ class Overfull:
 
 
 class Terminal(abc.ABC):
-    """A byte stream to a shell in a kernel: one asyncio task reads, and one writes."""
+    """A byte stream to a shell in a kernel. One asyncio task reads, and another one writes."""
 
     @abc.abstractmethod
     async def read(self) -> bytes:
-        """Return the next output; empty at the end of the shell."""
+        """Return the next output; empty when the shell has ended."""
 
     @abc.abstractmethod
     async def write(self, data: bytes) -> None:
@@ -142,24 +142,23 @@ class Terminal(abc.ABC):
         """Set the size of the shell's terminal."""
 
     async def find(self, does: str, text: str) -> None:
-        """Look through what tmux keeps of the shell: ``find``, ``previous``, ``next``, ``end``. Without tmux nothing
-        happens."""
+        """Search the shell's history, which tmux keeps. ``does``: ``find``, ``previous``, ``next`` or ``end``. Without
+        tmux nothing happens."""
         del does, text
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """Disconnect: the attached client ends, a tmux session stays. May be called twice."""
+        """Disconnect from the shell. A tmux session continues. May be called twice."""
 
 
 class Backend(abc.ABC):
-    """The kernels of one agent.
+    """Runs the kernels of one agent. Nine methods are required; the others have a default.
 
-    ``deployment`` separates portals that share an engine; containers of others are never touched. ``services`` reaches
-    ports of kernels; None if ports are not isolated from other users. ``guests`` executes code in kernels.
-    ``capabilities`` are reported to the portal, in addition to the abilities; ``lacks`` are the abilities of the class
-    that this instance does not have. ``starts_at_once``: how many starts it takes at once; None: as many as the
-    machine's cores allow. ``is_here``: kernels run on this very machine, so that its load is theirs. Nine methods are
-    required; the others have a default.
+    ``deployment`` separates portals that share an engine: containers of other deployments are never touched.
+    ``services``: reaches ports of kernels (None: other users could reach them, too). ``guests``: executes code in
+    kernels. ``capabilities``: reported to the portal in addition to the abilities. ``lacks``: abilities of the class
+    that this instance does not have. ``starts_at_once``: the most concurrent starts (None: as many as the machine's
+    cores allow). ``is_here``: kernels run on this machine, so that its load is the load of kernels.
     """
 
     name: str
@@ -175,11 +174,12 @@ class Backend(abc.ABC):
         """Return the machine's total ``cpu`` and ``mem``, before any reserve."""
 
     def architecture(self) -> str:
-        """Return the architecture of what runs kernels, as Linux names it."""
+        """Return the architecture of the machines that run kernels, as Linux names it."""
         return platform.machine()
 
     def widest(self) -> list[Slots]:
-        """Return what the largest machines behind this agent have for one kernel; empty: one may have the capacity."""
+        """Return the most that one kernel can get on each of the largest machines behind this agent. Empty: one kernel
+        can get the whole capacity."""
         return []
 
     def engine(self) -> str:
@@ -195,27 +195,28 @@ class Backend(abc.ABC):
         return []
 
     def fault(self) -> str:
-        """Return why no kernel can start on this agent, in one sentence; empty if kernels can start. ``notes`` contains
+        """Return why no kernel can start on this agent, as one sentence; empty if kernels can start. ``notes`` contains
         the same sentence."""
         return ""
 
     def left_out(self, kernel_id: UUID) -> str:
-        """Return which automatic folders the kernel lacks, and why, in one or two sentences; empty if it lacks none."""
+        """Return which automatic folders the kernel lacks and why, in one or two sentences; empty if the kernel has all
+        of them."""
         return ""
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:
-        """Get or adopt a kernel: on return its network, scratch and container exist and the main process is alive. An
-        older generation's container is removed first.
+        """Start or adopt a kernel. On return its network, scratch folder and container exist, and the main process is
+        alive. A container of an older generation is removed first.
 
-        Raises StaleGeneration, ImageNotFound, StartFailed (after cleaning up), BackendError (the engine does not
-        answer: the state is unknown).
+        Raises StaleGeneration; ImageNotFound; StartFailed after cleaning up; BackendError if the engine does not answer
+        and the state is unknown.
         """
 
     @abc.abstractmethod
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
-        """End the main process: SIGTERM, and SIGKILL after ``grace`` seconds. Returns when the process has ended or is
-        gone."""
+        """End the main process: SIGTERM, and SIGKILL after ``grace`` seconds. Returns when the process has ended or
+        does not exist."""
 
     @abc.abstractmethod
     def ended(self, kernel_id: UUID) -> Ended | None:
@@ -223,17 +224,17 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
-        """Return the last ``limit`` bytes of output and whether more was cut off; b"" if the kernel is gone."""
+        """Return the last ``limit`` bytes of output, and whether earlier output was cut off. Returns b"" if the kernel
+        does not exist."""
 
     @abc.abstractmethod
     def remove(self, kernel_id: UUID) -> None:
-        """Remove container, network, scratch and everything else of the kernel. A kernel that is gone counts as
-        success."""
+        """Remove the kernel with its container, network and scratch folder. Succeeds if the kernel does not exist."""
 
     @abc.abstractmethod
     def kernels(self) -> list[KernelSighting]:
         """Return every kernel of this deployment and agent, running or ended. Raises BackendError if the engine does
-        not answer: unknown is not empty."""
+        not answer, as an empty list would mean that no kernel exists."""
 
     def overfull(self) -> list[Overfull]:
         """Return the kernels that exceed a disk limit which the file system does not enforce.
@@ -243,7 +244,7 @@ class Backend(abc.ABC):
         return []
 
     def sweep(self, live: set[UUID]) -> None:
-        """Remove this deployment's networks, scratch folders and terminals without a kernel in ``live``."""
+        """Remove networks, scratch folders and terminals of this deployment whose kernel is not in ``live``."""
         return
 
     @abc.abstractmethod
@@ -252,4 +253,4 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Disconnect from the engine. Native kernels end, containers keep running."""
+        """Disconnect from the engine. Native kernels end; containers continue."""
