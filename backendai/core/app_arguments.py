@@ -1,4 +1,4 @@
-"""Arguments of a service that its image lets people set. They come from a label such as ``--logdir=/home/work/logs
+"""Arguments of a service that users may set, if the image allows them by a label such as ``--logdir=/home/work/logs
 --tag=``."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9._-]{0,40}\Z")
 
 
 def label_of(service: str) -> str:
-    """Return the label that names the arguments of a service."""
+    """Return the name of the label that lists the arguments of a service."""
     return f"ai.backend.app.{service}.arguments"
 
 
 def allowed_arguments(labels: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return the arguments that people may set, each with its default value. Words other than ``--name=value`` are left
-    out; a label with unbalanced quotes allows none."""
+    """Return the arguments that users may set, each with its default value. Entries other than ``--name=value`` are
+    left out; a label with unbalanced quotes allows none."""
     try:
         words = shlex.split(str(labels.get(label_of(service), "")))
     except ValueError:
@@ -30,13 +30,13 @@ def allowed_arguments(labels: Mapping[str, str], service: str) -> dict[str, str]
 
 
 def is_value(text: str) -> bool:
-    """Return whether an argument can have this value."""
+    """Return whether the text is allowed as the value of an argument."""
     return len(text) <= LONGEST_VALUE and text.isprintable()
 
 
 def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that differ from the image's defaults. Raises UserError for an argument that the image does not
-    allow and for an invalid value."""
+    """Return the values that differ from the image's defaults. Raises UserError for an invalid value, and for an
+    argument that the image does not allow."""
     for name, value in values.items():
         field = f"arguments.{name}"[:64]
         if name not in allowed:
@@ -60,5 +60,5 @@ def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[
 
 
 def words_of(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words ``name=value`` for the command; an argument with an empty value gives none."""
+    """Return the command-line arguments ``name=value``, without those whose value is empty."""
     return tuple(f"{name}={value}" for name, value in values.items() if value)

@@ -1,4 +1,4 @@
-"""Access to user-supplied paths below a directory's descriptor, without leaving that directory.
+"""Opens user-supplied paths below a directory's descriptor without leaving that directory.
 
 Absolute paths, ``..``, links that lead out and magic links are rejected: by the Linux kernel (openat2), or on older
 ones by opening one component after the other. Links inside the directory are followed on request only. Only regular
@@ -22,7 +22,7 @@ Opener = Callable[[int, Parts, int, bool], int]
 
 LONGEST_NAME, LONGEST_PATH, MOST_PARTS = 255, 4000, 256
 _OPENAT2, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 437, 0x02, 0x04, 0x08
-_AGAIN = 16  # tries: Linux gives up a look-up while an entry is being renamed
+_AGAIN = 16  # tries, as Linux aborts a look-up while an entry is being renamed
 _MOST_LINKS = 40
 _RENAME_NOREPLACE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -180,7 +180,7 @@ def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_R
 
 @contextmanager
 def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
-    """Yield the descriptor of the directory that holds a path, and the path's last name. Follows no links. Raises
+    """Yield the descriptor of the directory that contains a path, and the path's last name. Follows no links. Raises
     PathRefused for the folder itself, and OSError."""
     if not parts:
         raise PathRefused("This would change the folder itself; name something in it.", field="path")
@@ -207,8 +207,8 @@ def exists(parent: int, name: bytes) -> bool:
 
 
 def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
-    """Return the descriptor of a directory below another; creates it and its parents where missing. Follows no links.
-    Raises OSError."""
+    """Return the descriptor of a directory below another. Creates the directory and its parents if missing. Follows no
+    links. Raises OSError."""
     here = open_directory(directory, (), follow=False)
     for part in parts:
         try:
@@ -224,8 +224,7 @@ def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
 
 
 def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: bool = True) -> None:
-    """Create one directory. With ``exist_ok``, an existing entry of this name is no error; else it raises
-    FileExistsError."""
+    """Create one directory. Raises FileExistsError if an entry of this name exists, unless ``exist_ok``."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
@@ -234,7 +233,7 @@ def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: boo
 
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
-    """Rename between two open directories; without ``replace``, raises FileExistsError if the target exists."""
+    """Rename between two open directories. Raises FileExistsError if the target exists, unless ``replace``."""
     if replace:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         return
@@ -247,7 +246,7 @@ def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: b
 
 
 def sync_all(directory: int) -> None:
-    """Write a directory's whole file system to disk; for many files cheaper than syncing each. Raises OSError."""
+    """Write a directory's whole file system to disk. Cheaper than syncing many files one by one. Raises OSError."""
     if _LIBC.syncfs(directory):
         raise OSError(ctypes.get_errno(), "cannot sync")
 
@@ -262,7 +261,7 @@ def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_
     try:
         os.stat(new_name, dir_fd=target, follow_symlinks=False)
     except FileNotFoundError:
-        # A directory replaces nothing but an empty directory.
+        # A directory can replace only an empty directory.
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         return
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(new_name))

@@ -1,4 +1,4 @@
-"""Django's own options, which the ``--help`` of ``manage.py`` commands leaves out."""
+"""Lists Django's own options, which the ``--help`` of ``manage.py`` commands leaves out."""
 
 DJANGOS_OWN = {
     "--version",

@@ -1,4 +1,4 @@
-"""Why a connection to a server failed, as a text."""
+"""Explains as text why a connection to a server failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.core.messages import Message
 
 
 def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
-    """Return one sentence about a failed connection: host, port, cause and seconds spent."""
+    """Return one sentence about a failed connection: host, port, cause, and the seconds spent."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return Message(

@@ -10,7 +10,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
-    """Yield each row as a line of CSV. The first begins with a byte-order mark, so that spreadsheets read UTF-8."""
+    """Yield each row as a line of CSV. The first line begins with a byte-order mark, so that spreadsheets read
+    UTF-8."""
     writer = csv.writer(_Echo())
     mark = "\N{ZERO WIDTH NO-BREAK SPACE}"
     for row in rows:

@@ -1,4 +1,4 @@
-"""Tells errors of an unreachable, busy or full database from errors of a statement."""
+"""Distinguishes errors of an unreachable, busy or full database from errors of a statement."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sqlite3
 from typing import Any
 
 _CANNOT_OPEN = 14  # SQLITE_CANTOPEN, in the lower byte of an extended code
-# Connection exceptions; the server shuts down or starts; too many connections. Time-outs and locks are not among them.
+# Connection exceptions, server shutting down or starting, too many connections. No time-outs and locks.
 _STATES = ("08", "57P01", "57P02", "57P03", "53300")
-# A lock was not given in time; a statement took too long or was cancelled; a deadlock; a conflict of transactions.
+# Lock time-out, statement time-out or cancellation, deadlock, conflict of transactions.
 _BUSY_STATES = ("55P03", "57014", "40P01", "40001")
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED, in the lower byte of an extended code
 _FULL = (13, 4874)  # SQLITE_FULL; SQLITE_IOERR_SHMSIZE: no room for the index of the write-ahead log
@@ -31,7 +31,7 @@ def is_away(error: BaseException) -> bool:
     cause: Any = error.__cause__
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF == _CANNOT_OPEN
-    # Agents load this package, and not the driver of PostgreSQL: its errors are known by their name.
+    # Agents load this package without the driver of PostgreSQL, so its errors are recognised by name.
     if "OperationalError" not in {kind.__name__ for kind in type(cause).__mro__} or not hasattr(cause, "sqlstate"):
         return False
     state: str | None = cause.sqlstate

@@ -1,7 +1,7 @@
-"""Errors by who must act on them.
+"""Errors, grouped by who must act.
 
-A ``UserError`` is shown to the user as it is: it names the field, the number and the limit. A ``PlatformError`` is a
-fault of the platform: it is logged with its context and shown with an id only.
+A ``UserError`` is shown to the user unchanged: it names the field, the number and the limit. A ``PlatformError`` is a
+fault of the platform: it is logged with its context, and users see only its id.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class BackendAIError(Exception):
         else:
             named = gaps(template)
             self.message = Message(template, **{name: value for name, value in details.items() if name in named})
-        # The values of the message come last: iterators among the details have been read into tuples by now.
+        # The message's values override the details, as the message has read iterators into tuples.
         self.details: Mapping[str, Any] = {**details, **self.message.values}
         super().__init__(self.message)
 
 
 class UserError(BackendAIError):
-    """The request is invalid; ``field`` names the input to change (None: no single field)."""
+    """The request is invalid. ``field``: the input to change (None: no single field)."""
 
     code = "invalid-request"
 
@@ -41,7 +41,7 @@ class UserError(BackendAIError):
 
 
 class NotFound(UserError):
-    """The object does not exist, or the user may not see it: the answer is the same."""
+    """The object does not exist, or the user may not see it; both give the same error."""
 
     code = "not-found"
 
@@ -65,7 +65,7 @@ class StorageFull(UserError):
 
 
 class NotAllowed(UserError):
-    """The user may see the object, but may not do this to it."""
+    """The user may see the object, but may not do this with it."""
 
     code = "not-allowed"
 

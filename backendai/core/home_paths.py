@@ -1,5 +1,5 @@
-"""Rules for paths of files in a session's home folder. The portal checks input with them, agents check what they
-write."""
+"""Rules for paths of files in a session's home folder. The portal validates input with these rules, and agents check
+files before writing them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def path_problem(path: str) -> str:
 
 
 def is_reserved(path: str) -> bool:
-    """Return whether the platform itself writes at this path."""
+    """Return whether the platform itself writes a file at this path."""
     return any(clash(path, ours) for ours in _OURS if ours != ".ssh") or path == ".ssh"
 
 
 def clash(one: str, other: str) -> bool:
-    """Return whether two paths cannot both be files: equal, or one a parent of the other."""
+    """Return whether two paths cannot both be files, because they are equal or one contains the other."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

@@ -1,4 +1,4 @@
-"""References of container images: ``registry.example.org:5000/lab/python:3.12@sha256:…``."""
+"""Parses references of container images: ``registry.example.org:5000/lab/python:3.12@sha256:…``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]
 
 @dataclass(frozen=True, slots=True)
 class ImageName:
-    """A reference in its parts; ``digest`` is empty where none is given."""
+    """A reference split into its parts. ``digest`` may be empty."""
 
     registry: str
     repository: str
@@ -50,7 +50,7 @@ def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
 
 def customized(reference: str, key: str) -> str:
     """Return the reference for an image saved from a session of this image: the same repository, with a tag that ends
-    with ``key``. Raises UserError if that is too long."""
+    with ``key``. Raises UserError if the reference becomes too long."""
     head = reference.partition("@")[0]
     repository, colon, tag = head.rpartition(":")
     if not colon or "/" in tag:
@@ -70,8 +70,8 @@ def customized(reference: str, key: str) -> str:
 
 
 def pinned(reference: str, digest: str) -> str:
-    """Return the reference with the digest in place of its tag; unchanged if there is no digest or it has one
-    already."""
+    """Return the reference with the digest instead of its tag. Unchanged if the digest is empty, or the reference has a
+    digest already."""
     if not digest or "@" in reference:
         return reference
     head, colon, tag = reference.rpartition(":")
@@ -79,10 +79,10 @@ def pinned(reference: str, digest: str) -> str:
 
 
 def is_exact_digest(text: str) -> bool:
-    """Return whether engines accept this digest: SHA-256 only."""
+    """Return whether engines accept this digest, which must be SHA-256."""
     return bool(_SHA256.match(text))
 
 
 def is_digest(text: str) -> bool:
-    """Return whether this is a digest: ``sha256:…``."""
+    """Return whether the text is a digest: ``sha256:…``."""
     return bool(_DIGEST.match(text))

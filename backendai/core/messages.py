@@ -1,7 +1,7 @@
 """Messages as data: an English template with named gaps, the values of the gaps, and a stable code.
 
-A ``Message`` is its English text, so logs, REST and older peers read a plain string. Doors render it in the reader's
-language (``texts.messages.in_words``); a template that their catalogue does not have is rendered in English.
+A ``Message`` is a ``str`` with its English text, so logs, REST and older peers read plain text. Doors render the
+message in the reader's language (``texts.messages.in_words``), or in English if their catalogue lacks the template.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 _GAP = re.compile(r"\{(\w+)\}")
 _STORED = '{"text": '
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
-_DEEPEST = 8  # messages in messages, as a peer may send them
+_DEEPEST = 8  # levels of messages inside messages, as a peer may send them
 _LIST = ", "
 LONGEST = 500
 
 
 class Message(str):
-    """English text that remembers its template, values and code. Values are scalars, messages, or tuples of both.
+    """English text that keeps its template, values and code. Values are scalars, messages, or tuples of both.
 
-    The first argument of a call is the text that translators see, so it is a literal: ``Message("{n} of {all} agents",
-    n=2, all=5)``. Gaps are words in braces; other braces stay as they are.
+    The first argument of a call must be a literal, as translators see it: ``Message("{n} of {all} agents", n=2,
+    all=5)``. Gaps are words in braces; other braces stay unchanged.
     """
 
-    # Not ``code``: REST framework takes such an attribute of a text for the code of the error.
+    # Not named ``code``: REST framework would use this attribute of a string as the error's code.
     __slots__ = ("stable_code", "template", "values")
 
     stable_code: str
@@ -49,12 +49,13 @@ class Message(str):
 
     @classmethod
     def of(cls, data: object) -> Message:
-        """Return the message from ``data()`` or ``stored()``; any other text becomes a message without values."""
+        """Return the message from the result of ``data()`` or ``stored()``. Any other text becomes a message without
+        values."""
         return data if isinstance(data, Message) else _read(data, _DEEPEST)
 
     @classmethod
     def joined(cls, parts: Iterable[str], separator: str = " ") -> Message:
-        """Return the messages joined by ``separator``, without empty ones; each is translated separately."""
+        """Return the messages joined by ``separator``, without empty ones. Each is translated separately."""
         found = [part for part in parts if part]
         if len(found) == 1:
             return cls.of(found[0])
@@ -70,7 +71,7 @@ class Message(str):
         }
 
     def stored(self) -> str:
-        """Return the message for a text column: plain English when it has neither values nor a code."""
+        """Return the message for a text column. A message without values and code is stored as plain English."""
         return json.dumps(self.data(), ensure_ascii=False) if self.values or self.stable_code else self.template
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -78,7 +79,7 @@ class Message(str):
         raise AttributeError(f"A message does not change: {name}")
 
     def __reduce__(self) -> tuple[Callable[[object], Message], tuple[dict[str, Any]]]:
-        """Copy and pickle by ``data()``."""
+        """Support copying and pickling by ``data()``."""
         return Message.of, (self.data(),)
 
 
@@ -98,12 +99,12 @@ def values_of(message: str) -> dict[str, Any]:
 
 
 def shortened(message: str, most: int = LONGEST) -> str:
-    """Return a message as it is, or its English text cut to ``most`` characters."""
+    """Return the message unchanged, or its English text cut to ``most`` characters if it is longer."""
     return message if len(message) <= most else message[:most]
 
 
 def for_column(message: str, most: int = LONGEST) -> str:
-    """Return a message as text for a message column, cut to ``most`` characters. For SQL without Django's ORM."""
+    """Return a message for a message column in SQL without Django's ORM, cut to ``most`` characters."""
     short = shortened(message, most)
     return short.stored() if isinstance(short, Message) else short
 
@@ -138,7 +139,7 @@ def _json(value: Any) -> Any:
 
 
 def _read(data: object, depth: int) -> Message:
-    """Return a message from untrusted data: malformed data becomes text, too deep data is dropped."""
+    """Return a message from untrusted data. Malformed data becomes text; data nested too deeply is dropped."""
     if isinstance(data, str) and data.startswith(_STORED):
         try:
             data = json.loads(data)

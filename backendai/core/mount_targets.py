@@ -10,7 +10,7 @@ HOME = "/home/work"
 LONGEST_TARGET = 255
 LONGEST_SUB_PATH = 1024
 _LONGEST_PART = 255  # bytes: the limit of file systems
-# The system's own directories. Others at the top, such as /data or /mnt, may be used.
+# The system's directories. Other top-level directories, such as /data or /mnt, are allowed.
 _RESERVED = (
     "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr", "var",
@@ -18,15 +18,15 @@ _RESERVED = (
 
 
 def absolute_target(name: str, target: str) -> str:
-    """Return the absolute mount path of a folder: by default its name below the home; relative paths start there
-    too."""
+    """Return the absolute mount path of a folder. Relative paths begin in the home; the default is the folder's name
+    there."""
     if not target:
         return f"{HOME}/{name}"
     return target if target.startswith("/") else f"{HOME}/{target}"
 
 
 def target_problem(target: str) -> str:
-    """Return why a folder must not be mounted at this absolute path; empty if it may."""
+    """Return why a folder must not be mounted at this absolute path; empty if the path is allowed."""
     if not target.startswith("/") or len(target.encode()) > LONGEST_TARGET:
         return Message(
             "A mount path is absolute and has at most {longest_target} bytes.", longest_target=LONGEST_TARGET
@@ -64,12 +64,12 @@ def sub_path_problem(path: str) -> str:
 
 
 def below_home(target: str) -> str:
-    """Return the part of a mount path below the home folder; empty for the home itself and for paths elsewhere."""
+    """Return a mount path relative to the home; empty for the home itself and for paths elsewhere."""
     return target[len(HOME) + 1 :] if target.startswith(f"{HOME}/") else ""
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether two mount paths are the same, or one lies inside the other."""
+    """Return whether two mount paths are equal, or one contains the other."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 

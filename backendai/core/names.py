@@ -8,7 +8,7 @@ import unicodedata
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
-FOLDERS = "folders"  # clients of files give it in place of a session's name, to reach all folders of a user
+FOLDERS = "folders"  # used by file clients instead of a session's name, to reach all folders of a user
 _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
@@ -16,21 +16,23 @@ _ENDS = re.compile(r"[A-Za-z0-9]\Z")
 _OWN_IMAGE_SHORTEST, _OWN_IMAGE_LONGEST = 4, 32
 _OWN_IMAGE = re.compile(r"^[A-Za-z0-9_-]+\Z")
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-# Names that the platform sets, that choose devices, or that a dynamic linker heeds before any program of the kernel.
+# Names that the platform sets, that select devices, or that the dynamic linker reads before a program starts.
 _RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES\Z)")
 
 
 # Invisible characters of other categories than Cf: fillers of Hangul, the empty pattern of Braille.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-_JOINERS = frozenset("\u200c\u200d")  # between letters, some scripts need them
+_JOINERS = frozenset("\u200c\u200d")  # some scripts need these between letters
 _UNSEEN = frozenset({"Cf", "Cn", "Co", "Mn", "Zs"})
 _NOT_IN_A_LINE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_person: bool = False) -> str:
-    """Return a display name without surrounding spaces; it may be empty. Any script is allowed. Raises UserError if it
-    is too long, has several lines, or has invisible or direction-changing characters. Names of persons may have
-    direction-changing characters beside letters: pages isolate them."""
+    """Return a display name without surrounding spaces; it may be empty. Any script is allowed.
+
+    Raises UserError if the name is too long, has several lines, or has invisible or direction-changing characters.
+    Names of persons may contain direction-changing characters besides letters, as pages isolate these names.
+    """
     line = text.strip()
     if len(line) > longest:
         raise UserError(
@@ -59,7 +61,7 @@ def is_hidden(letter: str) -> bool:
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
-    """Return the name if a session may have it. Else raises UserError with the part of the rule that is broken.
+    """Return the name if it is allowed for a session. Else raises UserError with the broken part of the rule.
 
     The rule: 4 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends, and not
     ``folders``.
@@ -101,7 +103,7 @@ def check_session_name(name: str, *, field: str = "name") -> str:
 
 
 def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONGEST) -> str:
-    """Return the name if a preset or an alias may have it. Else raises UserError.
+    """Return the name if it is allowed for a preset or an alias. Else raises UserError.
 
     The rule: 1 to ``longest`` letters, digits, dots, dashes and underscores, with a letter or digit first.
     """
@@ -127,8 +129,8 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
 
 
 def check_own_image_name(name: str, *, field: str = "name") -> str:
-    """Return the name if an image saved from a session may have it. Else raises UserError with the part of the rule
-    that is broken.
+    """Return the name if it is allowed for an image saved from a session. Else raises UserError with the broken part of
+    the rule.
 
     The rule: 4 to 32 letters, digits, dashes and underscores.
     """
@@ -155,7 +157,8 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 
 
 def check_variable_name(name: str, *, field: str = "environ") -> str:
-    """Return the name if users may set an environment variable of this name. Else raises UserError with the reason."""
+    """Return the name if users may set an environment variable with this name. Else raises UserError with the
+    reason."""
     if not _VARIABLE.match(name):
         text = Message(
             "{name} is not a variable name: use A to Z, digits and underscore, no digit first.",

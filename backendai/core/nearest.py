@@ -1,4 +1,4 @@
-"""The closest known name to a mistyped one."""
+"""Finds the known name that is closest to a mistyped one."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from difflib import get_close_matches
 
 
 def nearest_to(name: str, known: Collection[str]) -> str:
-    """Return the closest known name; empty if none is close."""
+    """Return the closest known name; empty if no name is close."""
     return next(iter(get_close_matches(name, sorted(known), 1)), "")

@@ -1,7 +1,7 @@
-"""Paths in folders as text, including paths that are not UTF-8: pages send back the exact bytes.
+"""Represents paths in folders as text, including paths that are not UTF-8, so that pages can send back the exact bytes.
 
-A UTF-8 path is its own text. Any other becomes ``//raw:`` and its bytes as base64url, with further names after a slash;
-no relative path starts like that.
+A UTF-8 path is represented by itself. Any other path becomes ``//raw:`` and its bytes as base64url, with further names
+after a slash. No relative path begins like this.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def encode_raw(name: bytes) -> str:
 
 
 def decode_raw(text: str) -> bytes:
-    """Return the bytes of ``encode_raw``. Raises UserError."""
+    """Return the bytes that ``encode_raw`` encoded. Raises UserError."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, TypeError) as error:
@@ -27,7 +27,7 @@ def decode_raw(text: str) -> bytes:
 
 
 def text_of(path: bytes) -> str:
-    """Return a path as text that ``bytes_of`` converts back."""
+    """Return a path as text, which ``bytes_of`` converts back."""
     try:
         return path.decode()
     except UnicodeDecodeError:
@@ -43,5 +43,5 @@ def bytes_of(text: str) -> bytes:
 
 
 def shown_text(path: bytes) -> str:
-    """Return a path for display, with replacement characters where it is not UTF-8."""
+    """Return a path for display, with replacement characters for bytes that are not UTF-8."""
     return path.decode(errors="replace")

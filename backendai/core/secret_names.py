@@ -1,10 +1,11 @@
-"""Environment variables that look like secrets: their values are kept out of addresses and histories."""
+"""Recognises environment variables that look like secrets, so that their values are kept out of addresses and
+histories."""
 
 from __future__ import annotations
 
 import re
 
-# Rather too many than too few: a value taken for a secret only has to be typed again.
+# The patterns match too much on purpose: a value wrongly taken for a secret only has to be typed again.
 # Both patterns are also valid in JavaScript, for scripts of pages.
 NAME_PATTERN = (
     "passw|passphrase|pwd|secret|token|key|credential|auth(?!or(?!i))|private|cookie|signature"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 
-REPLICA_SERVICE = "serving"  # in tickets: the port of a replica of an endpoint
+REPLICA_SERVICE = "serving"  # name in tickets for the port of an endpoint's replica
 LABEL = "ai.backend.service-ports"
-NATIVE_SERVICES = "jupyterlab:http:[8888],jupyter:http:[8889]"  # of the Python environment of native sessions
+NATIVE_SERVICES = "jupyterlab:http:[8888],jupyter:http:[8889]"  # services of the Python environment of native sessions
 _ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")
-# A name becomes a part of a host name.
+# A service's name becomes part of a host name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
 _PROTOCOLS = frozenset({"http", "tcp", "preopen", "internal", "vnc", "rdp"})
 _ENTRIES = re.compile(r",(?![^\[]*\])")  # commas outside of brackets
@@ -25,7 +25,7 @@ RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """One service of an image; ``ports`` has at least one."""
+    """One service of an image, with one port or more in ``ports``."""
 
     name: str
     protocol: str
@@ -38,13 +38,13 @@ class ServicePort:
 
 
 def is_service_name(text: str) -> bool:
-    """Return whether a service can have this name."""
+    """Return whether the text is allowed as the name of a service."""
     return _NAME.match(text) is not None
 
 
 def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
     """Return the services that the image's labels declare, in order. Invalid entries and repeated names or ports are
-    left out."""
+    skipped."""
     found: list[ServicePort] = []
     names: set[str] = set()
     taken: set[int] = set(RESERVED_PORTS)
@@ -58,7 +58,7 @@ def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
 
 
 def read_service_ports(text: str) -> list[ServicePort]:
-    """Return the services from user input; UserError quotes the invalid entry."""
+    """Return the services in user input. Raises UserError that quotes the invalid entry."""
     found = service_ports_of({LABEL: text})
     entries = [entry.strip() for entry in _ENTRIES.split(text.strip()) if entry.strip()]
     for entry in entries:
@@ -79,7 +79,7 @@ def read_service_ports(text: str) -> list[ServicePort]:
 
 
 def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -> None:
-    """Validate the extra ports of a session; UserError names the first invalid one."""
+    """Validate the extra ports of a session. Raises UserError that names the first invalid one."""
     if len(ports) > MOST_PREOPEN:
         raise UserError(
             "At most {most_preopen} ports ({number} given).",

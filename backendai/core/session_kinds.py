@@ -1,4 +1,4 @@
-"""The kinds of sessions and what each can do: the one table that every room asks. A new kind is a new row."""
+"""The kinds of sessions and the features of each, in one table that all rooms use. A new kind is a new row."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ class EndedBy(Enum):
 class SessionKind:
     """One kind of sessions and its features.
 
-    ``is_launched``: offered in the launch form, with a tab of its own. ``executes_code``: clients can send it code to
-    run. ``has_services``: browsers can open its ports. ``has_dependencies``: it may wait until other sessions succeed.
-    ``has_result``: it ends with success or failure. ``clusters``: it may have several kernels. ``is_saved``: it can be
-    saved as an image. ``runs_again``: it may restart on another agent. ``is_served``: it is a replica of an endpoint.
-    ``is_checked``: idle checkers may check it; ``is_usually_checked``: checkers that list no kinds do. ``has_shell``:
-    programs can be started in it; else it serves files only. ``counts``: policies and shares count it; else it has a
-    limit of its own.
+    - ``is_launched``: the launch form has a tab for it.
+    - ``executes_code``: clients can send code to run.
+    - ``has_services``: browsers can open its ports.
+    - ``has_dependencies``: it may wait for the success of other sessions.
+    - ``has_result``: it ends with success or failure.
+    - ``clusters``: it may have several kernels.
+    - ``is_saved``: it can be saved as an image.
+    - ``runs_again``: it may restart on another agent.
+    - ``is_served``: it is a replica of an endpoint.
+    - ``is_checked``: idle checkers may check it.
+    - ``is_usually_checked``: checkers without a list of kinds check it.
+    - ``has_shell``: programs can be started in it; otherwise it serves files only.
+    - ``counts``: policies and shares count it; otherwise it has its own limit.
     """
 
     name: str
@@ -46,27 +52,27 @@ class SessionKind:
 
     @property
     def runs_program(self) -> bool:
-        """Whether the session ends with its command: then it may have a time limit and a start time, and its command
-        never runs twice unless the owner allowed it."""
+        """Whether the session ends with its command. It may then have a time limit and a start time, and its command
+        never runs twice unless the owner allowed that."""
         return self.ended_by is EndedBy.PROGRAM
 
     @property
     def takes_command(self) -> bool:
-        """Whether a command may be its main program; else the session outlives all its programs."""
+        """Whether a command may be its main program. Otherwise the session continues after the end of all programs."""
         return self.ended_by in (EndedBy.PROGRAM, EndedBy.ENDPOINT)
 
     @property
     def is_worked_in(self) -> bool:
-        """Whether people work in it interactively: it opens at once, with its terminal first."""
+        """Whether people work in the session interactively: it opens after the launch, with its terminal first."""
         return self.ended_by is EndedBy.OWNER
 
 
 _TABLE = (
     SessionKind("interactive", EndedBy.OWNER, executes_code=True, is_saved=True, is_usually_checked=True),
     SessionKind("batch", EndedBy.PROGRAM, has_dependencies=True, has_result=True, runs_again=True),
-    # An idle checker would fight the number of replicas.
+    # Not checked: a replica that an idle checker ends would only be replaced.
     SessionKind("inference", EndedBy.ENDPOINT, is_launched=False, is_served=True, is_checked=False),
-    # Small and short-lived: it opens folders to clients of files and computes nothing.
+    # A small, short-lived session that opens folders for file clients and computes nothing.
     SessionKind(
         "system",
         EndedBy.DISUSE,
@@ -88,10 +94,10 @@ def kind_choices() -> list[tuple[str, str]]:
 
 
 def launched_kinds() -> list[tuple[str, str]]:
-    """Return the choices of the kinds that people launch."""
+    """Return name and label of each kind that people launch."""
     return [(kind.name, kind.name) for kind in _TABLE if kind.is_launched]
 
 
 def kinds_with(feature: str) -> list[str]:
-    """Return the names of the kinds for which this attribute of ``SessionKind`` is true."""
+    """Return the names of the kinds that have this feature, an attribute of ``SessionKind``."""
     return [kind.name for kind in _TABLE if getattr(kind, feature)]

@@ -1,7 +1,8 @@
 """Slots: exact, named amounts of resources.
 
 Internally an amount is an integer number of thousandths of the slot's unit (``cpu`` cores, ``mem`` bytes, accelerator
-devices or shares), so sums are exact in Python and in every database. In REST and messages amounts are decimal strings.
+devices or shares), so that sums are exact in Python and in every database. In REST and messages amounts are decimal
+strings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A slot that does not fit: requested and available thousandths."""
+    """A slot of which too little is available, with the requested and the available thousandths."""
 
     name: str
     wanted: int
@@ -40,17 +41,18 @@ class Shortage:
 
 
 class Slots(Mapping[str, int]):
-    """An immutable map from slot name to thousandths of its unit; zero amounts are left out."""
+    """An immutable map from slot name to thousandths of the slot's unit. Amounts of zero are left out."""
 
     __slots__ = ("_amounts", "_hash")
 
     def __init__(self, amounts: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
         self._amounts = {name: amount for name, amount in sorted(dict(amounts).items()) if amount}
-        self._hash: int | None = None  # computed on first use: a pass looks the same amounts up thousands of times
+        self._hash: int | None = None  # cached, as a pass looks up the same amounts thousands of times
 
     @classmethod
     def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
-        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``); UserError names an invalid one."""
+        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``). Raises UserError that names an invalid
+        one."""
         return cls({name: parse_amount(name, value, field=f"{field}.{name}") for name, value in amounts.items()})
 
     def to_json(self) -> dict[str, str]:
@@ -94,7 +96,7 @@ class Slots(Mapping[str, int]):
         return f"Slots({self.describe() or 'nothing'})"
 
     def shortages(self, room: Slots) -> list[Shortage]:
-        """Return every slot of which ``room`` has too little; empty if all fit."""
+        """Return every slot of which ``room`` has too little; empty if ``room`` has enough."""
         return [Shortage(name, wanted, room[name]) for name, wanted in self._amounts.items() if wanted > room[name]]
 
     def fits(self, room: Slots) -> bool:
@@ -107,12 +109,12 @@ class Slots(Mapping[str, int]):
 
 
 def parse_amount(name: str, value: Any, *, field: str) -> int:
-    """Return thousandths of the slot's unit; sizes such as ``mem`` take 512m, 2GiB, 1.5g or plain bytes. Raises
-    UserError."""
+    """Return an amount in thousandths of the slot's unit. Sizes such as ``mem`` may be 512m, 2GiB, 1.5g or plain bytes.
+    Raises UserError."""
     if not _NAME.match(name):
         raise UserError("{name} is not a resource name.", name=repr(name), field=field, code="unknown-slot")
     amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
-    if amount.adjusted() > _MOST_DIGITS:  # "1e999999" is short, but cannot be multiplied
+    if amount.adjusted() > _MOST_DIGITS:  # "1e999999" is short, but multiplying it would exhaust memory
         raise UserError("{value} is out of range.", value=value, field=field, code="invalid-amount")
     thousandths = amount * MILLI
     if thousandths != thousandths.to_integral_value():
@@ -184,14 +186,15 @@ def slot_in_words(name: str) -> str:
 
 
 def limit_text(limit: int | None, slot: str = "") -> str:
-    """Return a limit for people: ``∞`` for none, else the number or the amount of this slot."""
+    """Return a limit for people: ``∞`` for None, else the number, or the amount of this slot."""
     if limit is None:
         return INFINITY
     return format_amount(slot, limit) if slot else str(limit)
 
 
 def format_size(size: int) -> str:
-    """Return bytes for people: ``1.5 GiB``. The unit is the largest binary one that keeps the number at 1 or above."""
+    """Return a number of bytes for people: ``1.5 GiB``. Uses the largest binary unit in which the number is at least
+    1."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(value) < 1024:

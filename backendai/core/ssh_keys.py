@@ -1,4 +1,4 @@
-"""SSH keys (Ed25519) that are derived from a secret when needed. They are stored nowhere."""
+"""Derives SSH keys (Ed25519) from a secret when they are needed. The keys are never stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 
 def derived_key(secret: str, *, salt: str, name: str) -> Ed25519PrivateKey:
-    """Return the key of this name, always the same for the same secret and salt."""
+    """Return the key for this name. The same secret, salt and name always give the same key."""
     derivation = HKDF(hashes.SHA256(), 32, salt=salt.encode(), info=f"backendai {name}".encode())
     return Ed25519PrivateKey.from_private_bytes(derivation.derive(secret.encode()))
 

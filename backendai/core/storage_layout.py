@@ -1,8 +1,8 @@
-"""Layout of a storage host's disk, and the marker that identifies the host.
+"""Describes the layout of a storage host's disk, and the marker file that identifies the host.
 
-``<root>/.backendai-storage.json`` names deployment, host and the uid that owns files. Without it (a share that is not
-mounted) nothing is served, mounted or written. A folder is ``<root>/<2 hex>/<uuid>`` with ``meta.json``, ``data`` (the
-only part that kernels mount), ``incoming`` and ``trash``.
+``<root>/.backendai-storage.json`` names deployment, host and the uid that owns files. Without this file (for example if
+a share is not mounted) nothing is served, mounted or written. A folder is ``<root>/<2 hex>/<uuid>`` with ``meta.json``,
+``data`` (the only part that kernels mount), ``incoming`` and ``trash``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_MARKER = 4096
 
 
 class StorageMissing(Exception):
-    """The storage host's path has no valid marker: it is not mounted, or it is another host."""
+    """The storage host's path has no valid marker file, because it is not mounted or is another host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Marker:
 
 
 def folder_path(root: Path, folder_id: UUID) -> Path:
-    """Return the directory of a folder; kernels see only ``data`` in it."""
+    """Return the directory of a folder. Kernels see only ``data`` in it."""
     return root / folder_id.hex[:2] / str(folder_id)
 
 
 def write_marker(root: Path, marker: Marker) -> None:
-    """Write the marker of a new storage host. Raises FileExistsError if there is a marker already."""
+    """Write the marker file of a new storage host. Raises FileExistsError if there is one already."""
     text = json.dumps({"deployment": marker.deployment, "host": marker.host, "uid": marker.uid})
     descriptor = os.open(root / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     with os.fdopen(descriptor, "w") as file:
@@ -49,7 +49,7 @@ def write_marker(root: Path, marker: Marker) -> None:
 
 
 def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
-    """Return the marker of a storage host; raises StorageMissing if the path is not this host of this deployment."""
+    """Return the marker of a storage host. Raises StorageMissing if the path is not this host of this deployment."""
     try:
         descriptor = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:

@@ -17,7 +17,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An entry of an archive: its path, its name in the archive, its size and type."""
+    """An entry of an archive: its path, its name in the archive, its size and its type."""
 
     parts: Parts
     name: bytes
@@ -30,7 +30,7 @@ class Packed:
 
     @property
     def size(self) -> int:
-        """The number of bytes after its header."""
+        """The number of bytes after the entry's header."""
         return self.found.st_size if stat.S_ISREG(self.found.st_mode) else 0
 
 
@@ -61,13 +61,13 @@ def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
 
 def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
     """Yield a tar archive; closes ``data`` at the end. A file that shrinks meanwhile is padded with zeros. An
-    unreadable file is archived as a named pipe, which receivers do not create but report."""
+    unreadable file is archived as a named pipe, which receivers report instead of creating."""
     try:
         for one in select(data, paths):
             try:
                 content = _open(data, one)
             except FileNotFoundError:
-                continue  # gone since it was listed
+                continue  # deleted since it was listed
             except PermissionError:
                 yield _header(one, tarfile.FIFOTYPE)
                 continue
@@ -91,7 +91,7 @@ def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
 
 
 def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
-    """Return the next bytes of an archive, about ``size``; empty at its end."""
+    """Return about ``size`` further bytes of an archive; empty at its end."""
     pieces: list[bytes] = []
     collected = 0
     while collected < size and (piece := next(stream, None)) is not None:
@@ -101,7 +101,7 @@ def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
 
 
 def content_of(data: int, one: Packed) -> Iterator[bytes]:
-    """Return the bytes of a file in pieces, at most its size at selection. The file is opened at once and closed at the
+    """Yield the bytes of a file in pieces, at most its size at selection. Opens the file at once and closes it at the
     end."""
     return read_content(beneath.open_file(data, one.parts, follow=False), one.size)
 
@@ -117,7 +117,8 @@ def read_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _open(data: int, one: Packed) -> int | None:
-    """Return a descriptor of a file that has contents, else None. Raises OSError for an unreadable directory."""
+    """Return a descriptor of a file that has contents; None for other entries. Raises OSError for an unreadable
+    directory."""
     if one.is_directory:
         os.close(beneath.open_directory(data, one.parts, follow=False))
     return beneath.open_file(data, one.parts, follow=False) if one.size else None

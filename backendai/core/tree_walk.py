@@ -1,4 +1,4 @@
-"""Walks all names below an open directory without following links."""
+"""Walks over all names below an open directory without following links."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _DEEPEST = 2000
 
 
 def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
-    """Yield every name below an open directory: its directory's path, that directory's descriptor, the name. Follows no
-    link; holds one descriptor per level; skips directories that vanish or lie below level 2000."""
+    """Yield every name below an open directory, with the path and the descriptor of its directory. Follows no link.
+    Holds one descriptor per level. Skips directories that vanish or are deeper than 2000 levels."""
     levels: list[tuple[Parts, int, list[bytes]]] = []
     here: int | None = os.dup(top)
     where: Parts = ()
@@ -34,7 +34,8 @@ def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
 
 
 def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
-    """Return path and descriptor of the next unvisited directory; None after the last. Closes visited ones."""
+    """Return path and descriptor of the next unvisited directory; None after the last. Closes the directories that are
+    finished."""
     while levels:
         where, parent, below = levels[-1]
         while below:

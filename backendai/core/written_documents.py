@@ -1,4 +1,4 @@
-"""YAML and JSON written by people: read within limits, with the position of every value.
+"""Reads YAML and JSON written by people within limits, and records the position of every value.
 
 Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and repeated keys are rejected.
 """
@@ -48,8 +48,8 @@ class WrittenDocument:
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def placed(self, error: UserError) -> UserError:
-        """Return the error with line and column of its value, or of the nearest value around that. Unchanged if the
-        text has neither."""
+        """Return the error with line and column of its value, or of the closest value that contains it. Unchanged if
+        neither is in the text."""
         place = self._place_of(error.field or "")
         return error if place is None else _wrong(place, error.message, error.field, error.code)
 
@@ -65,14 +65,14 @@ class WrittenDocument:
 
 
 def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES) -> WrittenDocument:
-    """Return the parsed text. Raises UserError with line and column unless it is one mapping within the limits of size,
-    depth and number of values."""
+    """Return the parsed text. Raises UserError with line and column if the text exceeds a limit (size, depth, number of
+    values) or is not one mapping."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > largest:
         raise UserError(
             "The document has {size} bytes: use at most {largest}.", size=size, largest=largest, code="too-large"
         )
-    if text.lstrip("\ufeff \t\r\n").startswith("{"):  # JSON separates with tabs, and has surrogate pairs
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):  # unlike YAML, JSON allows tabs and surrogate pairs
         text = _PAIR.sub(_letter, text.replace("\t", " "))
     reader = _Reader(text, most)
     try:
@@ -85,8 +85,7 @@ def read_document(text: str, *, largest: int = LARGEST, most: int = MOST_VALUES)
 
 
 def check_extent(value: object, most: int = MOST_VALUES) -> None:
-    """Raise UserError if a JSON value is too deep or has too many values: ``DEEPEST`` levels and ``most`` values are
-    allowed."""
+    """Raise UserError if a JSON value has more than ``DEEPEST`` levels or more than ``most`` values."""
     for number, depth in enumerate(_depths(value, 1), 1):
         if depth > DEEPEST:
             raise UserError("The document has more than {deepest} levels.", deepest=DEEPEST, code="too-deep")
@@ -95,7 +94,7 @@ def check_extent(value: object, most: int = MOST_VALUES) -> None:
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """Return the document as YAML that ``read_document`` reads again."""
+    """Return the document as YAML, which ``read_document`` can read."""
     return str(yaml.dump(dict(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 

@@ -1,7 +1,7 @@
-"""Hints over the broker: the only module of the portal that sends Celery messages.
+"""Sends hints over the broker: the only module of the portal that sends Celery messages.
 
-A hint carries ids only and saves seconds; losing it is harmless. No caller waits for the broker: one thread per process
-sends hints, several in one round trip, and drops all hints for ``_REST_SECONDS`` after a failure.
+A hint contains ids only and saves seconds; a lost hint does no harm. No caller waits for the broker. One thread per
+process sends hints, several in one round trip. After a failure, this thread drops all hints for ``_REST_SECONDS``.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class _Hint(NamedTuple):
 
 
 def hint(task: str, *args: Argument, queue: str) -> None:
-    """Queue a hint, which a thread sends soon, in the order of the calls. Never raises and never waits. A hint that no
-    worker takes within 60 s is dropped."""
+    """Queue a hint, which a thread sends soon, in the order of the calls. Never raises or blocks. A hint that no worker
+    takes within 60 s is dropped."""
     _sender.put(_Hint(task, args, queue))
 
 
 def hint_on_commit(task: str, *args: Argument, queue: str) -> None:
-    """Queue a hint when the current transaction commits; without a transaction, at once."""
+    """Queue a hint when the current transaction commits, or at once if there is no transaction."""
     transaction.on_commit(lambda: hint(task, *args, queue=queue))
 
 
 class _Sender:
-    """A thread that sends hints over its own connection; started with the first hint."""
+    """A thread that sends hints over its own connection. The first hint starts the thread."""
 
     def __init__(self) -> None:
         self._hints: SimpleQueue[_Hint | None] = SimpleQueue()
@@ -75,7 +75,7 @@ class _Sender:
             except (KombuError, RedisError, OSError) as error:
                 resting_until = time.monotonic() + _REST_SECONDS
                 logger.warning("hints not sent (%s, the first is %s): %s", len(many), many[0].task, error)
-            except Exception:  # no error of one hint may end this thread
+            except Exception:  # an error about one hint must not end this thread
                 logger.exception("hints not sent (%s, the first is %s)", len(many), many[0].task)
 
     def _take(self) -> list[_Hint]:
@@ -91,7 +91,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """Send queued hints when the process exits; wait up to ``_LAST_WORDS_SECONDS`` for that."""
+        """Send queued hints when the process exits. Waits up to ``_LAST_WORDS_SECONDS``."""
         self._hints.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)
@@ -101,7 +101,7 @@ def _send(hints: Sequence[_Hint]) -> None:
     app = _producer()
     with app.producer_or_acquire() as producer, producer.batch():
         for task, args, queue in hints:
-            # ``argsrepr`` is never read, and making it of long lists takes long.
+            # ``argsrepr`` is never read, and is slow to make for long lists.
             app.send_task(
                 task,
                 args=args,
@@ -116,7 +116,7 @@ def _send(hints: Sequence[_Hint]) -> None:
 
 @cache
 def _producer() -> Celery:
-    # Consumers retry for ever; a producer must not: a late hint is worth nothing.
+    # Consumers retry for ever. A producer must not, as a late hint is useless.
     app = Celery("hints", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=broker_address(settings.REDIS_URL),

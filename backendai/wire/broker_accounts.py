@@ -1,4 +1,4 @@
-"""Accounts of agents at the broker. An account may read its own agent's queue and write nothing.
+"""Manages accounts of agents at the broker. An account may read its own agent's queue and write nothing.
 
 The agent makes the password; the portal knows only its hash.
 """
@@ -19,17 +19,17 @@ from redis.retry import Retry
 from backendai.wire.queues import node_queue
 
 _TIMEOUT_SECONDS = 2.0
-# A Celery worker with one queue needs only these: it reads the queue's length in a transaction, and waits for hints.
+# A Celery worker with one queue needs only these: it reads the queue's length in a transaction and waits for hints.
 _COMMANDS = ("+ping", "+select", "+multi", "+exec", "+llen", "+brpop")
 _GRANTS = ("~", "%", "&", "+", "(", "allkeys", "allchannels", "allcommands", "nopass")
 
 
 class NoAccounts(Exception):
-    """The broker does not allow the portal to manage accounts; the message says why."""
+    """The broker does not let the portal manage accounts; the message contains the cause."""
 
 
 class BrokerAway(Exception):
-    """The broker is unreachable; the message says why."""
+    """The broker is unreachable; the message contains the cause."""
 
 
 class Settled(NamedTuple):
@@ -46,9 +46,9 @@ def account_name(node: str) -> str:
 
 def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
     """Make the broker's accounts of this deployment match ``ask_wanted()`` (agent → password hash). Connections of
-    corrected and deleted accounts are cut. Raises NoAccounts and BrokerAway.
+    corrected and deleted accounts are closed. Raises NoAccounts and BrokerAway.
 
-    ``ask_wanted`` is called after the accounts are listed: otherwise an account created in between would be deleted.
+    ``ask_wanted`` is called after the accounts are listed; otherwise an account created in between would be deleted.
     """
     with _broker() as redis:
         there = _accounts(redis)
@@ -60,8 +60,8 @@ def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
 
 
 def make_account(node: str, digest: str) -> bool:
-    """Create or correct an agent's account; return whether the account changed. Connections of a corrected account are
-    cut. Raises NoAccounts and BrokerAway."""
+    """Create or correct an agent's account; returns whether it changed. Connections of a corrected account are closed.
+    Raises NoAccounts and BrokerAway."""
     with _broker() as redis:
         there = _accounts(redis)
         if _is_right(there.get(node), node, digest):
@@ -71,7 +71,7 @@ def make_account(node: str, digest: str) -> bool:
 
 
 def drop_accounts(nodes: Collection[str]) -> None:
-    """Delete the accounts of these agents and cut their connections. Raises NoAccounts and BrokerAway."""
+    """Delete the accounts of these agents and close their connections. Raises NoAccounts and BrokerAway."""
     with _broker() as redis:
         _change(redis, {}, nodes)
 
@@ -85,7 +85,7 @@ def nodes_with_accounts() -> dict[str, str]:
 
 
 def is_open_to_all() -> bool:
-    """Return whether the broker accepts connections without a password, so that accounts protect nothing. Raises
+    """Return whether the broker accepts connections without a password; accounts then protect nothing. Raises
     NoAccounts and BrokerAway."""
     with _broker() as redis:
         default = next((words for words in _all_accounts(redis) if words[1] == "default"), [])
@@ -93,8 +93,8 @@ def is_open_to_all() -> bool:
 
 
 def trim_queues(nodes: Collection[str], *, longest: int) -> None:
-    """Delete all but the newest ``longest`` hints of each agent's queue; a stopped agent reads none. Raises NoAccounts
-    and BrokerAway."""
+    """Delete all but the newest ``longest`` hints of each agent's queue, as a stopped agent reads none. Raises
+    NoAccounts and BrokerAway."""
     with _broker() as redis:
         pipe = redis.pipeline(transaction=False)
         for node in nodes:
@@ -117,7 +117,7 @@ def _broker() -> Iterator[Redis]:
     )
     try:
         yield redis
-    except AuthenticationError as error:  # the portal's own password
+    except AuthenticationError as error:  # the portal's own password is wrong
         raise BrokerAway(str(error)) from error
     except ResponseError as error:
         raise NoAccounts(str(error)) from error
@@ -128,14 +128,14 @@ def _broker() -> Iterator[Redis]:
 
 
 def _accounts(redis: Redis) -> dict[str, list[str]]:
-    """Return by agent the permissions of this deployment's accounts, as words of Redis's ACL."""
+    """Return the permissions of this deployment's accounts by agent, as a list of Redis ACL rules."""
     prefix = _prefix()
     ours = (words for words in _all_accounts(redis) if words[1].startswith(prefix))
     return {words[1].removeprefix(prefix): words[2:] for words in ours}
 
 
 def _all_accounts(redis: Redis) -> list[list[str]]:
-    """Return each account as words of Redis's ACL: "user", its name and its permissions."""
+    """Return each account as a list of Redis ACL rules: "user", its name and its permissions."""
     return [str(line).split() for line in redis.acl_list()]
 
 
@@ -168,6 +168,6 @@ def _change(redis: Redis, made: Mapping[str, str], dropped: Collection[str]) -> 
             reset=True,
         )
     pipe.execute()
-    # A broker without an ACL file refuses this; the repair pass then makes the accounts again after its restart.
+    # A broker without an ACL file refuses this. After its restart the repair pass creates the accounts again.
     with suppress(ResponseError):
         redis.acl_save()

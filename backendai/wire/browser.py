@@ -1,6 +1,6 @@
-"""Events for browsers: "this changed, reload it". A lost event only delays an update.
+"""Sends events to browsers: an object changed, reload it. A lost event only delays an update.
 
-One thread per process sends them, so that no request waits for Redis.
+One thread per process sends events, so that no request waits for Redis.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 EVERYTHING = "events.all"
 _REST_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0
-_PATIENCE_SECONDS = 10.0  # the layer's client has no time-out of its own: it would close idle websockets
+_PATIENCE_SECONDS = 10.0  # the channel layer's client has no time-out, as that would close idle websockets
 _MOST_WAITING = 10_000
 
 
@@ -37,7 +37,7 @@ class SessionEvent(NamedTuple):
 
 
 class JobEvent(NamedTuple):
-    """A background job changed; ``owner_id`` is empty where the platform itself asked for it."""
+    """A background job changed. ``owner_id`` is empty if the platform itself started the job."""
 
     id: str
     owner_id: str
@@ -54,20 +54,20 @@ def group_of(user_id: UUID | str) -> str:
 
 
 def publish_on_commit(events: Iterable[Event]) -> None:
-    """Publish these events when the current transaction commits; without a transaction, at once."""
+    """Publish these events when the current transaction commits, or at once if there is no transaction."""
     batch = list(events)
     if batch:
         transaction.on_commit(lambda: publish(batch))
 
 
 def publish(events: Iterable[Event]) -> None:
-    """Queue events for the browsers of their owners and of administrators. A thread sends them soon, in this order.
-    Never raises and never waits; while ``_MOST_WAITING`` calls are queued, further events are dropped."""
+    """Queue events for the browsers of their owners and of administrators; a thread sends them soon, in this order.
+    Never raises or blocks. While ``_MOST_WAITING`` calls are queued, further events are dropped."""
     _sender.put(list(events))
 
 
 class _Sender:
-    """A thread with an event loop of its own that sends events; started with the first event."""
+    """A thread with its own event loop that sends events. The first event starts the thread."""
 
     def __init__(self) -> None:
         self._batches: SimpleQueue[list[Event] | None] = SimpleQueue()
@@ -75,7 +75,7 @@ class _Sender:
         self._starting = threading.Lock()
 
     def put(self, events: list[Event]) -> None:
-        if self._batches.qsize() >= _MOST_WAITING:  # the server hangs: pages look again by themselves
+        if self._batches.qsize() >= _MOST_WAITING:  # Redis hangs; pages reload by themselves
             return
         self._batches.put(events)
         with self._starting:
@@ -95,7 +95,7 @@ class _Sender:
                 except TimeoutError:
                     resting_until = time.monotonic() + _REST_SECONDS
                     logger.warning("browser events not sent: Redis took longer than %s s", _PATIENCE_SECONDS)
-                except Exception as error:  # the layer's client raises many kinds; none may end this thread
+                except Exception as error:  # the channel layer raises many kinds of errors; none may end this thread
                     resting_until = time.monotonic() + _REST_SECONDS
                     logger.warning("browser events not sent: %s", error)
 
@@ -111,7 +111,7 @@ class _Sender:
         return taken
 
     def _say_last_words(self) -> None:
-        """Send queued events when the process exits; wait up to ``_LAST_WORDS_SECONDS`` for that."""
+        """Send queued events when the process exits. Waits up to ``_LAST_WORDS_SECONDS``."""
         self._batches.put(None)
         if self._thread:
             self._thread.join(_LAST_WORDS_SECONDS)
@@ -133,7 +133,7 @@ async def _send(events: list[Event]) -> None:
         }
         for group in _groups_of(event):
             by_group.setdefault(group, []).append(told)
-    for group, some in by_group.items():  # a message costs much more than an event
+    for group, some in by_group.items():  # one message for many events, as a message costs much more
         one: dict[str, object] = {"type": "session.changed", **some[0]}
         await layer.group_send(group, one if len(some) == 1 else {"type": "sessions.changed", "events": some})
     for job in _newest(events):
@@ -146,7 +146,7 @@ def _groups_of(event: Event) -> tuple[str, ...]:
 
 
 def _newest(events: Iterable[Event]) -> Iterable[JobEvent]:
-    """Return the newest event of each job: a browser reloads a job only once."""
+    """Return the newest event of each job, so that a browser reloads a job only once."""
     return {event.id: event for event in events if isinstance(event, JobEvent)}.values()
 
 

@@ -1,5 +1,4 @@
-"""Bundles: questions and reports from several threads of an agent, sent to the portal in one call to save round
-trips."""
+"""Bundles: requests and reports of several threads of an agent, sent to the portal in one call to save round trips."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from backendai.wire.fields import Message, Order
 from backendai.wire.messages import KernelReport, KernelSpec
 
 MOST_IN_BUNDLE = 64
-LARGEST_BUNDLED_LOG = 16 * 2**10  # a bundle stays within what the portal reads of any request
+LARGEST_BUNDLED_LOG = 16 * 2**10  # keeps a bundle below the portal's limit for requests
 
 
 class BundledLog(Message):
@@ -33,8 +32,8 @@ class BundleUp(Message):
 
 
 class BundleDown(Order):
-    """``specs``: those of the kernels that are wanted. ``kept``, ``applied``: an answer to each log and each report, in
-    their order; None: the kernel is not on this agent."""
+    """The answers to a bundle. ``specs``: specs of the requested kernels that should still run. ``kept`` and
+    ``applied``: one answer for each log and each report, in their order (None: the kernel is not on this agent)."""
 
     specs: list[KernelSpec] = Field(default_factory=list)
     kept: list[bool] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Capabilities that an agent reports. The portal checks these and never the name of a backend."""
+"""Capabilities that an agent reports. The portal checks capabilities and never the name of a backend."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from enum import StrEnum
 
 
 class Capability(StrEnum):
-    """An ability of an agent, or a trait that changes what the portal sends it. Abilities to run jobs are not listed
-    here: agents report them as ``job.KIND``."""
+    """An ability of an agent, or a property that changes what the portal sends to it. Abilities to run jobs are
+    reported as ``job.KIND`` and not listed here."""
 
     IMAGES = "images"  # kernels start from container images, which the agent can pull
-    LISTED_IMAGES = "listed-images"  # reports its images; others have to come from a registry or a build
-    NATIVE = "native"  # kernels are processes of the machine: they run an image's native program, on its network
+    LISTED_IMAGES = "listed-images"  # reports which images it has; other images must be pulled or built
+    NATIVE = "native"  # kernels are processes of the machine, on its network, and run an image's native program
     SIMULATED = "simulated"  # kernels run nothing
-    APPS = "apps"  # ports of kernels are reached through the gateway and kept from others
-    SERVING = "serving"  # ports of inference sessions are reached through the gateway
+    APPS = "apps"  # the gateway reaches ports of kernels, and other users cannot
+    SERVING = "serving"  # the gateway reaches ports of inference sessions
     COMMIT = "commit"  # saves kernels as images
     PUSH = "push"  # pushes saved images to a registry
     OWN_NETWORK = "own-network"  # each session has a network of its own
-    CLUSTER_NETWORK = "cluster-network"  # kernels of one session can be on this agent and others
+    CLUSTER_NETWORK = "cluster-network"  # a session can have kernels on this agent and on others
     SIZE_LIMITS = "size-limits"  # limits how much a kernel writes outside its folders
     FOLDERS = "folders"  # kernels can mount folders
-    DEVICES = "devices"  # kernels are given accelerators
-    READINGS = "readings"  # measures what kernels use
+    DEVICES = "devices"  # kernels can get accelerators
+    READINGS = "readings"  # measures the resource use of kernels
     TERMINAL = "terminal"
     EXECUTION = "execution"  # runs code in interactive sessions, and moves files in and out

@@ -1,4 +1,5 @@
-"""How the kernels of one session reach each other: their host names and addresses, and the SSH keys that they share."""
+"""Describes how the kernels of one session reach each other: host names, addresses, and the SSH keys that they
+share."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from pydantic import Field
 
 from backendai.wire.fields import Order
 
-SSH_PORT = 2222  # where the SSH server of a kernel with a network of its own listens
+SSH_PORT = 2222  # port of the SSH server in a kernel with its own network
 
 
 class Peer(Order):
-    """A kernel of the same session: its host name and, when known, its address on the session's network. ``slots``: how
-    many processes of a parallel program it takes; ``ssh_port``: the port where its SSH server accepts the other
-    kernels."""
+    """A kernel of the same session: its host name and, if known, its address on the session's network. ``slots``: how
+    many processes of a parallel program it runs. ``ssh_port``: the port of its SSH server for other kernels of the
+    session."""
 
     hostname: str
     address: str | None = None
@@ -23,8 +24,10 @@ class Peer(Order):
 
 
 class ClusterKeys(Order):
-    """The SSH keys that all kernels of one session share: ``login`` is the client key, ``host`` the host key. Both are
-    seeds of Ed25519 keys in hexadecimal, because an OpenSSH key file differs each time that it is made."""
+    """The SSH keys that all kernels of one session share: ``login`` is the client key, ``host`` the host key.
+
+    Both are seeds of Ed25519 keys in hexadecimal, as the same key gives a different OpenSSH file each time.
+    """
 
     login: str = Field(repr=False)
     host: str = Field(repr=False)

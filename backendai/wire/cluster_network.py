@@ -1,7 +1,7 @@
-"""The network of a session with kernels on several agents: one Ethernet across them.
+"""The network of a session with kernels on several agents: one Ethernet across these agents.
 
-Every agent has a bridge with the same subnet, and a VXLAN joins the bridges. A kernel's rank determines its address;
-each agent's bridge has a gateway address of its own, so that no two agents answer for the same address.
+Every agent has a bridge with the same subnet; VXLAN connects the bridges. A kernel's rank determines its address. Each
+agent's bridge has its own gateway address, so that no two agents answer for the same address.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NUMBER_BITS = 12
 
 
 class ClusterNetwork(Order):
-    """A session's network as one agent needs it. ``remotes``: addresses of the other agents; ``address``: of the kernel
-    to start. The spec's peers hold the addresses of the other kernels."""
+    """A session's network as one agent needs it. ``remotes``: addresses of the other agents. ``address``: that of the
+    kernel to start; the spec's peers contain the addresses of the other kernels."""
 
     vni: int = Field(ge=1, lt=2**24)
     subnet: str
@@ -47,7 +47,8 @@ def kernel_address(subnet: ipaddress.IPv4Network, rank: int) -> str:
 
 
 def gateway_address(subnet: ipaddress.IPv4Network, place: int) -> str:
-    """Return the address of the bridge on one of the session's agents; ``place`` counts those agents from 0."""
+    """Return the address of the bridge on one of the session's agents. ``place``: the agent's number among them, from
+    0."""
     return str(subnet.broadcast_address - 1 - place)
 
 

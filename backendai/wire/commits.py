@@ -10,7 +10,7 @@ from backendai.wire.fields import Digest, Message, Order
 from backendai.wire.pulls import RegistryAccess
 
 COMMIT, DELETE = "image.commit", "image.delete"
-PUSHING = "push"  # the phase in which an image goes to its registry
+PUSHING = "push"  # the phase in which the image is pushed to its registry
 
 # Labels of an image saved from a session. An image without them, or of another deployment, is never removed.
 OWNER_LABEL = "ai.backend.customized-image.owner"
@@ -20,7 +20,7 @@ DEPLOYMENT_LABEL = "ai.backend.customized-image.deployment"
 
 
 class CommitSpec(Order):
-    """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the most that the kernel may have
+    """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the limit for what the kernel has
     written (0: no limit). ``timeout``: in seconds. ``push``: whether the agent also pushes the image, with the account
     ``access``."""
 
@@ -35,13 +35,13 @@ class CommitSpec(Order):
 
 
 class CommitResult(Message):
-    """The saved image. ``digest``: of its manifest, if it was pushed."""
+    """The saved image. ``digest``: of its manifest; empty if it was not pushed."""
 
     size_bytes: int = Field(default=0, ge=0, lt=2**63)
     digest: Digest = ""
 
 
 class DeleteWork(Order):
-    """The saved image that an agent is to delete."""
+    """The saved image that the agent must delete."""
 
     reference: str

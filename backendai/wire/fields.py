@@ -1,4 +1,4 @@
-"""Field types of messages. The portal does not rely on agents: their values are cut to what the database can store and
+"""Field types of messages. The portal does not trust agents: their values are cut to what the database can store and
 pages can show."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def _percent(value: float | None) -> float | None:
 
 
 def _plausible(value: int | None) -> int | None:
-    """Return the size in bytes; None if no real image is that large. Sizes are only displayed: a wrong one must not
-    fail a kernel."""
+    """Return the size in bytes, or None if no real image is that large. Sizes are only displayed, so a wrong size must
+    not fail a kernel."""
     return None if value is not None and value > _LARGEST_IMAGE else value
 
 
@@ -45,7 +45,7 @@ def _reachable(url: str) -> str:
         return url
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if not _HOST.match(host) or parts.port == 0:  # .port raises a ValueError beyond 65535
+    if not _HOST.match(host) or parts.port == 0:  # .port raises ValueError above 65535
         raise ValueError("the address of the gateway has no usable host and port")
     try:
         address = ipaddress.ip_address(host)
@@ -62,7 +62,7 @@ Digest = Annotated[str, AfterValidator(_cut(128))]
 Sentence = Annotated[str, AfterValidator(_cut(500))]
 Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
 Percent = Annotated[float | None, AfterValidator(_percent)]  # from 0 to 100
-# The most entries that one agent may send in one message; an agent leaves out the rest.
+# The most entries that an agent may send in one message. It leaves out further entries.
 MOST_WIDEST = 8
 MOST_SLOTS, MOST_NOTES, MOST_IMAGES, MOST_LABELS, MOST_KERNELS = 32, 64, 5000, 64, 10_000
 _SlotName = Annotated[str, Field(max_length=64)]
@@ -86,7 +86,8 @@ class Message(BaseModel):
 
 
 class Telling(Message):
-    """Base of reports with a text: ``message`` is English, ``told`` its template and values, if it has any."""
+    """Base of reports with a text. ``message``: the text in English. ``told``: the template and values of the text, if
+    it has values."""
 
     message: Sentence = ""
     told: dict[str, JsonValue] | None = Field(default=None, repr=False)
@@ -94,7 +95,7 @@ class Telling(Message):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, data: Any) -> Any:
-        """Add ``told`` where ``message`` is a ``core.messages.Message`` with values."""
+        """Add ``told`` if ``message`` is a ``core.messages.Message`` with values."""
         said = data.get("message") if isinstance(data, dict) else None
         if isinstance(said, messages.Message) and said.values and "told" not in data:
             return {**data, "told": said.data()}
@@ -102,7 +103,7 @@ class Telling(Message):
 
     @property
     def said(self) -> messages.Message:
-        """The message with its values; plain English if the peer is older or the values were too long."""
+        """The message with its values. Only plain English if the peer is older or the values were too long."""
         if self.told and len(json.dumps(self.told)) <= _LONGEST_TOLD:
             return messages.Message.of(self.told)
         return messages.Message.of(self.message)

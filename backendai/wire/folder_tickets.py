@@ -1,5 +1,5 @@
-"""Tickets for a file server: short-lived, for one folder and given rights, signed by the portal. File servers hold only
-the public key, so they cannot issue tickets."""
+"""Tickets for a file server, signed by the portal: valid for a short time, for one folder with given rights. File
+servers have only the public key, so they cannot issue tickets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class FolderTicketRefused(PlatformError):
 class FolderTicket:
     """The right to use one folder of one storage host until ``expires_at`` (epoch seconds).
 
-    ``view`` reads files, ``edit`` also changes them; ``manage``, which only the portal gets, creates, deletes, clones
-    and measures folders. ``version`` is the folder's: a file server refuses orders with an older one than it has seen.
+    ``view`` reads files; ``edit`` also changes them; ``manage`` creates, deletes, clones and measures folders, and only
+    the portal gets it. ``version``: the folder's version; a file server rejects an order with an older version than it
+    has seen.
     """
 
     host: str
@@ -41,7 +42,7 @@ class FolderTicket:
     account: str = ""  # of the person for whom the portal acts; for logs
 
     def allows(self, rights: TicketRights) -> bool:
-        """Return whether the ticket holds at least these rights."""
+        """Return whether the ticket grants at least these rights."""
         return _ORDER.index(self.rights) >= _ORDER.index(rights)
 
 

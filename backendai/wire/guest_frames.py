@@ -1,5 +1,7 @@
 """Frames between agent and guest agent: one byte for the kind, four for the length (big-endian), then the content.
-``agent/guest/frames.py`` repeats this format, because the guest agent imports none of our packages."""
+
+``agent/guest/frames.py`` repeats this format, as the guest agent imports none of our packages.
+"""
 
 from __future__ import annotations
 

@@ -8,9 +8,12 @@ from backendai.wire.fields import Order
 
 
 class HomeLook(Order):
-    """Disk use of a home folder: ``pip_bytes`` and ``packages`` count ``~/.local``, ``home_bytes`` the rest. If not
-    ``complete``, the numbers are lower bounds. ``disk_used`` and ``disk_limit`` are those of the disk that holds home
-    and temporary folder; None if that disk is shared with others."""
+    """Disk use of a home folder.
+
+    ``pip_bytes`` and ``packages`` count ``~/.local``; ``home_bytes`` counts the rest. Unless ``complete``, the numbers
+    are lower bounds. ``disk_used`` and ``disk_limit``: of the disk that contains home and temporary folder (None: other
+    kernels share this disk).
+    """
 
     home_bytes: int = Field(ge=0)
     pip_bytes: int = Field(ge=0)

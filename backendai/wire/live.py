@@ -15,15 +15,16 @@ MOST_USERS = 64  # kernels that a sample of one device names
 
 
 class DeviceUse(Message):
-    """A kernel's use of a device; None: the driver does not report it."""
+    """A kernel's use of a device. None: the driver does not report the value."""
 
     util_pct: Percent = None
     mem_used: Size = None
 
 
 class DeviceSample(Message):
-    """An accelerator's current state. ``slot``: the slot under which it is allocated (empty: it cannot be allocated).
-    ``numa``: the nearest memory node of the machine. ``kernels``: use by kernel, if its processes are known."""
+    """The current state of an accelerator. ``slot``: the slot under which it is allocated (empty: it cannot be
+    allocated). ``numa``: the memory node of the machine next to it. ``kernels``: use by kernel, if its processes are
+    known."""
 
     slot: Name = ""
     model: Name = ""
@@ -38,7 +39,7 @@ class DeviceSample(Message):
 
 
 class LiveSample(Message):
-    """Current load of an agent: the machine, and its accelerators by device id."""
+    """The current load of an agent: of the machine, and of its accelerators by device id."""
 
     cpu_pct: Percent = None
     load: float | None = Field(default=None, ge=0.0, lt=1e6, allow_inf_nan=False)

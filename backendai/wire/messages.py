@@ -42,11 +42,11 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.usage import UsageReport
 
 PROTOCOL = 1
-MOST_UNKNOWN = 256  # kernels whose details one sync reports; the others follow when these are decided
+MOST_UNKNOWN = 256  # kernels whose details one sync reports; further ones follow after these are decided
 
 
 class KernelState(StrEnum):
-    """State of a kernel as its agent reports it. The names are those of kernel statuses."""
+    """State of a kernel as its agent reports it. The names equal those of kernel statuses."""
 
     PREPARING = "PREPARING"
     PULLING = "PULLING"
@@ -70,17 +70,17 @@ class HomeFile(Order):
         return path
 
 
-RunMode = Literal["interactive", "batch"]  # how a kernel ends; independent of the kinds of sessions
+RunMode = Literal["interactive", "batch"]  # how a kernel ends; independent of the kind of session
 
 
 def mode_of(*, runs_program: bool) -> RunMode:
-    """Return ``batch`` for a kernel that ends with its command, else ``interactive``: it ends on request."""
+    """Return ``batch`` for a kernel that ends with its command, else ``interactive``."""
     return "batch" if runs_program else "interactive"
 
 
 class ReadyCheck(Order):
-    """A kernel is ready when a program in it listens on port ``tcp``. Its start fails if none does for ``within``
-    seconds."""
+    """A kernel is ready when a program in it listens on port ``tcp``. Its start fails if this takes more than
+    ``within`` seconds."""
 
     tcp: int
     within: float = 60.0
@@ -89,10 +89,10 @@ class ReadyCheck(Order):
 class KernelSpec(Order):
     """Everything that an agent needs to start one kernel.
 
-    ``generation`` is the fencing token: it grows with every placement, and a container of an older generation is stale.
-    ``digest``: the exact image to start; empty: the image that the agent has under the name. ``files``: the user's
-    dotfiles and the session's files; ``bootstrap``: a script that runs first. Both may hold secrets and are written to
-    the home folder only. ``authorities``: certificates (PEM). Timeouts are in seconds.
+    ``generation``: the fencing token; it grows with every placement, and a container of an older generation is stale.
+    ``digest``: the exact image to start (empty: the image that the agent has under the name). ``files``: the user's
+    dotfiles and the session's files. ``bootstrap``: a script that runs first. Files and script may contain secrets and
+    are written to the home folder only. ``authorities``: certificates (PEM). Timeouts are in seconds.
     """
 
     deployment: str
@@ -126,13 +126,13 @@ class KernelSpec(Order):
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
     ready: ReadyCheck | None = None  # None: ready when its main process is alive
-    manifest: str = Field(default="", repr=False)  # signed by the portal: with it the session can be adopted later
+    manifest: str = Field(default="", repr=False)  # signed by the portal, so that the session can be adopted later
     mounts: list[MountSpec] = Field(default_factory=list)
-    start_in: str = ""  # where programs begin; empty: in the home
+    start_in: str = ""  # the working directory of programs; empty: the home
 
     @property
     def runs_program(self) -> bool:
-        """Whether the kernel ends with its command; otherwise it runs until the portal orders its end."""
+        """Whether the kernel ends with its command; otherwise it runs until the portal ends it."""
         return self.session_type == "batch"
 
     @property
@@ -142,8 +142,8 @@ class KernelSpec(Order):
 
 
 class StopOrder(Order):
-    """An order to stop a kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, even if the log is
-    lost."""
+    """An order to stop a kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, although the log may
+    be lost."""
 
     kernel_id: UUID
     generation: int
@@ -151,8 +151,8 @@ class StopOrder(Order):
 
 
 class KernelReport(Telling):
-    """A state change of one kernel: ``reason`` is a kebab-case code, ``message`` one sentence with the numbers. Of the
-    kernel's image, ``fetched_bytes`` of ``image_bytes`` are pulled so far; the total may still grow."""
+    """A state change of one kernel. ``reason``: a kebab-case code. ``message``: one sentence with the numbers.
+    ``fetched_bytes`` of ``image_bytes``: how much of the image is pulled; the total may still grow."""
 
     kernel_id: UUID
     generation: int
@@ -163,12 +163,12 @@ class KernelReport(Telling):
     progress: Share = None
     fetched_bytes: ImageBytes = None
     image_bytes: ImageBytes = None
-    address: Name = ""  # never read; earlier versions of agents send it
+    address: Name = ""  # ignored; older versions of agents send this field
     timings: dict[Name, float] = Field(default_factory=dict, max_length=64)
 
 
 class KernelSighting(Message):
-    """A container (or process) of this deployment that exists on the agent."""
+    """A container or process of this deployment that exists on the agent."""
 
     kernel_id: UUID
     generation: int
@@ -178,7 +178,7 @@ class KernelSighting(Message):
 
 
 class ImageSighting(Message):
-    """An image that the agent can start without pulling. ``labels`` are the image's own (see docs/images.md)."""
+    """An image that the agent can start without pulling. ``labels``: those of the image (see docs/images.md)."""
 
     reference: str = Field(max_length=255)
     digest: Digest = ""
@@ -196,8 +196,8 @@ class Note(Message):
 
 
 class UnknownKernel(Message):
-    """A kernel that the database does not know, or that the agent refuses to remove (``kept``). ``manifest``: what the
-    portal signed when the kernel started; empty if it started before manifests existed."""
+    """A kernel that the database does not know, or that the agent refuses to remove (``kept``). ``manifest``: the
+    description that the portal signed when the kernel started; empty for older kernels."""
 
     kernel_id: UUID
     generation: int = Field(ge=0, lt=2**31)
@@ -207,22 +207,22 @@ class UnknownKernel(Message):
 
 
 class Epoch(Order):
-    """The age of the portal's database: ``lineage`` identifies the database, ``tick`` only grows. An agent that has
-    seen a higher tick or another lineage is talking to a restored or a different database."""
+    """The age of the portal's database. ``lineage``: identifies the database. ``tick``: only grows. If an agent has
+    seen a higher tick or another lineage, the portal has a restored or a different database."""
 
     lineage: str
     tick: int
 
 
 class SyncUp(Message):
-    """An agent's state. Its list of kernels was taken before the message was built.
+    """An agent's state. Its list of kernels was made before the message was built.
 
-    ``low_disk``: free space is below the reserve, so the agent must not pull images. ``fault``: why it cannot start
-    kernels; empty: it can. ``unknown``: details of kernels that the portal does not know, or that this agent refuses to
-    remove. ``storage_hosts``: whose folders kernels can mount; without any, the agent gets no kernel with folders.
-    ``capabilities``: see ``wire.capabilities``; None: the agent's version does not report them. ``working``: kernels
-    that are executing submitted code.
-    ``widest``: what the largest single machines behind this agent have for one kernel; empty: it is one machine.
+    ``low_disk``: free space is below the reserve, so the agent must not pull images. ``fault``: why the agent cannot
+    start kernels (empty: it can). ``unknown``: details of kernels that the portal does not know, or that this agent
+    refuses to remove. ``storage_hosts``: hosts whose folders kernels can mount; without hosts the agent gets no kernel
+    with folders. ``capabilities``: see ``wire.capabilities`` (None: the agent's version does not report them).
+    ``working``: kernels that are executing submitted code. ``widest``: the most that one kernel can get on each of the
+    largest machines behind this agent (empty: the agent is one machine).
     """
 
     protocol: int = PROTOCOL
@@ -253,7 +253,7 @@ class SyncUp(Message):
 
 
 class Desired(Order):
-    """A kernel that should exist on the agent. Not ``started``: the portal has no report yet that it runs."""
+    """A kernel that should exist on the agent. ``started``: the portal has a report that it runs."""
 
     kernel_id: UUID
     generation: int
@@ -263,11 +263,11 @@ class Desired(Order):
 class SyncDown(Order):
     """The desired state of the agent.
 
-    ``desired`` holds every live kernel of the agent, ``stop`` those that must end, ``unwanted`` those in the agent's
-    list that have ended in the database: the agent removes one that two consecutive answers name. ``unknown``: kernels
-    in the list that the database does not know; they keep running, and the agent reports details. ``removals``: kernels
-    that an administrator has decided to remove. ``jobs``: jobs without a reported result. ``takes_bundles``: the portal
-    takes several questions and reports in one call (``wire.bundles``).
+    ``desired``: every live kernel of the agent. ``stop``: kernels that must end. ``unwanted``: kernels in the agent's
+    list that have ended in the database; the agent removes a kernel that two consecutive answers name. ``unknown``:
+    kernels in the list that the database does not know; they keep running, and the agent reports details. ``removals``:
+    kernels that an administrator has decided to remove. ``jobs``: jobs without a reported result. ``takes_bundles``:
+    the portal accepts several requests and reports in one call (``wire.bundles``).
     """
 
     deployment: str
@@ -293,7 +293,8 @@ class JoinUp(Message):
 
 
 class JoinDown(Order):
-    """The agent's own token, sent only once. ``broker_url`` stays empty: each agent requests an account of its own."""
+    """The new agent's own token, which is sent only once. ``broker_url`` is always empty: each agent requests its own
+    account."""
 
     agent_id: UUID
     name: str

@@ -13,8 +13,8 @@ MOST_HOSTS = 32  # the most storage hosts that one agent may report
 
 
 class MountSpec(Order):
-    """One folder that a kernel mounts. ``host`` names the storage host, which each agent maps to its own path;
-    ``sub_path`` is relative to the folder, ``target`` absolute inside the kernel."""
+    """One folder that a kernel mounts. ``host``: the storage host, which each agent maps to its own path. ``sub_path``:
+    relative to the folder. ``target``: absolute inside the kernel."""
 
     host: str
     folder_id: UUID
@@ -22,13 +22,13 @@ class MountSpec(Order):
     sub_path: str = ""
     target: str
     rights: Literal["view", "edit"]
-    is_automatic: bool = False  # the kernel starts without the folder where it cannot be mounted
-    linked_path: str = ""  # an existing path that is offered read-only; the agent's own setting must allow it
+    is_automatic: bool = False  # if the folder cannot be mounted, the kernel starts without it
+    linked_path: str = ""  # an existing path, mounted read-only; a setting of the agent must allow the path
 
 
 class HostReport(Message):
-    """A storage host as an agent sees it. ``fault``: why kernels cannot mount its folders on this agent; empty: they
-    can."""
+    """A storage host as an agent sees it. ``fault``: why kernels cannot mount its folders on this agent (empty: they
+    can)."""
 
     name: Name
     fault: Sentence = ""

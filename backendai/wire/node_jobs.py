@@ -1,7 +1,7 @@
 """Jobs of agents besides kernels: pull, save or delete an image.
 
-``kind`` determines the keys of ``work`` and ``result``. New kinds may appear at any time: an agent rejects a job of an
-unknown kind, not the whole sync.
+``kind`` determines the keys of ``work`` and ``result``. New kinds may be added at any time: an agent rejects only a job
+of an unknown kind, not the whole sync.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class JobState(StrEnum):
 
 
 class NodeJobOrder(Order):
-    """An order to run a job; the agent fetches the work when it starts. An agent runs each ``attempt`` of a job
-    once."""
+    """An order to run a job. The agent fetches the work when it starts the job, and runs each ``attempt`` once."""
 
     kind: str
     job_id: UUID
@@ -36,8 +35,8 @@ class NodeJobOrder(Order):
 
 
 class NodeJobSpec(NodeJobOrder):
-    """A job with its work, which may hold secrets. ``seconds``: its remaining time. ``has_started``: the portal has a
-    report of this attempt, so the agent was interrupted."""
+    """A job with its work, which may contain secrets. ``seconds``: the remaining time. ``has_started``: the portal has
+    a report of this attempt, so the agent was interrupted."""
 
     seconds: float = 1800.0
     has_started: bool = False
@@ -45,7 +44,7 @@ class NodeJobSpec(NodeJobOrder):
 
 
 class NodeJobReport(Telling):
-    """Progress of a job (``phase``: a step of its kind), or its result."""
+    """Progress of a job, or its result. ``phase``: the current step of its kind."""
 
     kind: Name
     job_id: UUID

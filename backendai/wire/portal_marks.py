@@ -1,4 +1,4 @@
-"""A portal's mark in the broker, which reveals another portal with the same deployment name."""
+"""Stores a portal's mark in the broker, which reveals another portal with the same deployment name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def swap_mark(mark: str) -> str:
-    """Write the mark and return the previous one, "" if none. Raises BrokerAway."""
+    """Write the mark and return the previous one; "" if there was none. Raises BrokerAway."""
     redis = Redis.from_url(
         settings.REDIS_URL,
         decode_responses=True,

@@ -11,15 +11,16 @@ PULL = "image.pull"
 
 
 class RegistryAccess(Order):
-    """An account at a registry; without ``username``: anonymous. An agent gets it just before a pull and never stores
-    it."""
+    """An account at a registry. Empty ``username``: anonymous access. An agent gets the account just before a pull and
+    never stores it."""
 
     username: str = ""
     password: str = Field(default="", repr=False)
 
 
 class PullWork(Order):
-    """The image to pull, and the account. ``digest``: the exact image; empty: the current one of the name."""
+    """The image to pull, and the account. ``digest``: the exact image (empty: the image that the name refers to
+    now)."""
 
     image: str
     digest: str = ""

@@ -1,7 +1,7 @@
 """Rate limits in Redis (GCRA), with one round trip for all limits of a request.
 
 GCRA stores one number per bucket: the time at which the bucket will be full again. While Redis is down nothing is
-limited: these limits protect against floods only.
+limited, as these limits protect only against floods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.1
 _REST_SECONDS = 2.0
-# A refused request takes nothing from any bucket.
+# A rejected request takes nothing from any bucket.
 _TAKE = """
 local now, wait, full = tonumber(ARGV[1]), 0, {}
 for i = 1, #KEYS do
@@ -41,8 +41,8 @@ _resting = {"until": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate limit: ``number`` per ``seconds``, with bursts of up to ``burst``. ``number`` 0: no limit. ``cost``:
-    tokens per request; a cost above ``burst`` needs a full bucket and leaves it in debt."""
+    """A rate limit: ``number`` requests per ``seconds``, with bursts of up to ``burst``. ``number`` 0: no limit.
+    ``cost``: tokens per request; a cost above ``burst`` needs a full bucket and makes it negative."""
 
     key: str
     number: int
@@ -57,7 +57,8 @@ class Rate:
 
 
 def take(rates: Sequence[Rate], *, now: float) -> float:
-    """Take the cost from all buckets, or from none; return the seconds to wait. 0: taken, or Redis is down."""
+    """Take the cost from all buckets, or from none; returns the seconds to wait. 0: the cost was taken, or Redis is
+    down."""
     limited = [rate for rate in rates if rate.number > 0]
     if not limited or time.monotonic() < _resting["until"]:
         return 0.0
@@ -72,8 +73,8 @@ def take(rates: Sequence[Rate], *, now: float) -> float:
 
 
 def take_each(rates: Sequence[Rate], *, now: float) -> list[float]:
-    """Take from each bucket on its own; return the seconds to wait for each (0: taken). One round trip; all 0 while
-    Redis is down. Unlike ``take``, it accepts no rate whose ``number`` is 0."""
+    """Take the cost from each bucket independently; returns the seconds to wait for each (0: taken). One round trip;
+    all 0 while Redis is down. A rate with ``number`` 0 is not allowed here."""
     if not rates or time.monotonic() < _resting["until"]:
         return [0.0] * len(rates)
     script = _script(settings.REDIS_URL)

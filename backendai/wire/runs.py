@@ -10,7 +10,7 @@ OPERATIONS = frozenset(
     }
 )  # fmt: skip
 LARGEST_QUESTION = 4 * 2**20  # code of 1 MiB, escaped
-LARGEST_ANSWER = 24 * 2**20  # the largest item holds a picture of 8 MiB
+LARGEST_ANSWER = 24 * 2**20  # the largest item contains a picture of 8 MiB
 LARGEST_FILE = 2**30
 FILE_CHUNK = 256 * 1024
 STATES = (

@@ -1,7 +1,7 @@
-"""Two connections joined into one: bytes of each go to the other, unread.
+"""Joins two connections: bytes of each are forwarded to the other unread.
 
 A websocket between browser and app, and the tunnel between app proxy and kernel, both begin as an HTTP request that an
-aiohttp connection answered with 101. From then on this module takes over the bare connections. No frame is parsed and
+aiohttp connection answered with 101. From then on this module uses the bare connections. Frames are not parsed and
 nothing accumulates: while one side cannot write, the other is not read.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 _LOOK_SECONDS = 1.0
-# How long unsent bytes may take when the other end was reset, and when it ended in good order.
+# How long unsent bytes may take after a reset of the other end, and after its orderly end.
 _FLUSH_SECONDS, _FINISH_SECONDS = 5.0, 60.0
-_KEPT_FREE = 64 * 1024  # bytes that may wait to be written on one side before reading from the other pauses
+_KEPT_FREE = 64 * 1024  # bytes that may wait to be written on one side before reading from the other side pauses
 
 
 class Side(asyncio.Protocol):
-    """One end of a splice. Bytes are buffered until it is joined. ``former``: the connection's former protocol,
-    informed when the connection is lost."""
+    """One end of a splice. Bytes are buffered until it is joined. ``former``: the connection's previous protocol, which
+    is informed when the connection is lost."""
 
     def __init__(self, former: asyncio.BaseProtocol | None = None) -> None:
         self._former = former
@@ -33,13 +33,13 @@ class Side(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the connection and pause reading until it is joined."""
+        """Store the connection, and pause reading until it is joined."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_KEPT_FREE)
         self.pause_reading()
 
     def join(self, peer: Side) -> None:
-        """Forward bytes to the peer from now on, first those that were buffered."""
+        """Forward bytes to the peer from now on, beginning with the buffered ones."""
         self._peer = peer
         if self._early:
             peer.write(bytes(self._early))
@@ -61,14 +61,15 @@ class Side(asyncio.Protocol):
             self._peer.write(data)
 
     def eof_received(self) -> bool:
-        """Forward the end of the stream to the peer; return whether this connection stays open for the peer's bytes."""
+        """Forward the end of the stream to the peer. Returns whether this connection stays open for bytes from the
+        peer."""
         self._has_ended = True
         if self._peer is None or self._peer._has_ended:
             return False
         return self._peer.end_writing()
 
     def end_writing(self) -> bool:
-        """Send the end of the stream; returns whether the other direction stays open."""
+        """Send the end of the stream. Returns whether the other direction stays open."""
         if self._transport is None or not self._transport.can_write_eof():
             self.close()
             return False
@@ -76,12 +77,12 @@ class Side(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """The write buffer is full: pause reading from the peer."""
+        """Pause reading from the peer, as the write buffer is full."""
         if self._peer is not None:
             self._peer.pause_reading()
 
     def resume_writing(self) -> None:
-        """The write buffer has room again: resume reading from the peer."""
+        """Resume reading from the peer, as the write buffer has room again."""
         if self._peer is not None:
             self._peer.resume_reading()
 
@@ -101,7 +102,8 @@ class Side(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
             return
         found = select.poll()
-        found.register(self._transport.get_extra_info("socket").fileno(), 0)  # poll reports errors also without asking
+        # With an empty mask poll reports errors only.
+        found.register(self._transport.get_extra_info("socket").fileno(), 0)
         if found.poll(0):
             self._is_cut = True
             self._transport.abort()
@@ -123,8 +125,11 @@ class Side(asyncio.Protocol):
             self.lost.set_result(None)
 
     def _tell_former(self, error: Exception | None) -> None:
-        """Inform the former protocol: after an orderly end not before the peer's connection has ended. aiohttp then
-        ends its handler, which cuts both ends; the peer's remaining bytes have to be sent before that."""
+        """Inform the previous protocol that the connection is lost.
+
+        After an orderly end this waits for the end of the peer's connection. aiohttp then ends its handler, which cuts
+        both ends, so the peer's remaining bytes must be sent before.
+        """
         former, peer = self._former, self._peer
         if former is None:
             return
@@ -139,7 +144,7 @@ class Side(asyncio.Protocol):
             self._transport.close()
 
     def cut_later(self, seconds: float) -> None:
-        """Cut the connection after ``seconds`` if bytes are waiting to be sent now."""
+        """If bytes are waiting to be sent, cut the connection after ``seconds``."""
         if self._transport is not None and self._transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
@@ -150,7 +155,7 @@ class Side(asyncio.Protocol):
 
 
 class _Rest:
-    """Collects bytes that aiohttp had read beyond the response head."""
+    """Collects the bytes that aiohttp had read beyond the response head."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -168,8 +173,8 @@ class _Rest:
 
 
 def take_over(protocol: Any, *, is_client: bool) -> Side:
-    """Return the bare connection of an aiohttp protocol that has answered 101. Raises ConnectionResetError if it is
-    closed."""
+    """Return the bare connection of an aiohttp protocol that has answered 101. Raises ConnectionResetError if the
+    connection is closed."""
     rest = _Rest()
     protocol.set_parser(rest, *([rest] if is_client else []))
     transport = protocol.transport
@@ -195,7 +200,7 @@ def take_over_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def splice(one: Side, other: Side) -> None:
-    """Forward bytes both ways until both connections have closed; a cancellation closes both."""
+    """Forward bytes in both directions until both connections have closed. A cancellation closes both."""
     one.join(other)
     other.join(one)
     try:

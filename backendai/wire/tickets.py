@@ -1,5 +1,5 @@
-"""Tickets for an agent's gateway: short-lived, for one kernel and one purpose, signed by the portal. Agents hold only
-the public key, so they cannot issue tickets."""
+"""Tickets for an agent's gateway, signed by the portal: valid for a short time, for one kernel and one purpose. Agents
+have only the public key, so they cannot issue tickets."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ Cores = Annotated[float | None, AfterValidator(_cores)]
 
 
 class KernelUsage(Message):
-    """A kernel's use over ``seconds``: ``cpu`` is the mean in cores, ``mem_bytes`` the memory at the end, the others
-    are bytes transferred. None: not measurable."""
+    """A kernel's use over ``seconds``. ``cpu``: the mean in cores. ``mem_bytes``: the memory at the end. The other
+    fields: bytes transferred. None: not measurable."""
 
     kernel_id: UUID
     generation: int
@@ -40,8 +40,8 @@ class KernelUsage(Message):
 
 
 class DeviceUsage(DeviceUse):
-    """Mean use of an accelerator, in total and by kernel. ``is_complete``: all its processes are known, so a kernel
-    that is not named did not use it."""
+    """Mean use of an accelerator, in total and by kernel. ``is_complete``: all its processes are known, so kernels that
+    are not named did not use it."""
 
     is_complete: bool = False
     kernels: dict[UUID, DeviceUse] = Field(default_factory=dict, max_length=MOST_USERS)
@@ -49,7 +49,7 @@ class DeviceUsage(DeviceUse):
 
 class UsageReport(Message):
     """One round of measurements that ended ``at`` (epoch seconds on the portal's clock). The portal counts a report
-    once, even if it arrives twice."""
+    once, even if it is received twice."""
 
     at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
     kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)
