@@ -20,9 +20,10 @@ class PublicFor(models.TextChoices):
 
 
 class PublicApp(models.Model):
-    """Anyone who has the address may use this app until ``closes_at``, until it is made private or its session ends.
+    """A public app: anyone with its address may use it until ``closes_at``, or until it is made private or its session
+    ends.
 
-    ``label`` is the first part of the app's host name. The app proxy looks up the app by it.
+    ``label``: the first part of the app's host name, by which the app proxy finds the app.
     """
 
     session = models.ForeignKey(
@@ -44,7 +45,7 @@ class PublicApp(models.Model):
 
 
 class AppSetting(models.Model):
-    """What people have set for one app of a session: its name in the launcher, and arguments that the image allows."""
+    """What users have set for one app of a session: its name in the launcher, and arguments that the image allows."""
 
     session = models.ForeignKey(
         "compute.ComputeSession", on_delete=models.CASCADE, related_name="app_settings", db_index=False

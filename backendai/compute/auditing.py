@@ -1,7 +1,7 @@
-"""Invariants of the platform as functions: each returns the violations, one sentence each.
+"""Checks the platform's invariants. Each check returns its violations, one sentence each.
 
-``manage.py audit`` runs them on a live installation, the tests after every step. ``engine``: the containers of this
-deployment as (kernel id, generation, running), or None if unreachable.
+``manage.py audit`` runs the checks on a live installation; tests run them after every step. ``engine``: the containers
+of this deployment as (kernel id, generation, running), or None if the engine is unreachable.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _OVERDUE_SLACK = timedelta(minutes=2)
 
 
 def session_has_owner_and_kernels(world: World) -> list[str]:
-    """I-01: every accepted session exists with its kernels."""
+    """I-01: every accepted session has an owner and all its kernels."""
     rows = ComputeSession.objects.annotate(number=Count("kernels")).values_list("pk", "cluster_size", "number")
     return [f"session {pk} has {number} of {size} kernels" for pk, size, number in rows if number != size]
 
 
 def history_follows_the_table(world: World) -> list[str]:
-    """I-02: every change of status is allowed, and each history row starts where the last ended."""
+    """I-02: every change of status is allowed, and each history row begins where the previous one ended."""
     violations = []
     last: dict[UUID, str] = {}
     rows = SchedulingRecord.objects.order_by("session_id", "id").values_list("session_id", "from_status", "to_status")
@@ -81,13 +81,13 @@ def terminal_rows_are_complete(world: World) -> list[str]:
 
 
 def one_container_per_kernel(world: World) -> list[str]:
-    """I-04: at most one running container of each kernel."""
+    """I-04: no kernel has more than one running container."""
     running = Counter(sighted.kernel_id for sighted in world.engine or () if sighted.running)
     return [f"kernel {kernel} runs {number} times" for kernel, number in running.items() if number > 1]
 
 
 def one_kernel_per_rank(world: World) -> list[str]:
-    """I-05: at most one live kernel for each rank of a session."""
+    """I-05: no rank of a session has more than one live kernel."""
     rows = Kernel.objects.live().values_list("session_id", "rank").annotate(number=Count("pk")).order_by()
     return [f"session {session} has {number} kernels of rank {rank}" for session, rank, number in rows if number > 1]
 
@@ -134,7 +134,7 @@ def no_agent_is_overfull(world: World) -> list[str]:
 
 
 def nobody_is_collected_by_surprise(world: World) -> list[str]:
-    """I-15: every session that an idle checker ended had been warned for the required time."""
+    """I-15: every session that an idle checker ended had a warning for the required time."""
     warned = IdleWarning.objects.filter(
         session=OuterRef("pk"),
         collected_at__isnull=False,
@@ -160,7 +160,7 @@ def mounts_follow_their_session(world: World) -> list[str]:
 
 
 def nothing_is_overdue(world: World) -> list[str]:
-    """L-01: no session is in transition beyond its deadline (unconfirmed kernels excepted)."""
+    """L-01: no session is in transition beyond its deadline (except for unconfirmed kernels)."""
     violations = []
     moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
     for session in moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group"):
@@ -213,12 +213,13 @@ CHECKS: dict[str, Check] = {
 
 
 def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the violations by check, without passed checks; ``names`` selects checks."""
+    """Return the violations by check, without checks that found none. ``names``: only these checks run, if given."""
     return violations_of(CHECKS, world, names)
 
 
 def violations_of(checks: Mapping[str, Check], world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the violations of these checks by name, without passed ones; ``names`` selects checks."""
+    """Return the violations of these checks by name, without checks that found none. ``names``: only these checks run,
+    if given."""
     found = {name: check(world) for name, check in checks.items() if not names or name in names}
     return {name: violations for name, violations in found.items() if violations}
 

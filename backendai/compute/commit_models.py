@@ -14,8 +14,11 @@ from backendai.core.messages import Message
 
 
 class ImageCommit(NodeJobRow):
-    """A request to save a session as an image, and its result. Its id is the image's id. The row outlives job, session
-    and agent: it records the image's origin, and which unfinished images agents may remove."""
+    """A request to save a session as an image, and its result. Its id is the image's id.
+
+    The row stays after job, session and agent have gone: it records the origin of the image, and shows which unfinished
+    images agents may remove.
+    """
 
     class Status(models.TextChoices):
         WAITING = "WAITING", Message("waiting")

@@ -1,4 +1,4 @@
-"""Invariants of folders and mounts, checked with those of sessions."""
+"""Checks the invariants of folders and mounts, together with those of sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folders_are_whole(world: World) -> list[str]:
 
 
 def folders_have_owners(world: World) -> list[str]:
-    """F-02: no folder that is not deleted belongs to a purged account, and nobody has a grant to their own folder."""
+    """F-02: no undeleted folder belongs to a purged account, and no one has a grant to their own folder."""
     purged = Folder.objects.filter(status__in=sorted(LIVE), user__purged_at__isnull=False)
     own = FolderGrant.objects.filter(user=F("folder__user")).values_list("folder_id", flat=True)
     return [f"folder {pk} belongs to a purged account" for pk in purged.values_list("pk", flat=True)] + [
@@ -40,7 +40,7 @@ def folders_have_owners(world: World) -> list[str]:
 
 
 def mounts_follow_sessions(world: World) -> list[str]:
-    """F-03: a mount is released exactly when its session has ended, and mounted folders are ready."""
+    """F-03: a mount is released if and only if its session has ended, and mounted folders are ready."""
     mounts = SessionMount.objects.order_by("pk")
     kept = mounts.filter(released_at=None, session__status__in=TERMINAL).values_list("folder_name", "session_id")
     early = mounts.filter(cut_at=None).exclude(released_at=None).exclude(session__status__in=TERMINAL)
@@ -54,7 +54,7 @@ def mounts_follow_sessions(world: World) -> list[str]:
 
 
 def folders_arrive(world: World) -> list[str]:
-    """F-04: no folder stays in transition while its storage host works (clones excepted)."""
+    """F-04: no folder stays in transition while its storage host works (except for clones)."""
     late = Q(status=FolderStatus.CREATING, cloned_from=None, changed_at__lt=world.now - _LONGEST_CREATION)
     late |= Q(status=FolderStatus.DELETING, changed_at__lt=world.now - _LONGEST_DELETION)
     rows = Folder.objects.filter(late, host__fault="", host__answered_at__isnull=False)

@@ -10,7 +10,8 @@ from backendai.storage.models import Folder
 
 
 class HomeKeep(models.Model):
-    """The copy of a kernel's home into a folder. It is in progress while the folder has an open ``FolderFill``."""
+    """The copy of a kernel's home folder into a folder. The copy is in progress while the folder has an open
+    ``FolderFill``."""
 
     folder = models.OneToOneField(Folder, on_delete=models.CASCADE, related_name="kept_home")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

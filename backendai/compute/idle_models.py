@@ -13,8 +13,8 @@ from backendai.core.messages import Message
 
 
 class SessionTraffic(models.Model):
-    """The last use of a session through its terminal or an app. Without a row no use was recorded; idle time then
-    counts from the first look of a checker."""
+    """The last use of a session through its terminal or an app. Without a row no use is recorded; idle time then counts
+    from the first check."""
 
     session = models.OneToOneField(
         "compute.ComputeSession", on_delete=models.CASCADE, primary_key=True, related_name="traffic"
@@ -26,11 +26,14 @@ class SessionTraffic(models.Model):
 
 
 class IdleWarning(models.Model):
-    """One idle checker's state for one session: the active warning (``warned_at`` None: none), the number of
-    extensions, and whether the session ended by it. It stays as evidence after session and checker are gone."""
+    """One idle checker's state for one session: the active warning (``warned_at`` None: no warning), the number of
+    extensions, and whether the checker ended the session.
+
+    After an idle end the row stays as evidence.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    # A unique constraint begins with it.
+    # No index of its own: a unique constraint begins with this column.
     session = models.ForeignKey(
         "compute.ComputeSession", on_delete=models.CASCADE, related_name="idle_warnings", db_index=False
     )

@@ -1,4 +1,4 @@
-"""Files of launches, and recent launches of the form."""
+"""Stores files of launches, and the recent launches of the launch form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.core.messages import Message
 
 
 class LaunchRecord(models.Model):
-    """A launch by the form, kept for repeating it. Only ``services.recent`` writes it."""
+    """A launch by the form, stored so that it can be repeated. Only ``services.recent`` writes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -43,7 +43,8 @@ class LaunchRecord(models.Model):
 
 
 class SessionFile(models.Model):
-    """A text file of a launch. Only the person who launched the session sees it; it is deleted with the session."""
+    """A text file of a launch. Only the person who launched the session can see the file, which is deleted with the
+    session."""
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="files")
     path = models.CharField(max_length=255, help_text=Message("Relative to the home folder."))

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 
 class KernelLog(models.Model):
-    """The end of a kernel's output, kept after its container is gone (gzip)."""
+    """The last output of a kernel (gzip), kept after the kernel's container was removed."""
 
     kernel = models.OneToOneField("compute.Kernel", on_delete=models.CASCADE, related_name="log", primary_key=True)
     content = models.BinaryField()
@@ -17,7 +17,7 @@ class KernelLog(models.Model):
     saved_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        # Age and bytes of all logs are read without the logs themselves.
+        # Age and size of all logs can be read from this index, without the logs themselves.
         indexes = [models.Index(fields=["saved_at", "kernel", "size"], name="log_by_age")]
 
     def __str__(self) -> str:
@@ -25,7 +25,7 @@ class KernelLog(models.Model):
 
 
 class EarlierLog(models.Model):
-    """The end of the output of an earlier start of a kernel (gzip): of a try that failed, or before a restart."""
+    """The last output of an earlier start of a kernel (gzip), from a failed start or before a restart."""
 
     kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="earlier_logs", db_index=False)
     generation = models.PositiveIntegerField()

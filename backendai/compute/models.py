@@ -57,8 +57,8 @@ class ComputeSession(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=64)
-    # Here and below a foreign key has no index of its own where another index begins with it: every placement would
-    # write it too.
+    # Here and below, a foreign key has no index of its own if another index begins with it, as every placement
+    # would have to write both.
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False
     )
@@ -75,7 +75,7 @@ class ComputeSession(models.Model):
     resource_group = models.ForeignKey(
         ResourceGroup, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False
     )
-    # Sessions are looked for by their image only when somebody removes it.
+    # No index: only the deletion of an image searches for sessions by image.
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
     image_digest = models.CharField(max_length=128, blank=True, help_text="What its image was at the launch, if known.")
     access_key = models.CharField(max_length=32, blank=True)
@@ -129,7 +129,7 @@ class ComputeSession(models.Model):
     launch_id = models.UUIDField(
         null=True, blank=True, editable=False, help_text="Sessions launched together share it."
     )
-    # Rooms above know what it is; whatever looks for a run's sessions begins with its own rows.
+    # A plain id, as runs belong to a room above, which finds its sessions from its own rows.
     run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run of which it is an element.")
     placement = models.CharField(max_length=16, choices=Placement, blank=True)
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
@@ -164,18 +164,18 @@ class ComputeSession(models.Model):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["owner", "-created_at"]),
-            # Written once, for neither column ever changes; the next two when a session ends. Searches look at names.
+            # Never updated; the next two are written when a session ends, and contain the name for searches.
             models.Index(fields=["-created_at", "-id"], name="session_newest"),
             models.Index(fields=["-ended_at", "-id", "name"], condition=_IS_OVER, name="session_last_ended"),
             models.Index(fields=["owner", "-ended_at", "-id", "name"], condition=_IS_OVER, name="session_ended_owner"),
-            # What has ended is most of the table and is never looked for by its status.
+            # Most sessions have ended, and no query searches for these by status.
             models.Index(
                 fields=["resource_group", "-priority", "created_at"],
                 condition=models.Q(status=Status.PENDING),
                 name="session_queue",
             ),
             models.Index(fields=["status"], condition=_IS_LIVE, name="session_live_status"),
-            # Lists have a row for a run and not for its sessions; how many those are, this alone answers.
+            # Lists leave out sessions of runs; this index counts them.
             models.Index(fields=["owner"], condition=models.Q(run_id__isnull=False), name="session_of_run"),
         ]
         constraints = [
@@ -219,12 +219,12 @@ class ComputeSession(models.Model):
 
     @property
     def is_running(self) -> bool:
-        """Whether its terminal and apps can be opened."""
+        """Whether the session's terminal and apps can be opened."""
         return self.status == Status.RUNNING
 
     @property
     def reason_text(self) -> str:
-        """The reason of the status as a sentence: the stored message, else the text of the reason's code."""
+        """The reason of the status as a sentence: the stored message, or the text for the reason's code."""
         return self.status_message or reason_of(self.status_reason).text
 
 
@@ -232,7 +232,7 @@ ComputeSession._meta.get_field("status").register_lookup(OneOf)
 
 
 class Kernel(models.Model):
-    """One container (or process) of a session. ``generation``, the fencing token, grows with every placement."""
+    """One container or process of a session. ``generation``: the fencing token, which grows with every placement."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="kernels", db_index=False)
@@ -246,7 +246,7 @@ class Kernel(models.Model):
     progress = models.FloatField(null=True, blank=True)
     fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Of its image, while it is fetched.")
     image_bytes = models.BigIntegerField(null=True, blank=True, help_text="To fetch in all, as far as that is known.")
-    # Not checked by the database again: a placement has just looked at the agent, and rows of agents stay.
+    # No constraint in the database: a placement has just read the agent, and rows of agents are never deleted.
     agent = models.ForeignKey(
         Agent,
         null=True,
@@ -260,7 +260,7 @@ class Kernel(models.Model):
     container_id = models.CharField(max_length=64, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
-    # What is its own; empty: as its session says.
+    # The kernel's own values; empty: those of its session.
     image = models.ForeignKey(
         Image, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
     )
@@ -322,7 +322,7 @@ class Kernel(models.Model):
 
     @property
     def started_digest(self) -> str:
-        """The digest that the kernel's image had at the launch; empty if unknown."""
+        """The digest of the kernel's image at the launch; empty if unknown."""
         return self.image_digest if self.image_id else self.session.image_digest
 
     @property
@@ -337,16 +337,16 @@ class Kernel(models.Model):
 
     @property
     def reason_text(self) -> str:
-        """The reason of the status as a sentence: the stored message, else the text of the reason's code."""
+        """The reason of the status as a sentence: the stored message, or the text for the reason's code."""
         return self.status_message or reason_of(self.status_reason).text
 
 
 class Allocation(models.Model):
     """An amount of a slot that a kernel holds on an agent. The row exists exactly as long as the kernel is placed and
-    live; use is the sum of rows."""
+    live. Use is the sum of rows."""
 
-    # Neither is checked by the database again: the transaction that writes a row has just changed its kernel, which
-    # the lock on that row keeps, and rows of agents stay.
+    # No constraints in the database: the writing transaction has just changed and so locked the kernel's row, and
+    # rows of agents are never deleted.
     kernel = models.ForeignKey(
         Kernel, on_delete=models.CASCADE, related_name="allocations", db_index=False, db_constraint=False
     )
@@ -370,7 +370,7 @@ class SchedulingRecord(models.Model):
     """One row of a session's scheduling history. A repeated event increments ``attempts`` instead of adding a row."""
 
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
-    # Not checked by the database again: the writer of a row has just looked at its session or changed it.
+    # No constraint in the database: the writer of a row has just read or changed the session.
     session = models.ForeignKey(
         ComputeSession, on_delete=models.CASCADE, related_name="records", db_index=False, db_constraint=False
     )

@@ -12,8 +12,12 @@ from backendai.storage.status import Rights
 
 
 class SessionMount(models.Model):
-    """A folder that a session mounts, fixed at the launch: in all kernels, or in those of one ``role``. Until
-    ``released_at`` (the end of every kernel, or ``cut_at``) the folder cannot be moved to the trash."""
+    """A folder that a session mounts, fixed at the launch. ``role``: the role whose kernels mount it (empty: all
+    kernels).
+
+    Until ``released_at`` the folder cannot be moved to the trash; the mount is released when every kernel has ended, or
+    at ``cut_at``.
+    """
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")
     folder = models.ForeignKey(Folder, null=True, on_delete=models.SET_NULL, related_name="mounts")

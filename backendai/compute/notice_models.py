@@ -16,19 +16,19 @@ class NoticeQuerySet(models.QuerySet[Any]):
     """Notifications of sessions."""
 
     def in_bell_of(self, user: Any) -> NoticeQuerySet:
-        """The user's own notifications that are not dismissed, whatever the user's role."""
+        """Return the user's own notifications that are not dismissed, whatever the user's role is."""
         return self.filter(owner=user, cleared_at=None)
 
     def unseen(self) -> NoticeQuerySet:
-        """Notifications that the user has not seen."""
+        """Return notifications that the user has not seen."""
         return self.filter(seen_at=None)
 
 
 class SessionNotice(models.Model):
-    """A notification of a session's owner, at most one of each kind. Its text is rendered from the session's current
+    """A notification of a session's owner, at most one of each kind. Its text is made from the session's current
     state."""
 
-    # A unique constraint and an index begin with these two: they need no index of their own.
+    # No indexes of their own: a unique constraint and an index begin with these two columns.
     session = models.ForeignKey(
         "compute.ComputeSession", on_delete=models.CASCADE, related_name="notices", db_index=False
     )

@@ -1,7 +1,7 @@
-"""``status__one_of=LIVE``: like ``__in``, with the statuses as literals in the SQL.
+"""The lookup ``status__one_of=LIVE``: like ``__in``, with the statuses as literals in the SQL.
 
-SQLite uses a partial index on live sessions only if the SQL itself names the statuses; with bound parameters it scans
-all sessions.
+SQLite uses a partial index on live sessions only if the SQL itself names the statuses. With bound parameters SQLite
+scans all sessions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OneOf(Lookup):
     prepare_rhs = False
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        """Return the condition, in the order in which indexes name the statuses."""
+        """Return the SQL condition. The statuses have the same order as in the conditions of indexes."""
         column, parameters = self.process_lhs(compiler, connection)
         statuses = [f"'{Status(one).value}'" for one in sorted(self.rhs)]
         condition = f"= {statuses[0]}" if len(statuses) == 1 else f"IN ({', '.join(statuses)})"

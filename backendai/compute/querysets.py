@@ -18,7 +18,8 @@ class SessionQuerySet(models.QuerySet[Any]):
     """Compute sessions."""
 
     def visible_to(self, user: User) -> SessionQuerySet:
-        """All sessions for superadmins, the domain's for its admins, else the user's own, also within a project."""
+        """Return the sessions that the user may see: superadmins all, domain admins those of their domain, others only
+        their own, also within a project."""
         if user.role == "superadmin":
             return self
         if user.role == "admin" and user.domain_id:
@@ -26,19 +27,19 @@ class SessionQuerySet(models.QuerySet[Any]):
         return self.filter(owner=user)
 
     def live(self) -> SessionQuerySet:
-        """Sessions that have not ended."""
+        """Return sessions that have not ended."""
         return self.filter(status__one_of=LIVE)
 
     def finished(self) -> SessionQuerySet:
-        """Sessions that have ended."""
+        """Return sessions that have ended."""
         return self.filter(status__one_of=TERMINAL)
 
     def pending(self) -> SessionQuerySet:
-        """Sessions that wait to be placed."""
+        """Return sessions that wait to be placed."""
         return self.filter(status__one_of=_PENDING)
 
     def running(self) -> SessionQuerySet:
-        """Sessions whose status is RUNNING."""
+        """Return sessions with the status RUNNING."""
         return self.filter(status=Status.RUNNING)
 
 
@@ -46,11 +47,11 @@ class KernelQuerySet(models.QuerySet[Any]):
     """Kernels."""
 
     def placed(self) -> KernelQuerySet:
-        """Kernels on an agent that have not ended: they hold slots."""
+        """Return kernels that are on an agent and have not ended, and so hold slots."""
         return self.filter(status__in=PLACED)
 
     def live(self) -> KernelQuerySet:
-        """Kernels that have not ended."""
+        """Return kernels that have not ended."""
         return self.filter(status__in=LIVE)
 
 
@@ -58,7 +59,7 @@ class AllocationQuerySet(models.QuerySet[Any]):
     """Rows of the ledger."""
 
     def of_live(self) -> AllocationQuerySet:
-        """Return the rows of live sessions, which are all rows. The join lets the database start with the few live
+        """Return the rows of live sessions, which are all rows. The join lets the database begin with the few live
         sessions."""
         return self.filter(kernel__session__status__one_of=LIVE)
 
@@ -67,5 +68,5 @@ class LaunchRecordQuerySet(models.QuerySet[Any]):
     """Recent launches of the form."""
 
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
-        """The user's own launches, whatever the user's role."""
+        """Return the user's own launches, whatever the user's role is."""
         return self.filter(owner=user)

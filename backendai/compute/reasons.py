@@ -1,4 +1,5 @@
-"""Why sessions and kernels end: one table of codes with kind, final status, whether a retry may help, and text."""
+"""The reasons why sessions and kernels end: one table of codes with kind, final status, whether a retry may help, and
+text."""
 
 from __future__ import annotations
 
@@ -14,20 +15,20 @@ FINISHED = "task-finished"  # the command of a batch session ended with exit cod
 class ReasonKind(StrEnum):
     """Who or what caused an end."""
 
-    REQUEST = "request"  # a person asked for it
-    PROGRAM = "program"  # the program of the session
+    REQUEST = "request"  # a person requested the end
+    PROGRAM = "program"  # the session's program
     IDLE = "idle"  # an idle checker, after a warning
     LIMIT = "limit"  # a time limit
     QUEUE = "queue"  # the session never started
-    IMAGE = "image"  # its image could not be used
-    AGENT_LOST = "agent-lost"  # its agent is gone or was emptied
+    IMAGE = "image"  # the image could not be used
+    AGENT_LOST = "agent-lost"  # the agent was lost, retired or drained
     FAULT = "fault"  # a fault of the platform or of an agent
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. ``fails``: the session did not do what its owner wanted, without anyone's request. ``is_retriable``:
-    a start that ended like this may succeed on another agent."""
+    """One reason. ``fails``: the session did not do what its owner wanted, and no one requested the end.
+    ``is_retriable``: another start may succeed on another agent."""
 
     kind: ReasonKind
     text: str
@@ -134,13 +135,13 @@ REASONS: dict[str, Reason] = {
     "container-missing": _fault(Message("The container disappeared from the agent."), is_retriable=False),
     "backend-error": _fault(Message("The agent could not carry out the request.")),
 }
-# An agent of another version may send a code that is not in the table: it is a fault of that agent.
+# An agent of another version may send an unknown code, which counts as a fault.
 _UNKNOWN = _fault("", is_retriable=False)
 _ASKED_FOR = Reason(ReasonKind.REQUEST, "")
 
 
 def reason_of(code: str) -> Reason:
-    """Return the reason of a code; an unknown code counts as a fault, an empty one as a normal end."""
+    """Return the reason with this code. An unknown code counts as a fault, an empty code as a normal end."""
     return REASONS.get(code, _UNKNOWN if code else _ASKED_FOR)
 
 

@@ -1,4 +1,4 @@
-"""A launch request: one form for the browser, REST and tests."""
+"""A launch request, in one form for the browser, REST and tests."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from backendai.core.session_kinds import USUAL_KIND
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A text file for a new session's home; ``path`` is relative to the home. It may hold secrets."""
+    """A text file for a new session's home. ``path``: relative to the home. The text may contain secrets."""
 
     path: str
     content: str = field(repr=False)
 
     @property
     def size(self) -> int:
-        """The size of its text in bytes."""
+        """The size of the text in bytes."""
         return len(self.content.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class MountWish:
-    """A requested mount of a folder, by id or name. Empty ``target``: its name in the home; empty ``rights``: all that
-    are granted; empty ``path``: the whole folder."""
+    """A requested mount of a folder, by id or name. Empty ``target``: the folder's name in the home. Empty ``rights``:
+    all granted rights. Empty ``path``: the whole folder."""
 
     folder: str
     path: str = ""
@@ -37,10 +37,13 @@ class MountWish:
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """Kernels of a session with values of their own. Empty fields are the session's; ``environ`` and ``mounts`` are
-    added to the session's. ``on_failure``: what the failure of one of its kernels does; empty: it ends the session.
-    ``after``: roles that must be ready before its kernels start. ``ready``: when a kernel counts as ready, as
-    ``{"tcp": port, "within": seconds}``; empty: when its main process lives."""
+    """Kernels of a session with their own values. Empty fields mean the session's values; ``environ`` and ``mounts``
+    are added to the session's.
+
+    ``on_failure``: what the failure of one of its kernels does (empty: it ends the session). ``after``: roles that must
+    be ready before its kernels start. ``ready``: when a kernel is ready, as ``{"tcp": port, "within": seconds}``
+    (empty: when its main process is alive).
+    """
 
     count: int = 1
     image: str = ""
@@ -56,19 +59,23 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """A launch request as entered; ``services.create`` validates every field.
+    """A launch request as entered. ``services.create`` validates every field. Empty fields mean the default.
 
-    ``resources`` are strings or numbers (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default. ``priority``
-    None: the default, or the highest that policies allow. ``depends_on``: own sessions, by id or name, that must end
-    first; ``depends_when``: how, ``success`` (the default), ``failure`` or ``any``. ``agents``: designated agents, by
-    id or name. Sessions with the same ``launch_id`` belong together; ``placement`` distributes them. ``owner``: e-mail
-    address of the person for whom an administrator launches; empty: oneself. ``retry_on_agent_loss``: a batch session
-    whose agent is lost runs again from the start. ``access_key``: the owner's key pair that it counts against; empty:
-    the main one. ``files``: written to the home before the command runs. ``roles``: kernels that differ, by role,
-    ``main`` first; without them there are ``cluster_size`` equal kernels. ``start_in``: working directory, as folder
-    or mount path of one of the ``mounts``; empty: the home. ``done_when``: which role's kernels must all have finished
-    before a batch session ends well, or ``all``; empty: the main one. ``template``: version of the template that
-    rendered the request with these ``parameters``; informational.
+    - ``resources``: strings or numbers (``{"cpu": 1, "mem": "512m"}``).
+    - ``priority``: None means the default, or the highest that policies allow.
+    - ``depends_on``: own sessions, by id or name, that must end first.
+    - ``depends_when``: how they must end: ``success`` (the default), ``failure`` or ``any``.
+    - ``agents``: designated agents, by id or name.
+    - ``launch_id``: sessions with the same one belong together; ``placement`` distributes them.
+    - ``owner``: e-mail address of the person for whom an administrator launches (empty: oneself).
+    - ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start.
+    - ``access_key``: the owner's key pair to which it counts (empty: the main one).
+    - ``files``: written to the home before the command runs.
+    - ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal kernels.
+    - ``start_in``: working directory, as folder or mount path of one of the ``mounts`` (empty: the home).
+    - ``done_when``: the role whose kernels must all have finished before a batch session ends well, or ``all`` (empty:
+      the main one).
+    - ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 
     image: str

@@ -1,6 +1,6 @@
 """A launch request as a document: the versioned, validated form shared by REST, sessions and recent launches.
 
-Version 1 has the names of REST. Older documents are upgraded when read, and never rewritten.
+Version 1 has the names of REST. Older documents are upgraded when they are read, and never rewritten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backendai.core.nearest import nearest_to
 from backendai.core.secret_names import looks_secret
 
 VERSION = 1
-_NAMES = {"session_type": "type"}  # of a request's field → in the document
+_NAMES = {"session_type": "type"}  # field of a request → key in the document
 _KEYS = {_NAMES.get(field.name, field.name): field.name for field in fields(SessionSpec)}
 USUAL: dict[str, Any] = {key: getattr(SessionSpec(image=""), name) for key, name in _KEYS.items()}
 _READER = TypeAdapter(SessionSpec)
@@ -37,7 +37,8 @@ def document_of(spec: SessionSpec) -> dict[str, Any]:
 
 
 def kept_document(spec: SessionSpec) -> dict[str, Any]:
-    """Return the document for storage: secret-looking variables without values (None), files without texts."""
+    """Return the document for storage: variables that look like secrets have no values (None), and files have no
+    texts."""
     kept = document_of(replace(spec, files=()))
     if spec.files:
         kept["files"] = [file.path for file in spec.files]
@@ -53,7 +54,7 @@ def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document in the newest version. Raises UserError for one of a later release."""
+    """Return the document in the newest version. Raises UserError for a document of a later release."""
     version = document.get("version", 0)
     if not isinstance(version, int) or not 0 <= version <= VERSION:
         raise UserError(
@@ -64,7 +65,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
             code="unknown-version",
         )
     found = dict(document) | {"version": VERSION}
-    if version == 0:  # what recent launches kept before documents had a version
+    if version == 0:  # recent launches from before documents had versions
         for old, new in _NAMES.items():
             if old in found:
                 found[new] = found.pop(old)
@@ -72,7 +73,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(document: Mapping[str, Any]) -> SessionSpec:
-    """Return the request of a document. Raises UserError at the first invalid key, with the closest known key."""
+    """Return the request in a document. Raises UserError at the first invalid key, with the closest known key."""
     said = upgraded(document)
     del said["version"]
     _check_all_keys(said)
@@ -111,7 +112,8 @@ def digest_of(spec: SessionSpec) -> str:
 
 
 def _check_all_keys(said: Mapping[str, Any]) -> None:
-    """Raise UserError for an unknown key, also in nested parts. Parts of a wrong type are rejected when read."""
+    """Raise UserError for an unknown key, also in nested parts. Parts of a wrong type are left to the reader, which
+    rejects them."""
     _check_keys(said, _KEYS, "")
     mounts, roles, files = said.get("mounts"), said.get("roles"), said.get("files")
     for part, kind, found in (("mounts", MountWish, mounts), ("files", BroughtFile, files)):

@@ -1,5 +1,5 @@
-"""Statuses of sessions and kernels, and the allowed moves. Both have the same names; ``docs/architecture.md`` draws
-them."""
+"""Statuses of sessions and kernels, and the allowed transitions. Both have the same names; ``docs/architecture.md``
+draws the transitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Result(models.TextChoices):
 
 
 class When(models.TextChoices):
-    """How other sessions must have ended before one that depends on them starts."""
+    """How the sessions on which another one depends must have ended before it starts."""
 
     SUCCESS = "success", Message("all succeeded")
     FAILURE = "failure", Message("all ended without success")
@@ -88,7 +88,7 @@ class Phase(models.TextChoices):
 _S = Status
 
 STARTING = frozenset({_S.SCHEDULED, _S.PREPARING, _S.PULLING, _S.CREATING})
-PLACED = STARTING | {_S.RUNNING, _S.TERMINATING}  # holds slots in the ledger
+PLACED = STARTING | {_S.RUNNING, _S.TERMINATING}  # statuses in which slots are held in the ledger
 TERMINAL = frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR})
 LIVE = frozenset(_S) - TERMINAL
 
@@ -98,25 +98,27 @@ SESSION_MOVES: dict[Status, frozenset[Status]] = {
     _S.PREPARING: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.PULLING: frozenset({_S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.CREATING: frozenset({_S.RUNNING, _S.PENDING, _S.TERMINATING}),
-    _S.RUNNING: frozenset({_S.TERMINATING, _S.PENDING}),  # back to the queue: a batch program that asked for it
+    _S.RUNNING: frozenset(
+        {_S.TERMINATING, _S.PENDING}
+    ),  # to the queue only: a batch program whose owner allowed a restart
     _S.TERMINATING: frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR}),
     _S.TERMINATED: frozenset(),
     _S.CANCELLED: frozenset(),
     _S.ERROR: frozenset(),
 }
 
-# A kernel ends when its agent says so, in any status: the agent's report is the end of the container. Once all kernels
-# of a session that never ran have ended, the whole session may start again.
+# A kernel ends in any status when its agent reports the end. After all kernels of a session that never ran have
+# ended, the whole session may start again.
 KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     status: targets | ({_S.TERMINATED, _S.ERROR} if status in PLACED else frozenset())
     for status, targets in SESSION_MOVES.items()
 } | {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
-    # With its whole session into the queue, or alone back into its seat.
+    # To the queue with its whole session, or alone again on its agent.
     _S.TERMINATED: frozenset({_S.PENDING, _S.SCHEDULED}),
 }
 
 
 def sources_of(target: Status, moves: dict[Status, frozenset[Status]]) -> list[Status]:
-    """Return the statuses from which a move to ``target`` is allowed."""
+    """Return the statuses from which a transition to ``target`` is allowed."""
     return [status for status, targets in moves.items() if target in targets]

@@ -10,9 +10,11 @@ from backendai.core.messages import Message
 
 
 class UnknownKernel(models.Model):
-    """A kernel that an agent has and the database does not know, or that the agent refuses to remove. It keeps running
-    until an administrator adopts its session or orders its removal. The row exists as long as the agent reports the
-    kernel."""
+    """A kernel that an agent has and the database does not know, or that the agent refuses to remove.
+
+    The kernel keeps running until an administrator adopts its session or orders its removal. The row exists as long as
+    the agent reports the kernel.
+    """
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+", db_index=False)
     kernel_id = models.UUIDField()
@@ -38,20 +40,20 @@ class UnknownKernel(models.Model):
 
     @property
     def session_name(self) -> str:
-        """The session's name; empty: unknown."""
+        """The session's name; empty if unknown."""
         return str(self.manifest.get("name", ""))
 
     @property
     def owner(self) -> str:
-        """The owner's e-mail address; empty: unknown."""
+        """The owner's e-mail address; empty if unknown."""
         return str(self.manifest.get("owner", ""))
 
     @property
     def hostname(self) -> str:
-        """The kernel's host name; empty: unknown."""
+        """The kernel's host name; empty if unknown."""
         return str(self.manifest.get("hostname", ""))
 
     @property
     def slots(self) -> dict[str, str]:
-        """The kernel's amounts as decimal strings; empty: unknown."""
+        """The kernel's amounts as decimal strings; empty if unknown."""
         return dict(self.manifest.get("kernel_slots", {}))

@@ -31,10 +31,12 @@ from backendai.core.slots import parse_amount
 
 
 def adopt_session(actor: User, session_id: UUID, *, now: datetime) -> ComputeSession:
-    """Place the session of unknown kernels on their agents, SCHEDULED, and return it. The kernels keep running. Owner,
-    project and name are restored; variables are lost. Raises NotAllowed unless the actor is a superadmin; NotFound;
-    Conflict if a kernel is missing or not running, if owner, project or image is gone, if the session exists in another
-    state, or if the agents lack free slots."""
+    """Place the session of unknown kernels on their agents as SCHEDULED, and return it. The kernels keep running.
+
+    Owner, project and name are restored; variables are lost. Raises NotAllowed unless the actor is a superadmin;
+    NotFound; Conflict if a kernel is missing or not running, if owner, project or image is missing, if the session
+    exists in another state, or if the agents lack free slots.
+    """
     if not actor.is_superadmin:
         raise NotAllowed("Only a superadmin decides about unknown kernels.")
     with transaction.atomic():
@@ -68,9 +70,11 @@ def _check_whole(rows: Sequence[UnknownKernel]) -> None:
 
 
 def _session_of(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetime) -> ComputeSession:
-    """Return the PENDING session of these kernels, locked; write it if it is missing. Its kernels are set one
-    generation back, as the placement that follows raises their generation by one. Raises Conflict if the session is not
-    pending or belongs to another group."""
+    """Return the PENDING session of these kernels, locked; writes the session if it is missing.
+
+    Its kernels get the previous generation, as the placement that follows increments the generation. Raises Conflict if
+    the session is not pending or belongs to another group.
+    """
     session = ComputeSession.objects.select_for_update().filter(pk=manifest["session"]).first()
     if session is None:
         session = _write(manifest, rows, now)
@@ -119,7 +123,8 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
 
 
 def _own_image(manifest: dict[str, Any]) -> Image | None:
-    """Return the kernel's own image; None if it uses its session's. Raises Conflict if the image is missing."""
+    """Return the kernel's own image, or None if the kernel uses its session's image. Raises Conflict if the image is
+    missing."""
     named = manifest.get("own", {}).get("image")
     if not named:
         return None

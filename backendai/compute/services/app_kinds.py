@@ -1,4 +1,4 @@
-"""The usual titles of apps, and their parts of the launcher."""
+"""The usual titles and icons of apps, and their sections of the app launcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backendai.core.messages import Message
 
 
 class Category(StrEnum):
-    """The parts of the app launcher, in its order."""
+    """The sections of the app launcher, in display order."""
 
     UTILITIES = "utilities"
     DEVELOPMENT = "development"
@@ -22,7 +22,7 @@ class Category(StrEnum):
 
 
 class AppKind(NamedTuple):
-    """An app's title, its part of the launcher, and the name of its icon."""
+    """An app's title, its section of the launcher, and the name of its icon."""
 
     title: str
     category: Category
@@ -66,18 +66,19 @@ _KNOWN = {
 
 
 def kind_of(service: str, protocol: str, labels: Mapping[str, str]) -> AppKind:
-    """Return a service's title, category and icon. Labels of the image override those that are usual for the name."""
+    """Return a service's title, section and icon. Labels of the image override the usual values for the service's
+    name."""
     category = _BY_PROTOCOL.get(protocol, Category.OTHER)
     usual = _KNOWN.get(service) or AppKind(service, category, _ICONS[category])
     title = str(labels.get(f"ai.backend.app.{service}.{_TITLE}", "")).strip()[:_LONGEST_TITLE]
-    said = str(labels.get(f"ai.backend.app.{service}.{_CATEGORY}", ""))
-    if said in set(Category) - {Category.PORTS}:
-        known = usual.icon if usual.category == said else _ICONS[Category(said)]
-        usual = AppKind(usual.title, Category(said), known)
+    label = str(labels.get(f"ai.backend.app.{service}.{_CATEGORY}", ""))
+    if label in set(Category) - {Category.PORTS}:
+        icon = usual.icon if usual.category == label else _ICONS[Category(label)]
+        usual = AppKind(usual.title, Category(label), icon)
     return AppKind(title, usual.category, usual.icon) if title.isprintable() and title else usual
 
 
 def title_of(service: str) -> str:
-    """Return the usual title of a service; its name if it has none."""
+    """Return the usual title of a service; the service's name if there is none."""
     known = _KNOWN.get(service)
     return known.title if known else service

@@ -1,4 +1,4 @@
-"""The titles and arguments of apps that people set."""
+"""Stores titles and arguments that users set for apps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ CHANGED = "app.change"
 
 
 def change_app(user: User, session: ComputeSession, name: str, *, title: str, arguments: Mapping[str, str]) -> App:
-    """Set an app's title (empty: the usual one) and arguments, and return the app. They apply from the app's next
-    start. The caller checks that the user may see the session. Raises NotFound; Conflict if the session has ended;
-    UserError for an invalid title or argument."""
+    """Set an app's title (empty: the usual title) and arguments, and return the app.
+
+    They apply from the app's next start. The caller checks that the user may see the session. Raises NotFound; Conflict
+    if the session has ended; UserError for an invalid title or argument.
+    """
     found = find_app(session, name)
     if session.is_terminal:
         raise Conflict("The session has ended.", code="session-ended")
@@ -45,7 +47,8 @@ def change_app(user: User, session: ComputeSession, name: str, *, title: str, ar
 
 
 def find_app(session: ComputeSession, name: str) -> App:
-    """Return the session's app of this name, with the title and arguments set. Raises NotFound."""
+    """Return the session's app with this name, including the title and the arguments that users have set. Raises
+    NotFound."""
     for app in apps_of(session, main_kernel(session), settings_of(session)):
         if app.name == name:
             return app
@@ -53,8 +56,11 @@ def find_app(session: ComputeSession, name: str) -> App:
 
 
 def words_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
-    """Return the command-line words of the arguments that the image allows for a service. Each argument has the value
-    that people set, else its usual one. Empty without a session or allowed arguments; at most two queries."""
+    """Return a service's command-line arguments, as far as its image allows users to set them.
+
+    Each has the value that users have set, else its default. Empty without a session or allowed arguments. At most two
+    queries.
+    """
     session = ComputeSession.objects.select_related("image").filter(pk__in=[session_id]).first()
     allowed = allowed_arguments(session.image.effective_labels, service) if session else {}
     if session is None or not allowed:

@@ -1,7 +1,7 @@
-"""The apps of a session: which exist, where each is reached, and the one-time code that opens it.
+"""The apps of a session: which apps exist, their addresses, and the one-time code that opens an app.
 
 A code is encrypted with the portal's secret and valid for half a minute. The app proxy records used codes, so that each
-works once.
+code works once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_SETTINGS: Mapping[str, AppSetting] = {}
 _LABEL_DIGITS = re.compile(r"[0-9a-f]{12}")
 _SHOWN = frozenset({"http", "preopen", "tcp", "vnc", "rdp"})
 _IN_BROWSERS = frozenset({"http", "preopen"})
-# The name of a service is all that the portal knows of it, so a name with one of these words counts as a shell.
+# The portal knows only the name of a service, so a name with one of these words counts as a shell.
 _SHELL_WORDS = (
     "jupyter", "notebook", "vscode", "code-server", "theia", "rstudio", "ttyd", "term", "shell", "ssh", "desktop",
     "vnc",
@@ -53,9 +53,12 @@ _IMPOSSIBLE = "apps-impossible"
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty if it can.
-    ``shares_network``: everybody on the agent's machine can reach its port. ``arguments``: the current values of those
-    that the image lets users set. ``usual_title``: its title unless a user gave it a name."""
+    """A service of a session.
+
+    ``code`` and ``reason``: why it cannot be opened now; both are empty if it can. ``shares_network``: every user of
+    the agent's machine can reach its port. ``arguments``: current values of the arguments that users may set.
+    ``usual_title``: the title unless a user has set another one.
+    """
 
     name: str
     title: str
@@ -72,13 +75,13 @@ class App:
 
     @property
     def gives_shell(self) -> bool:
-        """Whether the service, by its name, lets users run commands."""
+        """Whether the service, judged by its name, lets users run commands."""
         return any(word in self.name for word in _SHELL_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The address to which a browser sends the code (``POST``, field ``code``), once and within ``seconds``."""
+    """The address to which a browser sends the one-time code (``POST``, field ``code``), within ``seconds``."""
 
     app: App
     url: str
@@ -90,8 +93,8 @@ class Entry:
 class Claims:
     """The decrypted contents of a one-time code.
 
-    ``entry_id``: unique ID, so that a second use is detected. ``portal``: host and port of the portal whose pages may
-    submit the code.
+    ``entry_id``: a unique ID, by which a second use is detected. ``portal``: host and port of the portal whose pages
+    may submit the code.
     """
 
     entry_id: UUID
@@ -110,8 +113,11 @@ class CodeRefused(Exception):
 
 
 def apps_of(session: ComputeSession, kernel: Kernel | None, own: Mapping[str, AppSetting] = NO_SETTINGS) -> list[App]:
-    """Return the session's apps; an app that cannot be opened now has the reason. ``kernel``: the main kernel with its
-    agent loaded (None: no kernel). ``own``: titles and arguments that people set, by service."""
+    """Return the session's apps, each with the reason if it cannot be opened now.
+
+    ``kernel``: the main kernel with its agent loaded (None: no kernel). ``own``: titles and arguments that users have
+    set, by service.
+    """
     if not session.kind.has_services:
         return []
     obstacle = _obstacle(session, kernel)
@@ -131,8 +137,8 @@ def has_apps(session: ComputeSession) -> bool:
 
 
 def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[str, str]]:
-    """Return name and title of each app of the main kernel whose log can be read: the image's apps, while the session
-    runs in a container."""
+    """Return name and title of each app of the main kernel whose log can be read. These are the image's apps, while the
+    session runs in a container."""
     agent = kernel.agent if kernel else None
     if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
@@ -141,16 +147,18 @@ def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[st
 
 
 def settings_of(session: ComputeSession) -> dict[str, AppSetting]:
-    """Return the titles and arguments that people set for the session's apps, by service."""
+    """Return the titles and arguments that users have set for the session's apps, by service."""
     return {one.service: one for one in session.app_settings.all()}
 
 
 def make_entry(
     user: User, session: ComputeSession, name: str, credential: Credential, now: datetime, *, portal: str = ""
 ) -> Entry:
-    """Return the address and the one-time code that open an app. The caller checks that the user may see the session.
-    ``portal``: the host at which the user's browser reaches the portal. Raises NotFound without such an app, Conflict
-    if the app cannot be opened now."""
+    """Return the address and the one-time code that open an app.
+
+    ``portal``: the host under which the user's browser reaches the portal. The caller checks that the user may see the
+    session. Raises NotFound if there is no such app, Conflict if the app cannot be opened now.
+    """
     kernel = main_kernel(session)
     app = next((one for one in apps_of(session, kernel, settings_of(session)) if one.name == name), None)
     if app is None or kernel is None:
@@ -197,12 +205,12 @@ def main_kernel(session: ComputeSession) -> Kernel | None:
 
 
 def host_of(session: ComputeSession, service: str) -> str:
-    """Return the host name of an app: one origin for each service of each session, under its group's domain."""
+    """Return the host name of an app. Each service of each session is an origin of its own below the group's domain."""
     return f"{service}-{session.pk.hex[:12]}.{app_domain(session)}"
 
 
 def app_domain(session: ComputeSession) -> str:
-    """Return the domain for this session's apps: that of its resource group, else that of the site."""
+    """Return the domain for this session's apps: the domain of its resource group, or else of the site."""
     return app_domain_of(session.resource_group.app_domain)
 
 
@@ -212,8 +220,8 @@ def label_of(session: ComputeSession, service: str) -> str:
 
 
 def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
-    """Return a query for the session, and the service, of an app's host name. ``label``: the first part of the host
-    name; None if it is malformed."""
+    """Return a query for the session, and the name of the service, of an app's host name. ``label``: the first part of
+    the host name. None if the label is malformed."""
     service, _, digits = label.rpartition("-")
     if not service or not _LABEL_DIGITS.fullmatch(digits):
         return None

@@ -1,4 +1,4 @@
-"""SQL for many rows with different values in one statement: thirty times faster than the ORM's ``bulk_update``.
+"""SQL statements that write different values to many rows: thirty times faster than the ORM's ``bulk_update``.
 
 Table and column names must come from code, never from users.
 """
@@ -29,27 +29,27 @@ def among(ids: Collection[UUID]) -> RawSQL:
 
 
 def list_of(ids: Collection[UUID]) -> str:
-    """Return the ids as one text, the argument of ``listed``."""
+    """Return the ids as one text, which is the argument of ``listed``."""
     if connection.vendor == "postgresql":
         return "{" + ",".join([key.hex for key in ids]) + "}"
     return '["' + '","'.join([key.hex for key in ids]) + '"]' if ids else "[]"
 
 
 def listed(text: str) -> RawSQL:
-    """Return an SQL expression for ``filter(pk__in=…)`` with the ids in a text of ``list_of``."""
+    """Return an SQL expression for ``filter(pk__in=…)``. ``text``: the ids, made by ``list_of``."""
     if connection.vendor == "postgresql":
         return RawSQL("SELECT unnest(%s::uuid[])", [text])
     return RawSQL("SELECT value FROM json_each(%s)", [text])
 
 
 def raw_id(column: str) -> ExpressionWrapper[F]:
-    """Return an expression that selects ids unconverted, for ``id_of``. The ORM's conversion to UUIDs dominates queries
-    of thousands of rows."""
+    """Return an expression that selects ids without conversion, for ``id_of``. The ORM's conversion to UUIDs dominates
+    the time of queries with thousands of rows."""
     return ExpressionWrapper(F(column), output_field=CharField())
 
 
 def id_of(raw: UUID | str) -> UUID:
-    """Return a value selected with ``raw_id`` as UUID; repeated ids (agents, users) come from a cache."""
+    """Return a value selected with ``raw_id`` as UUID. Ids that repeat (agents, users) are cached."""
     return raw if isinstance(raw, UUID) else _id(raw)
 
 
@@ -59,17 +59,17 @@ def _id(text: str) -> UUID:
 
 
 def raw_time(column: str) -> Expression | F:
-    """Return an expression that selects times unconverted, for ``time_of``; drivers convert times slowly."""
+    """Return an expression that selects times without conversion, for ``time_of``, as drivers convert times slowly."""
     return _Epoch(F(column)) if connection.vendor == "postgresql" else F(column)
 
 
 def time_of(raw: datetime | float) -> datetime:
-    """Return a value selected with ``raw_time`` as a time, exact to the microsecond."""
+    """Return a value selected with ``raw_time`` as a datetime, exact to the microsecond."""
     return raw if isinstance(raw, datetime) else datetime.fromtimestamp(raw, UTC)
 
 
 class _Epoch(Func):
-    """Seconds since 1970; a double is exact to the microsecond until the year 2250."""
+    """SQL function: seconds since 1970 as a double, which is exact to the microsecond until the year 2250."""
 
     template = "EXTRACT(EPOCH FROM %(expressions)s)::double precision"
     output_field = FloatField()
@@ -82,7 +82,7 @@ def update_returning(rows: QuerySet[Any], changes: Mapping[str, Any], columns: S
     query.add_update_values(dict(changes))
     try:
         statement, parameters = query.get_compiler(connection=connection).as_sql()
-    except EmptyResultSet:  # no row can meet the conditions
+    except EmptyResultSet:  # the conditions exclude all rows
         return []
     names = ", ".join(map(connection.ops.quote_name, columns))
     with connection.cursor() as cursor:
@@ -100,9 +100,11 @@ def update_rows(
     counting: Sequence[str] = (),
     only_if: tuple[str, str] | None = None,
 ) -> None:
-    """Update each row with its own values (column → PostgreSQL type, values) and all rows with ``always``. ``key``: the
-    id column. ``counting``: columns to increment. ``only_if``: a column and its required value. Missing rows are
-    skipped."""
+    """Update each row with its own values, and all rows with ``always``. Missing rows are skipped.
+
+    ``columns``: by column, its PostgreSQL type and values. ``key``: the id column. ``counting``: columns to increment.
+    ``only_if``: a column and its required value.
+    """
     if not ids:
         return
     quote = connection.ops.quote_name
@@ -120,7 +122,7 @@ def update_rows(
 
 
 def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]) -> None:
-    """Insert rows, given by column; a value that is not a list is the same in every row."""
+    """Insert rows, given by column. A value that is not a list is used for every row."""
     length = max((len(values) for values in columns.values() if isinstance(values, list)), default=0)
     if not length:
         return
@@ -128,9 +130,11 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
     names = ", ".join(map(connection.ops.quote_name, columns))
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            # Django does not wrap what the driver offers beyond the standard.
+            # Django does not wrap COPY, which only the driver's own cursor offers.
             with connection.wrap_database_errors, cursor.copy(f"COPY {target} ({names}) FROM STDIN") as copy:
-                for start in range(0, length, _ROWS_AT_ONCE):  # the server reads them while the next are written
+                for start in range(
+                    0, length, _ROWS_AT_ONCE
+                ):  # PostgreSQL reads one part while the next part is written
                     copy.write(_copied(columns, slice(start, min(start + _ROWS_AT_ONCE, length))))
         else:
             marks = ", ".join(["%s"] * len(columns))
@@ -143,18 +147,18 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
 
 
 def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
-    """Insert rows, given by column (PostgreSQL type, values), skipping those that violate a unique constraint."""
+    """Insert rows, given by column (PostgreSQL type, values). Rows that violate a unique constraint are skipped."""
     target = connection.ops.quote_name(table)
     names = ", ".join(map(connection.ops.quote_name, columns))
     given, parameters = _given(columns)
-    # SQLite would take the words after a mere SELECT for those of a join.
+    # Without WHERE, SQLite would read the clause after SELECT as a join condition.
     statement = f"INSERT INTO {target} ({names}) SELECT {names} FROM {given} WHERE true ON CONFLICT DO NOTHING"  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
 
 
 def write_latest(table: str, parents: str, key: str, column: str, moments: Mapping[UUID, datetime]) -> None:
-    """Set the time of each key if it is later than the stored one, and insert missing rows; keys without a row in
+    """Set the time of each key if it is later than the stored time; inserts missing rows. Keys without a row in
     ``parents`` are skipped."""
     if not moments:
         return
@@ -183,7 +187,7 @@ def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
     return f"(SELECT {picked} FROM json_each(%s)) AS v", [rows]  # noqa: S608
 
 
-# The driver writes arrays and rows of COPY value by value, in several times the time that PostgreSQL takes to read.
+# The driver writes arrays and rows of COPY value by value, which takes several times longer than reading them.
 
 
 def _array(values: Values) -> str:
@@ -209,7 +213,8 @@ def _copied(columns: Mapping[str, Values | str | int | datetime], some: slice) -
 
 
 def _fields(values: Values) -> Sequence[str]:
-    """Return a column's values escaped for COPY. One look at the joined text tells whether any value needs escaping."""
+    """Return a column's values escaped for COPY. Testing the joined text first shows whether any value needs
+    escaping."""
     texts = [value if type(value) is str else _text(value) for value in values]
     together = "".join([text for text in texts if text is not _NULL])
     if not any(character in together for character in _ESCAPED):

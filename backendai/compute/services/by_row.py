@@ -1,4 +1,4 @@
-"""An expression with a different value for each row, for the ORM's ``update``."""
+"""An SQL expression with a different value for each row, for the ORM's ``update``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timest
 
 
 def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:
-    """Return an SQL expression with each row's value by its id; other rows get NULL. Values of kind ``jsonb`` are
-    Python data, not text; times are aware."""
+    """Return an SQL expression that gives each row its value by its id; rows without a value get NULL. Values of kind
+    ``jsonb`` are Python data. Times are aware."""
     postgres = connection.vendor == "postgresql"
     quote = connection.ops.quote_name
     key = f"{quote(model._meta.db_table)}.{quote('id')}"
@@ -24,7 +24,7 @@ def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "
         known: dict[str, Any] = {str(pk): _plain(value) for pk, value in values.items()}
         taken = f"(%s::jsonb {'->' if kind == 'jsonb' else '->>'} {key}::text)::{kind}"
     else:
-        # Ids stand there as 32 hexadecimal digits. Columns of JSON are text.
+        # SQLite stores ids as 32 hexadecimal digits, and JSON as text.
         known = {pk.hex: json.dumps(value) if kind == "jsonb" else _plain(value) for pk, value in values.items()}
         taken = f"json_extract(%s, '$.\"' || {key} || '\"')"
     return RawSQL(taken, [json.dumps(known)])  # noqa: S611  (names come from the model)

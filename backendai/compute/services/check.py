@@ -1,4 +1,4 @@
-"""Validates launch requests: one validator for the form, REST and the review."""
+"""Validates launch requests. The form, REST and the review use this one validator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LONGEST_VALUE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A valid request, with names resolved and amounts exact. ``limited``: the applicable policies; ``spec``: the
+    """A valid request, with names resolved and exact amounts. ``limited``: the holders with a policy. ``spec``: the
     request with the group's defaults."""
 
     spec: SessionSpec
@@ -77,7 +77,7 @@ class Checked:
 
     @property
     def all_mounts(self) -> list[ResolvedMount]:
-        """The folders that every kernel mounts, and those of single roles."""
+        """The folders that every kernel mounts, followed by those that single roles mount."""
         own = [replace(mount, role=role.name) for role in self.roles for mount in role.mounts]
         return [*self.mounts, *own]
 
@@ -88,8 +88,11 @@ class Checked:
 
 
 def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
-    """Return the launch request with defaults filled in and names resolved. ``user``: the session's owner; ``actor``:
-    the administrator who launches it, if not the owner. Raises UserError with the field, the number and the limit."""
+    """Return the launch request with defaults filled in and names resolved.
+
+    ``user``: the session's owner. ``actor``: the administrator who launches it, if not the owner. Raises UserError with
+    the field, the number and the limit.
+    """
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
@@ -124,8 +127,8 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
 
 
 def project_of(user: User, name: str) -> Project | None:
-    """Return the user's project of this id or name, with its domain loaded. Without a name: the default project, or
-    None for users without projects. Raises the same UserError as a launch."""
+    """Return the user's project with this id or name, including its domain. Without a name: the default project, or
+    None if the user has no projects. Raises the same UserError as a launch."""
     if not name and not Project.objects.usable_by(user).exists():
         return None
     return _project(user, SessionSpec(image="", project=name), user)
@@ -134,8 +137,8 @@ def project_of(user: User, name: str) -> Project | None:
 def place_of(
     user: User, *, project: str = "", resource_group: str = "", actor: User | None = None
 ) -> tuple[Project, ResourceGroup]:
-    """Return the project and the resource group that a launch with these names gets. Empty names mean the defaults.
-    ``actor``: the administrator who launches it, if not the user. Raises the same UserError as a launch."""
+    """Return the project and the resource group of a launch with these names. Empty names mean the defaults. ``actor``:
+    the administrator who launches, if not the user. Raises the same UserError as a launch."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)
     found = _project(user, spec, actor or user)
     return found, group_for_launch(spec.resource_group, found, _key_pair(user, spec))
@@ -187,8 +190,8 @@ def _check_cluster(spec: SessionSpec) -> None:
 
 
 def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: ResourceGroup, agents: Sequence[str]) -> None:
-    """Reject amounts that no agent of the group could ever hold. The kernels of a single-node session count together,
-    those of a multi-node session one by one."""
+    """Reject amounts that no agent of the group could ever hold. Kernels of a single-node session are summed up; those
+    of a multi-node session are checked one by one."""
     together = spec.cluster_mode != ClusterMode.MULTI_NODE
     each = list(dict.fromkeys(role.slots for role in roles))
     for slots in [total_of(roles)] if together else each:
@@ -268,7 +271,7 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
 
 
 def _check_limits(total: Slots, limited: list[Limited]) -> None:
-    """Reject amounts above the limits of a policy, even if no other session held any."""
+    """Reject amounts that exceed the limits of a policy even if no other session held any."""
     reason = beyond_limits(limited, total)
     if reason is not None:
         field = f"resources.{reason.details['slot']}"

@@ -39,7 +39,7 @@ _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 
 
 def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePreset | None:
-    """Return the requested preset; None if the request names none. A group's own preset precedes a global one of the
+    """Return the requested preset, or None if the request names none. A group's preset replaces a global preset of the
     same name. Raises UserError for an unknown preset."""
     if not spec.preset:
         return None
@@ -57,13 +57,13 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
 
 
 def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> Slots:
-    """Return the amounts of each kernel. Requested amounts override the preset, which overrides the defaults. Raises
+    """Return the amounts of each kernel. Requested amounts override the preset's, which override the defaults. Raises
     UserError for an invalid amount."""
     least, most = image.minimum_slots, image.maximum_slots
     base = {name: min(max(usual, least[name]), most.get(name, LARGEST)) for name, usual in _DEFAULTS.items()}
     if preset:
         base |= dict(preset.amounts)
-    # Not Slots.parse: a zero that somebody typed must stand against the default.
+    # Slots.parse would drop a zero, which must override the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
     slots = Slots(base | asked)
     check_steps(slots)
@@ -114,9 +114,11 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
 
 
 def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:
-    """Return the bytes of shared memory of each kernel, a part of its memory. The request overrides the preset, which
-    overrides the default: ``usual`` of image or group, at most half of the memory. Raises UserError if shared memory
-    would take all of the memory."""
+    """Return the bytes of shared memory of each kernel, which are a part of its memory.
+
+    The request overrides the preset, which overrides the default: ``usual`` of image or group, at most half of the
+    memory. Raises UserError if shared memory would take all the memory.
+    """
     memory = slots["mem"] // MILLI
     if spec.shm:
         shm = parse_size(spec.shm, field="shm")
@@ -136,24 +138,27 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
 
 
 def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
-    """Return pairs of least memory and default shared memory in bytes, the largest first. ``usual``: the default of
-    image or group. A kernel gets at most half of its memory."""
+    """Return pairs (least memory, default shared memory) in bytes, the largest first. ``usual``: the default of image
+    or group. The default of a kernel is at most half of its memory."""
     return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
 
 
 def automatic_shm(memory: int, usual: str = "") -> int:
-    """Return the default bytes of shared memory for this much memory."""
+    """Return the default bytes of shared memory for a kernel with this memory."""
     return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
 def check_reach(
     total: Slots, group: ResourceGroup, designated: Collection[str] = (), kernels: Sequence[Slots] = ()
 ) -> None:
-    """Reject amounts that no registered agent could ever hold; lost agents count too. Agents that never reported a
-    capacity are ignored; without any other agent nothing is rejected. ``designated``: ids of the only agents that
-    count; ``kernels``: the amounts of single kernels, each of which needs one machine behind the agent."""
+    """Reject amounts that no registered agent could ever hold. Lost agents count, too.
+
+    Agents that never reported a capacity are ignored; if no other agents exist, nothing is rejected. ``designated``:
+    ids of the only agents that count. ``kernels``: the amounts of single kernels, each of which needs one machine
+    behind the agent.
+    """
     chosen = list_of([UUID(one) for one in designated]) if designated else None
-    # Many machines are alike.
+    # Many machines are equal, so each size is checked once.
     reaches = [_Reach.read(*row) for row in _REACHES.rows(group.pk, chosen)]
     if not reaches or any(reach.holds(total, kernels) for reach in reaches):
         return
@@ -180,7 +185,7 @@ def check_reach(
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """What an agent has in all, and what each of its largest machines has."""
+    """The capacity of an agent, and that of each of its largest machines."""
 
     capacity: Slots
     places: Sequence[Slots]
@@ -196,7 +201,7 @@ class _Reach:
 
 
 def _refuse_beyond(wanted: Slots, rooms: Sequence[Slots], where: str) -> None:
-    """Name the first amount that is more than any of these has."""
+    """Raise UserError about the first amount that exceeds all of ``rooms``."""
     for name, amount in wanted.items():
         most = max(room[name] for room in rooms)
         if amount > most:

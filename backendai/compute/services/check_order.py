@@ -1,4 +1,5 @@
-"""Validates in which order the roles of a session start, when a kernel is ready, and whose end ends the session."""
+"""Validates the order in which the roles of a session start, when a kernel is ready, and which role's end ends the
+session."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from backendai.core.nearest import nearest_to
 from backendai.core.session_kinds import KINDS
 
 MAIN, ALL = "main", "all"
-USUAL_WITHIN, LONGEST_WITHIN = 60, 100  # an agent has 120 s for a start, unless its group says otherwise
+USUAL_WITHIN, LONGEST_WITHIN = 60, 100  # an agent has 120 s for a start, unless its group sets another limit
 _LARGEST_PORT = 65535
 
 
 def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
-    """Reject start orders with unknown roles or a circle, and an invalid ``done_when``. Raises UserError."""
+    """Reject start orders with unknown roles or a cycle, and an invalid ``done_when``. Raises UserError."""
     for name, role in roles.items():
         for other in role.after:
             if other not in roles or other == name:
@@ -33,8 +34,8 @@ def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
 
 
 def ready_of(said: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return the readiness check as a kernel stores it: port and seconds; empty without one. Raises UserError with the
-    field."""
+    """Return the readiness check as a kernel stores it: port and seconds. Empty without a check. Raises UserError with
+    the field."""
     if not said:
         return {}
     for key in said:

@@ -1,4 +1,5 @@
-"""Validates the roles of a launch request: kernels with their own image, amounts, variables, command and folders."""
+"""Validates the roles of a launch request. A role groups kernels with their own image, amounts, variables, command and
+folders."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from backendai.core.slots import Slots
 
 SUB = "sub"
 MOST_ROLES = 16
-# It ends with a letter: the number of the kernel comes behind it, and makes its host name.
+# A role ends with a letter, as role and kernel number together are the host name.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
 _NAMED = Prepared(
     lambda user, domain_id, name: Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1],
@@ -32,7 +33,7 @@ _NAMED = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class CheckedRole:
-    """What each kernel of a role gets, with names resolved. ``mounts``: folders that other roles do not mount."""
+    """The validated values of a role's kernels, with names resolved. ``mounts``: folders that only this role mounts."""
 
     name: str
     count: int
@@ -48,15 +49,15 @@ class CheckedRole:
 
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
-    """Return the request's roles, the main one first. Without roles: one main kernel, and sub kernels up to the cluster
-    size."""
+    """Return the request's roles, the main one first. Without roles: one main kernel, and further kernels up to the
+    cluster size."""
     if spec.roles:
         return {MAIN: spec.roles.get(MAIN, RoleSpec())} | dict(spec.roles)
     return {MAIN: RoleSpec()} | ({SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {})
 
 
 def with_size(spec: SessionSpec) -> SessionSpec:
-    """Return the request with its cluster size computed from the roles. Raises UserError for impossible roles."""
+    """Return the request with its cluster size, computed from the roles. Raises UserError for impossible roles."""
     if not spec.roles:
         check_order(spec, roles_of(spec))
         return spec
@@ -175,7 +176,7 @@ def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
 
 @contextmanager
 def _fields_of(name: str, role: RoleSpec) -> Iterator[None]:
-    """Prefix the field of a UserError with the role, if the role defines the value."""
+    """Prefix the field of a UserError with the role, if the role itself sets the value."""
     said: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
     try:
         yield

@@ -33,7 +33,7 @@ def check_batch_timeout(spec: SessionSpec) -> None:
 
 
 def check_length(timeout: timedelta) -> timedelta:
-    """Return the time limit of a batch session if it is allowed. Raises UserError with the allowed range."""
+    """Return the time limit of a batch session. Raises UserError with the allowed range."""
     if timedelta(0) < timeout <= LONGEST_RUN:
         return timeout
     text = (
@@ -45,7 +45,7 @@ def check_length(timeout: timedelta) -> timedelta:
 
 
 def check_agent_loss(spec: SessionSpec) -> None:
-    """Reject the retry on a lost agent for sessions that cannot restart by themselves."""
+    """Reject the option to restart after the loss of an agent for sessions that cannot restart."""
     if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
         raise UserError(
             "Only batch sessions can restart by themselves.", field="retry_on_agent_loss", code="batch-only"
@@ -53,7 +53,7 @@ def check_agent_loss(spec: SessionSpec) -> None:
 
 
 def check_placement(spec: SessionSpec) -> None:
-    """Reject an unknown placement."""
+    """Reject an unknown placement preference."""
     if spec.placement and spec.placement not in Placement.values:
         raise UserError(
             "{placement} is not a placement: use {values}, or leave it empty.",
@@ -82,8 +82,8 @@ def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
 
 
 def priority_of(spec: SessionSpec, limited: Sequence[Limited], usual: int | None = None) -> int:
-    """Return the priority: the requested one, else the default (``usual``: the group's; None: the platform's), or the
-    highest allowed if that is lower."""
+    """Return the session's priority: the requested one, or the default. ``usual``: the group's default (None: the
+    platform's). A default above the highest allowed priority is lowered."""
     found = strictest(limited, "max_priority")
     if spec.priority is None:
         usual = USUAL_PRIORITY if usual is None else usual
@@ -120,8 +120,8 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
 
 
 def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:
-    """Return the ids of the user's sessions that must end first, as asked. A name means the live session of that name,
-    else the newest. Raises UserError for sessions that the actor may not see or that cannot end so any more."""
+    """Return the ids of sessions that must end first. A name means the live session with that name, else the newest.
+    Raises UserError for sessions that the actor may not see, or that can no longer end as required."""
     when = spec.depends_when or When.SUCCESS
     if when not in When.values:
         values = ", ".join(When.values)
@@ -157,8 +157,8 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
 
 
 def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
-    """Return the ids of the designated agents; empty: any agent of the group. Raises UserError for an agent that the
-    group does not have."""
+    """Return the ids of the designated agents; empty: any agent of the group. Raises UserError for an agent outside the
+    group."""
     if not spec.agents:
         return []
     _check_number(len(spec.agents), MOST_AGENTS, "agents", "agents")

@@ -1,4 +1,4 @@
-"""How the kernels of a session find and reach each other: their places in a parallel program, variables, and keys."""
+"""Computes how the kernels of a session reach each other: addresses, variables for parallel programs, and SSH keys."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _NATIVE_SSH_PORTS = range(20000, 28000)
 
 
 def processes_of(amounts: Slots) -> int:
-    """Return how many processes of a parallel program fit: one for each whole accelerator, else one for each core."""
+    """Return how many processes of a parallel program a kernel runs: one for each whole accelerator, else one for each
+    core."""
     return _accelerators(amounts) or max(1, amounts["cpu"] // MILLI)
 
 
 def ssh_port_of(kernel_id: UUID, *, native: bool) -> int:
     """Return the port at which the session's other kernels reach a kernel by SSH. Native kernels share the ports of a
-    machine, so theirs depends on the kernel's id."""
+    machine, so their port depends on the kernel's id."""
     return _NATIVE_SSH_PORTS[kernel_id.int % len(_NATIVE_SSH_PORTS)] if native else SSH_PORT
 
 
 def keys_of(session_id: UUID) -> ClusterKeys:
-    """Return the SSH keys that the kernels of this session share. They are derived from the session's id, never
+    """Return the SSH keys that the kernels of this session share. They are derived from the session's id and never
     stored."""
     login, host = (
         seed_text(derived_key(settings.TICKET_KEY, salt=settings.DEPLOYMENT, name=f"cluster {what} {session_id}"))
@@ -39,8 +40,9 @@ def keys_of(session_id: UUID) -> ClusterKeys:
 
 
 def launcher_environ(kernel: Kernel, peers: Sequence[Peer]) -> dict[str, str]:
-    """Return the variables that tell ``torchrun`` and similar launchers their place; empty for one kernel. WORLD_SIZE
-    and RANK are missing: they count processes, and only the launcher knows how many it starts."""
+    """Return the variables that tell ``torchrun`` and similar launchers their rank and peers; empty for a single
+    kernel. WORLD_SIZE and RANK are left out, as they count processes, and only the launcher knows how many it
+    starts."""
     if len(peers) < 2:
         return {}
     port = str(_MASTER_PORTS[kernel.session_id.int % len(_MASTER_PORTS)])

@@ -1,4 +1,4 @@
-"""Networks of sessions with kernels on several agents: their numbers, and their description for each agent."""
+"""Numbers the networks of sessions with kernels on several agents, and describes a network for each agent."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Sibling(NamedTuple):
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
-    """Give a network number to each session that may use several agents and lacks a number; return the ids that got
-    none. On PostgreSQL a lock is held until the transaction ends."""
+    """Give a network number to each session that may use several agents and has no number; returns the ids of sessions
+    that got none. On PostgreSQL a lock is held until the transaction ends."""
     if not session_ids:
         return []
     wanted = ComputeSession.objects.filter(
@@ -67,14 +67,14 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
 
 
 def networks_left() -> tuple[int, int]:
-    """Return how many networks can exist, and how many of them are free; one query. A pending session that keeps its
-    number from an earlier placement counts as without a network."""
+    """Return how many networks can exist, and how many of them are free. A pending session that keeps a number from an
+    earlier placement is not counted. One query."""
     most = most_networks(settings.CLUSTER_POOL)
     return most, max(0, most - _numbered().exclude(status=Status.PENDING).count())
 
 
 def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
-    """Return the kernels of each session by rank. One query; no query without sessions."""
+    """Return the kernels of each session, sorted by rank. One query; none for no sessions."""
     found: dict[UUID, list[Sibling]] = {}
     if not session_ids:
         return found
@@ -87,7 +87,7 @@ def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
 
 
 def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> ClusterNetwork | None:
-    """Return the network that the agent creates for this kernel; None if its session is on one agent."""
+    """Return the network that the agent must create for this kernel; None if its session is on one agent."""
     number = kernel.session.cluster_network
     nodes = list(dict.fromkeys(sibling.agent_id for sibling in siblings))
     if number is None or len(nodes) < 2 or agent.pk not in nodes:
@@ -105,8 +105,10 @@ def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> Cl
 
 
 def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network: ClusterNetwork | None) -> list[Peer]:
-    """Return every kernel of the session with the address at which this kernel reaches it. An address is None without
-    a network; a native process reaches others at the addresses of their agents."""
+    """Return every kernel of the session with the address at which this kernel reaches it.
+
+    An address is None without a network. A native process reaches other kernels at the addresses of their agents.
+    """
     if not siblings:
         return [Peer(hostname=kernel.hostname)]
     native = Capability.NATIVE in capabilities_of(agent)
@@ -153,7 +155,7 @@ def _numbered() -> QuerySet[ComputeSession]:
 
 def _address_of(gateway_url: str) -> str:
     """Return the host at which other agents reach the agent with this gateway. An agent on the portal's machine reports
-    a loopback address; others reach it at the portal's host."""
+    a loopback address, which is replaced by the portal's host."""
     host = urlsplit(gateway_url).hostname or ""
     return (urlsplit(settings.DOOR_URL).hostname or "") if _is_loopback(host) else host
 

@@ -1,4 +1,4 @@
-"""Orders for agents to save or remove images of sessions, and their reports."""
+"""Makes orders for agents to save or delete images of sessions, and applies the agents' reports."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _Status = ImageCommit.Status
 
 
 def commits_wanted() -> QuerySet[ImageCommit]:
-    """Return the unfinished orders to save an image whose jobs run and are not cancelled."""
+    """Return the unfinished orders to save an image whose jobs are running and not cancelled."""
     running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
     return ImageCommit.objects.filter(running, status__in=NOT_OVER)
 
 
 def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
-    """Return an agent's order to save an image, with the registry account. Raises NotFound if it is obsolete."""
+    """Return an agent's order to save an image, with the registry account. Raises NotFound if the order is obsolete."""
     commit = commits_wanted().filter(pk=commit_id, agent=agent).select_related("registry").first()
     if commit is None or commit.kernel_id is None:
         raise NotFound("This image is not meant for this agent.")
@@ -71,8 +71,11 @@ def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
 
 
 def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
-    """Apply an agent's report about an image; returns whether the image is still wanted. A saved image is added to its
-    owner's catalogue; one that was pushed but is unwanted is removed. Raises ValueError for an invalid result."""
+    """Apply an agent's report about an image; returns whether the portal still wants the image.
+
+    A saved image is added to its owner's catalogue; an unwanted image that was pushed is deleted. Raises ValueError for
+    an invalid result.
+    """
     is_wanted = _reported(agent, report, now)
     if not is_wanted and report.state == JobState.DONE:
         pushed = ImageCommit.objects.filter(pk=report.job_id, agent=agent).exclude(registry=None)
@@ -82,12 +85,17 @@ def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
 
 
 def mark_unwanted(now: datetime) -> int:
-    """Mark up to 1000 saved images for removal by agents; returns how many. Marked are those whose saving failed or was
-    cancelled, and deleted ones that no live session uses. Images that the portal does not know stay."""
+    """Mark up to 1000 saved images for deletion by agents; returns how many.
+
+    These are images whose saving failed or was cancelled, and deleted images that no live session uses. Images that the
+    portal does not know are not marked.
+    """
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
     )
-    needed = ComputeSession.objects.live().filter(image=OuterRef("pk"))  # sessions of others, when its owner has gone
+    needed = ComputeSession.objects.live().filter(
+        image=OuterRef("pk")
+    )  # sessions of other users, after its owner was purged
     deleted = Image.objects.filter(~Exists(needed), reference=OuterRef("reference"), is_customized=True)
     deleted = deleted.exclude(deleted_at=None)
     rows = ImageOnAgent.objects.filter(Exists(given_up) | Exists(deleted), is_unwanted=False)
@@ -126,7 +134,7 @@ def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
 
 
 def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime) -> bool:
-    """Add the image to the catalogue; returns False if another report or a cancellation came first."""
+    """Add the image to the catalogue. Returns False if another report or a cancellation came first."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=_Status.DONE, message="", heard_at=now):
@@ -150,7 +158,8 @@ def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime
 
 
 def _image_of(commit: ImageCommit, result: CommitResult, now: datetime) -> Image:
-    """Return the new image; its limits and services come from the base in the catalogue, not from the agent."""
+    """Return the new, unsaved image. Its limits and services come from the base image in the catalogue and not from the
+    agent."""
     base = commit.base
     return Image(
         pk=commit.pk,
@@ -172,7 +181,7 @@ def _image_of(commit: ImageCommit, result: CommitResult, now: datetime) -> Image
 
 
 def _note_where(agent: Agent, image: Image) -> None:
-    """Record that the agent has the image, so that sessions can start before its next sync."""
+    """Record that the agent has the image, so that sessions can start there before its next sync."""
     ImageOnAgent.objects.update_or_create(
         agent=agent,
         reference=image.reference,
@@ -186,7 +195,7 @@ def _note_where(agent: Agent, image: Image) -> None:
 
 
 def _domains_of(base: Image | None) -> Collection[int]:
-    """Return the domains that may use the base image: the new image is limited to them."""
+    """Return the domains that may use the base image. Only these may use the new image."""
     if base is None:
         return []
     own = set(base.domains.values_list("pk", flat=True))

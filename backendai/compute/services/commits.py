@@ -1,7 +1,7 @@
 """Saves a running session as an image of its owner.
 
-A background job shows the progress; an ``ImageCommit`` row is the request to the agent. The agent reads it by its
-sync, saves the main kernel and reports the result. The image is invisible until then; abandoned ones are removed.
+A background job shows the progress. An ``ImageCommit`` row is the order to the agent, which reads it by its sync, saves
+the main kernel and reports the result. Until then the image is invisible. Abandoned images are deleted.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ _KEY_LENGTH = 12
 
 
 def start_commit(user: User, session: ComputeSession, name: str, *, now: datetime) -> BackgroundJob:
-    """Start and return the job that saves a session, which the user may see, as an image of this name. Raises UserError
-    for an invalid name; NotAllowed unless the user owns the session; Conflict if the session cannot be saved or is
-    being saved, the name is taken, or the owner has too many images. Locks the user's limits."""
+    """Start and return the job that saves a session as an image with this name. The caller checks that the user may see
+    the session.
+
+    Raises UserError for an invalid name; NotAllowed unless the user owns the session; Conflict if the session cannot be
+    saved or is being saved, the name is taken, or the owner has too many images. Locks the user's limits.
+    """
     check_own_image_name(name)
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may save a session as an image.", code="not-the-owner")
@@ -68,7 +71,8 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
 
 
 def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[str, str] | None:
-    """Return code and message why the session cannot be saved now; None: it can. ``agent``: of its main kernel."""
+    """Return code and message of why the session cannot be saved now; None if it can. ``agent``: that of the main
+    kernel."""
     if not session.kind.is_saved:
         return "interactive-only", Message("Only interactive sessions can be saved as an image.")
     if session.status != Status.RUNNING:
@@ -92,7 +96,7 @@ def being_saved(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def refuse_while_saved(session: ComputeSession) -> None:
-    """Raise Conflict while the session is being saved as an image: the end of the session would abort the saving."""
+    """Raise Conflict while the session is being saved as an image, as its end would abort the saving."""
     if commit := commit_under_way(session):
         raise Conflict(
             "The image {title} is being created from this session. Wait for it, cancel it under the bell, "
@@ -113,9 +117,11 @@ def most_own_images(user: User) -> int | None:
 
 
 def follow_commits(now: datetime) -> int:
-    """End every order to save an image that its agent cannot complete any more; return how many ended. Causes: the
-    session ended before the agent started, the agent is lost or outdated, the job is over or cancelled, or the time
-    limit is exceeded."""
+    """End every order to save an image that its agent can no longer complete; returns how many.
+
+    Causes: the session ended before the agent began, the agent is lost or outdated, the job is finished or cancelled,
+    or the time limit is exceeded.
+    """
     ended = 0
     live = ImageCommit.objects.filter(status__in=NOT_OVER).select_related("job", "agent", "kernel").order_by()
     for commit in live:
@@ -126,7 +132,8 @@ def follow_commits(now: datetime) -> int:
 
 
 def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime, fix: str = "") -> bool:
-    """End an unfinished order to save an image, and its job, with this message; return whether it was unfinished."""
+    """End an unfinished order to save an image, and its job, with this message. Returns False if the order was finished
+    already."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=status, message=shortened(message), heard_at=now):
@@ -214,7 +221,8 @@ def _check_number(user: User) -> None:
 
 
 def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
-    """Return status and message with which the order must end now; both empty while its agent may still report."""
+    """Return the status and the message with which the order must end now; both are empty while its agent may still
+    report."""
     kernel, status = commit.kernel, ImageCommit.Status
     is_waiting = commit.status == status.WAITING
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)

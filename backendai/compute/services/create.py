@@ -45,16 +45,17 @@ class Launched(NamedTuple):
 
 
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
-    """Launch a session like ``launch_session``, with the same errors; return the session without its kernels."""
+    """Launch a session like ``launch_session`` with the same errors; returns only the session."""
     return launch_session(user, spec, idempotency_key=idempotency_key).session
 
 
 def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
-    """Write and return a PENDING session with its kernels, or return the earlier session of the idempotency key.
+    """Write and return a PENDING session with its kernels, or return the session that an earlier request with this
+    idempotency key launched.
 
-    The session belongs to, and counts for, the owner that the request names, by default the user. On any error nothing
-    is written: UserError (with field, number and limit); NotFound for an owner for whom the user may not act; Conflict
-    if the name is taken, a limit of pending sessions is reached, or the key belongs to another request; StorageFull.
+    The session belongs to the owner named in the request, by default the user. On any error nothing is written. Raises
+    UserError (with field, number and limit); NotFound for an owner for whom the user may not act; Conflict if the name
+    is taken, a limit of pending sessions is reached, or the key belongs to another request; StorageFull.
     """
     owner = owner_named(user, spec.owner, is_launch=True)
     if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
@@ -65,7 +66,7 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     try:
         with transaction.atomic():
             launched = _write(owner, user, spec, checked, name, idempotency_key)
-            # Last: its locks are held for the moment of the commit only.
+            # Last, so that its locks are held only until the commit.
             check_pending(checked.limited, owner.pk) if launched.session.kind.counts else check_system_sessions(owner)
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
@@ -76,8 +77,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
-    """Return the validated request; writes nothing. Raises the errors of a launch, except those about limits of pending
-    sessions and a full disk."""
+    """Return the validated request; writes nothing. Raises the errors of a launch, except for those about limits of
+    pending sessions and a full disk."""
     _check_count(count)
     owner = owner_named(user, spec.owner)
     checked = check_spec(owner, spec, actor=user)
@@ -86,9 +87,10 @@ def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
 
 
 def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
-    """Raise UserError for an invalid name (number included), Conflict if a live session of the owner has the name."""
+    """Raise UserError for an invalid name (with a number for several sessions), and Conflict if a live session of the
+    owner has the name."""
     names = [each for each in _names(name, count) if each]
-    for each in names[-1:]:  # the longest
+    for each in names[-1:]:  # the longest name
         check_session_name(each)
     if not names:
         return
@@ -98,11 +100,12 @@ def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
 
 
 def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
-    """Launch ``count`` equal sessions, all or none, and return them; several get numbered names. Errors: as for one."""
+    """Launch ``count`` equal sessions, all or none, and return them. Names of several sessions are numbered. Raises the
+    errors of a launch."""
     _check_count(count)
     if count == 1:
         return [launch_session(user, spec, idempotency_key=idempotency_key)]
-    # The same for the same key: it is a part of what makes two requests the same.
+    # The same key gives the same id, as the id is part of the comparison of two requests.
     launch_id = uuid.uuid5(user.pk, idempotency_key) if idempotency_key else uuid.uuid4()
     spec = replace(spec, launch_id=spec.launch_id or launch_id)
     with transaction.atomic():
@@ -129,7 +132,7 @@ def _names(name: str, count: int) -> list[str]:
 
 def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     found: ComputeSession | None = ComputeSession.objects.filter(owner=owner, idempotency_key=key[:128]).first()
-    # A session of a release before documents has another digest: its key decides alone.
+    # Sessions of releases before documents have other digests, so only the key is compared.
     if found and found.spec and found.request_digest != digest_of(spec):
         raise Conflict(
             "This idempotency key belongs to another request, which created session {found}.",
@@ -141,7 +144,7 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
 
 
 def _generated_name(image: Image) -> str:
-    """Return a session name made of the image's name (a saved image: its title) and random digits."""
+    """Return a session name from the image's name (for a saved image, its title) and random digits."""
     named_after = image.title if image.is_customized else image.name
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in named_after)
     stem = letters.strip("-")[:40] or "session"
@@ -203,7 +206,7 @@ def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:
 
 
 def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
-    """Write the first history row and the audit entry, and inform the owner and, after commit, browsers."""
+    """Write the first history row and the audit entry, and inform the owner. Browsers are informed after commit."""
     said = "Launched by {actor} for {owner}.".format(**names) if names else ""
     first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": said}
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])

@@ -1,4 +1,5 @@
-"""Launches many sessions that differ in name and variables only: checked once, written in few statements."""
+"""Launches many sessions that differ only in name and variables. They are validated once and written in few
+statements."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One session's id, name and own variables, for which reserved names are allowed."""
+    """One session's id, name and own variables. Reserved variable names are allowed."""
 
     session_id: UUID
     name: str
@@ -34,9 +35,11 @@ class Seat:
 def launch_alike(
     owner: User, spec: SessionSpec, checked: Checked, seats: Sequence[Seat], *, run_id: UUID, now: datetime
 ) -> list[ComputeSession]:
-    """Write and return a PENDING session for each seat, in the caller's transaction. All have the run's id as launch
-    id. No session gets an audit entry or a notification of its own. The number of statements grows only with mounts and
-    files. Raises Conflict above a limit of pending sessions; IntegrityError if a name is taken."""
+    """Write and return a PENDING session for each seat, in the caller's transaction. All get the run's id as launch id.
+
+    No session gets an audit entry or a notification of its own. The number of statements grows only with mounts and
+    files. Raises Conflict above a limit of pending sessions; IntegrityError if a name is taken.
+    """
     mounts = take_mounts(checked.all_mounts)
     more = {"run_id": run_id, "launch_id": run_id, "mount_count": len(mounts), "created_at": now, "changed_at": now}
     sessions = []
@@ -59,6 +62,6 @@ def launch_alike(
 
 
 def taken_names(owner: User, names: Collection[str]) -> set[str]:
-    """Return which of these names live sessions of the owner have."""
+    """Return which of these names are used by live sessions of the owner."""
     rows = ComputeSession.objects.filter(owner=owner, name__in=list(names), status__in=LIVE)
     return set(rows.order_by().values_list("name", flat=True))

@@ -1,4 +1,5 @@
-"""Disk space of SQLite's database that launches leave free for everything else, above all for ending sessions."""
+"""Keeps disk space of SQLite's database free from launches, so that other writes, above all the end of sessions,
+succeed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from backendai.core.slots import format_size
 
 
 def check_disk() -> None:
-    """Raise StorageFull if less than the reserve is free. With PostgreSQL nothing is checked."""
+    """Raise StorageFull if less than the reserve is free. On PostgreSQL nothing is checked."""
     if connection.vendor != "sqlite" or not settings.DISK_RESERVE:
         return
     free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free

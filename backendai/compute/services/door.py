@@ -1,4 +1,4 @@
-"""Final capacity check before a placement: free amounts of a group's agents by ledger and devices."""
+"""Checks capacity a last time before a placement: free amounts of a group's agents by ledger and devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.core.slots import MILLI, Slots
 
 Shares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
 
-_ONE_DEVICE = MILLI  # each counts one, or one whole share
+_ONE_DEVICE = MILLI  # a device counts 1, or 1 whole share
 
 
 class Seat(NamedTuple):
@@ -30,7 +30,7 @@ class Seat(NamedTuple):
 
 
 class Door:
-    """Free amounts of the group's agents that take kernels, reduced with each accepted placement."""
+    """Free amounts of the group's agents that take kernels. Each accepted placement reduces them."""
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(
@@ -75,7 +75,7 @@ class Door:
         return not seat.shares or self._has_devices(seat)
 
     def _has_devices(self, seat: Seat) -> bool:
-        """Return whether each device exists and has enough free; a device serves only one slot."""
+        """Return whether each device exists and has enough free. A device in use under another slot is not free."""
         taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
         return all(
             device in devices.get(slot, ())

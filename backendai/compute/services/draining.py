@@ -1,4 +1,4 @@
-"""Drains agents before a shutdown: no new sessions; running ones continue, up to a deadline if there is one.
+"""Drains agents before a shutdown: no new sessions start, and running sessions continue up to a deadline if one is set.
 
 Owners are informed at once, in each session's history and on its page.
 """
@@ -34,15 +34,15 @@ _ALIVE = STARTING | {Status.RUNNING}
 
 
 def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime | None = None) -> int:
-    """Stop new sessions on the agent and end running ones at ``ends_at`` (None: never); returns the number of its
-    kernels. On a draining agent it changes the deadline. Owners are informed."""
+    """Stop new sessions on the agent, and end running ones at ``ends_at`` (None: never); returns the number of its
+    kernels. On an agent that is draining already, it changes the deadline. Owners are informed."""
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was removed permanently.", agent=agent.name, code="agent-terminated")
     if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:
         text = Message("The deadline is in the past, or more than {days} days ahead.", days=LONGEST_DRAIN.days)
         raise UserError(text, field="ends_at", code="invalid-date")
     with transaction.atomic():
-        lock_group(agent.resource_group_id)  # a pass that is placing sessions here is over first
+        lock_group(agent.resource_group_id)  # waits for a pass that is placing sessions here
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED)
         number = kernels.count()
         beginning = {} if agent.is_drained else {"drain_started_at": now, "drain_kernels": number}
@@ -61,7 +61,7 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
 def cancel_drain(actor: User, agent: Agent) -> None:
     """Let the agent take sessions again from its next sync on. Raises Conflict if it is not draining."""
     with transaction.atomic():
-        # Its status is left alone: only the agent can say whether it is stopping by itself.
+        # The status is unchanged, as only the agent knows whether it is stopping by itself.
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
         if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
             raise Conflict("Agent {agent} is not being drained.", agent=agent.name, code="not-draining")
@@ -75,7 +75,7 @@ def cancel_drain(actor: User, agent: Agent) -> None:
 
 def end_drained(now: datetime) -> int:
     """End sessions on agents whose drain deadline has passed; returns how many. Starting sessions, and batch sessions
-    with a retry, return to the queue; others end with ``agent-drained``."""
+    with a retry, become pending again; others end with ``agent-drained``."""
     due = list(Agent.objects.filter(drain_ends_at__lte=now).values_list("pk", flat=True))
     if not due:
         return 0
@@ -91,8 +91,8 @@ def end_drained(now: datetime) -> int:
 
 
 def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:
-    """Move the agent to another resource group. Raises Conflict if it runs sessions, which would still count in the old
-    group, unless ``force``."""
+    """Move the agent to another resource group. Raises Conflict if the agent runs sessions, unless ``force``: they
+    would still count in the old group."""
     if agent.resource_group_id == group.pk:
         raise Conflict(
             "Agent {agent} already belongs to {group}.",
@@ -122,7 +122,7 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
-    """Write the message into the sessions' histories, and update their pages."""
+    """Write the message into the sessions' histories, and let browsers reload their pages."""
     until = (
         Message("The session ends on {ends_at} at {ends_at} UTC at the latest", ends_at=f"{ends_at:%H:%M}")
         if ends_at
@@ -133,7 +133,7 @@ def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime 
         agent=agent.name,
         until=until or Message("The session may continue, but start no further work in it"),
     )
-    touch(session_ids)  # holds the sessions still, so that their rows chain
+    touch(session_ids)  # locks the sessions, so that history rows follow each other without a gap
     if ends_at:
         warn_owners(dict.fromkeys(session_ids, message), ends_at, now=now)
     rows = ComputeSession.objects.filter(pk__in=session_ids).values_list("pk", "status")

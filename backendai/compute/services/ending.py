@@ -1,4 +1,4 @@
-"""Ends sessions: used by the owner's button, administrators, idle checkers and the repair pass."""
+"""Ends sessions. Owners' pages, administrators, idle checkers and the repair pass use this module."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ class Ended:
 
 
 def terminate_session(session: ComputeSession, user: User, *, force: bool = False) -> Ended:
-    """Terminate a session that the user may see. ``force`` does not wait for its programs. For a superadmin it also
-    frees the slots of kernels on an unreachable agent, or that their agent could not end within the group's
-    ``terminate_timeout``. Raises Conflict if the session has ended, and without force while it is being saved or its
-    home copied."""
+    """Terminate a session. The caller checks that the user may see it. ``force`` does not wait for its programs.
+
+    For a superadmin, ``force`` also frees the slots of kernels on an unreachable agent, and of kernels that their agent
+    could not end within the group's ``terminate_timeout``. Raises Conflict if the session has ended, and without
+    ``force`` while it is being saved or its home copied.
+    """
     if session.status not in LIVE:
         raise Conflict(
             "The session has already ended ({status}).", status=session.get_status_display(), code="already-ended"
@@ -71,8 +73,8 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
 def end_sessions(
     session_ids: Collection[UUID], why: Why, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
-    """Cancel pending sessions at once; terminate placed ones, which end when their agents confirm. Pending sessions
-    that depend on a cancelled one are cancelled too. ``columns``: further columns to set."""
+    """Cancel pending sessions at once, and terminate placed ones, which end when their agents confirm. Pending sessions
+    that depend on a cancelled session are cancelled, too. ``columns``: further columns to set."""
     with transaction.atomic(savepoint=False):
         ended = _end(session_ids, why, now, force=force, **columns)
         cancel_dependents(ended.cancelled, now=now)
@@ -80,8 +82,8 @@ def end_sessions(
 
 
 def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: datetime, **columns: Any) -> Ended:
-    """End sessions with the same phase, code and outcome, each with its own message. ``only_from``: sessions in other
-    statuses are unchanged. A fixed number of statements."""
+    """End sessions for reasons with the same phase, code and outcome, but different messages. ``only_from``: sessions
+    in other statuses are unchanged. A fixed number of statements."""
     if not whys:
         return Ended(set(), set(), set())
     with transaction.atomic(savepoint=False):
@@ -91,8 +93,11 @@ def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: da
 
 
 def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datetime) -> set[UUID]:
-    """Cancel pending sessions that depend on an unsuccessful session; returns them. ``session_ids``: the ended sessions
-    to look at (None: all). Dependants of the cancelled sessions follow, and so on: two more statements per level."""
+    """Cancel pending sessions that depend on an unsuccessful session; returns these. ``session_ids``: only these ended
+    sessions are considered (None: all).
+
+    Sessions that depend on a cancelled one are cancelled, too: two more statements per level.
+    """
     cancelled: set[UUID] = set()
     failed = session_ids
     while failed is None or failed:
@@ -104,8 +109,8 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
 
 
 def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
-    """Move TERMINATING sessions without live kernels to their final status; returns those moved. Pending sessions that
-    needed their success are cancelled; the groups are scheduled after commit."""
+    """Move TERMINATING sessions without live kernels to their final status; returns those. Pending sessions that needed
+    their success are cancelled. The groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
     for session in sessions:
         targets[_last_status(session)].append(session.pk)
@@ -123,7 +128,7 @@ def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> 
 
 def _last_why(why: Why, to: Status, sessions: Collection[ComputeSession]) -> Why:
     if to == Status.CANCELLED:
-        return replace(why, code="")  # a code would replace the reason of what never ran
+        return replace(why, code="")  # a code would replace the reason of sessions that never ran
     if to == Status.ERROR and not why.code:
         codes = {session.pk: session.status_reason for session in sessions}
         return replace(why, outcome=Outcome.FAILURE, codes=codes)
@@ -131,15 +136,18 @@ def _last_why(why: Why, to: Status, sessions: Collection[ComputeSession]) -> Why
 
 
 def hint_stops(session_ids: Collection[UUID]) -> None:
-    """After commit, hint the agents of terminating kernels of these sessions."""
+    """After commit, send hints to the agents of terminating kernels of these sessions."""
     rows = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING)
     for kernel_id, generation, agent in rows.values_list("pk", "generation", "agent__name"):
         hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
 
 
 def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End terminating kernels that their agents cannot end or cannot be asked about; returns the ended sessions. Used
-    on an administrator's order. The message says that the kernels may still run. Three more statements per agent."""
+    """End terminating kernels that their agents cannot end or cannot be asked about; returns the ended sessions.
+
+    Used when an administrator orders that. The message says that the kernels may still run. Three more statements per
+    agent.
+    """
     killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
     stuck = Kernel.objects.filter(
         killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
@@ -207,8 +215,8 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
-    """Return the pending sessions with a dependency that ended otherwise than they need, and why each cannot start.
-    ``failed``: only these dependencies (None: all)."""
+    """Return the pending sessions with a dependency that ended otherwise than required, and for each the reason.
+    ``failed``: only these dependencies are considered (None: all)."""
     well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
     needs = "from_computesession__depends_when"
     links = ComputeSession.depends_on.through.objects.filter(

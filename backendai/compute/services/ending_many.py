@@ -26,7 +26,7 @@ MOST_ENDED = 100
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A session that was not ended, and why. The name is empty if the user may not see such a session."""
+    """A session that was not ended, and why. The name is empty if the user may not see a session with this id."""
 
     id: UUID
     name: str
@@ -36,15 +36,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class EndedMany:
-    """The ended sessions and the refusals, in the order of the request."""
+    """The ended sessions and those that could not be ended, in the order of the request."""
 
     ended: Ended
     refused: list[Refusal]
 
 
 def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
-    """Terminate those of the sessions that are live and visible to the user. ``force``: as for ``terminate_session``. A
-    fixed number of statements. Raises UserError for more than ``MOST_ENDED``."""
+    """Terminate those of the sessions that are live and visible to the user. ``force``: as in ``terminate_session``. A
+    fixed number of statements. Raises UserError for more than ``MOST_ENDED`` sessions."""
     if len(ids) > MOST_ENDED:
         text = Message(
             "{number} sessions named, but at most {most_ended} can be ended at once.",

@@ -15,12 +15,12 @@ from backendai.core.slots import MILLI
 from backendai.wire.cluster_access import Peer
 
 _CORE_COUNTS = "ai.backend.envs.corecount"
-# Else every process of a mathematical library starts as many threads as the whole machine has cores.
+# Without these, numerical libraries start one thread for each core of the whole machine.
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dict[str, str]:
-    """Return a kernel's variables; the user's override others, except for the platform's reserved names."""
+    """Return a kernel's variables. The user's values override others, except for reserved names of the platform."""
     session, owner, image = kernel.session, kernel.session.owner, kernel.started_image
     hostnames = [peer.hostname for peer in peers]
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
@@ -56,6 +56,7 @@ def environ_of(kernel: Kernel, peers: Sequence[Peer], site: SiteSettings) -> dic
 
 
 def _replicas(hostnames: list[str]) -> str:
-    """Return ``role:number of kernels`` of each role, joined by commas. A host name is a role followed by a number."""
+    """Return ``role:number of kernels`` of each role, joined by commas. A host name is a role with a number
+    appended."""
     roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
     return ",".join(f"{role}:{count}" for role, count in roles.items())

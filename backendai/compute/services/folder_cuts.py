@@ -1,4 +1,4 @@
-"""Ends sessions that mount a folder to which their owner has lost the rights."""
+"""Ends sessions that mount a folder on which their owner has lost the rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUT_OFF = "folder-revoked"
 
 
 def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
-    """Return a live session's mount that its owner's rights no longer allow. Raises NotFound; NotAllowed unless the
+    """Return a mount of a live session that its owner's rights no longer allow. Raises NotFound; NotAllowed unless the
     actor manages the folder; Conflict while the owner has the rights."""
     folder = require_rights(actor, folder, MANAGE)
     rows = SessionMount.objects.filter(folder=folder, session=session_id, released_at=None, session__status__in=LIVE)
@@ -44,7 +44,7 @@ def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
 
 
 def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
-    """Mark the folder as released from the session, after its agents unmounted it."""
+    """Mark the folder as released from the session, after the session's agents have unmounted it."""
     with transaction.atomic():
         rows = SessionMount.objects.filter(session=mount.session, folder=mount.folder, released_at=None)
         rows.update(released_at=now, cut_at=now)
@@ -59,7 +59,8 @@ def note_unmounted(actor: User, mount: SessionMount, *, now: datetime) -> None:
 
 
 def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
-    """Terminate the session by force, with a reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
+    """Terminate the session by force, with a reason for its owner; returns the mount. Raises the errors of
+    ``mount_to_cut``."""
     mount = mount_to_cut(actor, folder, session_id)
     session = mount.session
     message = Message(

@@ -1,4 +1,5 @@
-"""Where a person's folders can be opened together: one agent has to mount all folders of a session."""
+"""Finds a resource group in which a user's folders can be opened together, as one agent has to mount all folders of a
+session."""
 
 from __future__ import annotations
 
@@ -17,15 +18,18 @@ from backendai.storage.status import Rights
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A resource group, and the folders that a session there opens: own ones first, by name."""
+    """A resource group, and the folders that a session there opens: the user's own folders first, then by name."""
 
     group: ResourceGroup
     folders: Sequence[Any]
 
 
 def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
-    """Return where most of the owner's folders can be opened, of the first such group. If no agent mounts any, all of
-    them: the scheduler then says why the session waits. At least one group is needed. Two queries."""
+    """Return the group in which one agent can mount most of the owner's folders; of several, the first.
+
+    If no agent mounts any folder, all folders are returned, and the scheduler gives the wait reason. ``groups`` must
+    not be empty. Two queries.
+    """
     folders = folders_of(owner)
     best = Place(groups[0], ())
     offers = _offers(groups)
@@ -38,7 +42,7 @@ def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
 
 
 def folders_of(owner: User) -> list[Any]:
-    """Return the folders that clients of files shall see, with ``rights``: own ones first, by name."""
+    """Return the folders to show to file clients, with ``rights``: the user's own folders first, then by name."""
     rows = Folder.objects.offered_to(owner).exclude(name__startswith=".").order_by("name", "pk")
     return sorted(rows, key=lambda one: one.user_id != owner.pk)
 
@@ -51,7 +55,8 @@ def _needs(folder: Any) -> int:
 
 
 def _offers(groups: Sequence[ResourceGroup]) -> Mapping[int, list[Mapping[UUID, int]]]:
-    """Return by group what its agents offer: for each agent, by storage host. By names of agents."""
+    """Return for each group a list of its agents, sorted by name. Each agent is a map from storage host to what it can
+    mount."""
     rows = HostOnAgent.objects.filter(
         agent__resource_group__in=groups, agent__status=Agent.Status.ALIVE, agent__schedulable=True
     ).order_by("agent__name")

@@ -1,4 +1,4 @@
-"""Sessions follow their kernels: derives each session's status from its kernels' statuses, for many at once."""
+"""Derives each session's status from the statuses of its kernels, for many sessions at once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class _Followed:
 
     @property
     def finishing(self) -> list[Kernel]:
-        """The kernels whose finish ends the session by ``done_when``; empty while any of them goes on."""
+        """The kernels that end the session by ``done_when``, as all of them have finished; empty while any
+        continues."""
         return done_with(self.session, self.kernels)
 
     @property
@@ -111,7 +112,7 @@ class _Changes:
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Set the statuses of these sessions by those of their kernels, in the caller's transaction. A fixed number of
+    """Set the statuses of these sessions from those of their kernels, in the caller's transaction. A fixed number of
     statements, except for sessions that start again."""
     changes = _look(session_ids)
     for one in changes.again:
@@ -171,7 +172,7 @@ def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
 
 
 def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
-    """End sessions because a kernel ended; returns those that are terminating now."""
+    """End sessions because one of their kernels ended; returns those that are terminating now."""
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
@@ -203,7 +204,7 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
 
 
 def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
-    """Give a session's other kernels the message of the kernel that ended first."""
+    """Give the message of the kernel that ended first to the session's other kernels."""
     told = {
         kernel.pk: for_column(reasons[one.session.pk].message)
         for one in some

@@ -1,4 +1,4 @@
-"""Writes the scheduling history, many rows at once."""
+"""Writes rows of the scheduling history, many at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from backendai.compute.status import Outcome, Phase
 from backendai.core.messages import for_column
 
 NO_STEPS = "[]"
-Steps = str | Sequence[Mapping[str, Any]] | Callable[[], str]  # as text, as data, or made when it is written
+Steps = (
+    str | Sequence[Mapping[str, Any]] | Callable[[], str]
+)  # text, data, or a function that makes them when the row is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def write_history(entries: Sequence[Entry], phase: Phase, to_status: str, *, now
 
 
 def _random_uids(number: int) -> list[str]:
-    """Return version 4 UUIDs from one read of random bytes: a system call for each was slower than the rows."""
+    """Return version 4 UUIDs from one read of random bytes, as one system call for each was slower than writing the
+    rows."""
     text = secrets.token_hex(16 * number)
     return [
         f"{text[at : at + 12]}4{text[at + 13 : at + 16]}a{text[at + 17 : at + 32]}" for at in range(0, 32 * number, 32)
@@ -64,7 +67,7 @@ def _random_uids(number: int) -> list[str]:
 
 
 def steps_text(steps: Steps) -> str:
-    """Return steps as stored text."""
+    """Return the steps as stored text."""
     if isinstance(steps, str):
         return steps
     return steps() if callable(steps) else json.dumps(list(steps))

@@ -1,4 +1,4 @@
-"""Row locks in one order: sessions before their kernels, sessions by id."""
+"""Locks rows in one order, so that no deadlock occurs: sessions before their kernels, sessions by id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from backendai.compute.services.bulk import among
 
 
 def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
-    """Lock the sessions of these kernels until the transaction ends. SQLite has only one writer anyway."""
+    """Lock the sessions of these kernels until the transaction ends. SQLite needs no lock, as it has only one
+    writer."""
     if connection.features.has_select_for_update:
         sessions = Kernel.objects.filter(pk__in=among(kernel_ids)).order_by().values("session")
         held = ComputeSession.objects.filter(pk__in=sessions).order_by("pk").select_for_update(no_key=True)
@@ -20,6 +21,6 @@ def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
 
 
 def hold_pending(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock and return those of the sessions that are pending, until the transaction ends."""
+    """Lock and return those of the sessions that are pending. The locks are held until the transaction ends."""
     rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
     return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

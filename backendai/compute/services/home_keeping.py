@@ -1,4 +1,4 @@
-"""Keeps a running session's home: copies it into a new folder, while the session must not end."""
+"""Keeps the home of a running session by copying it into a new folder. The session must not end meanwhile."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def keep_home(
     ends_session: bool = False,
     now: datetime,
 ) -> Folder:
-    """Create and return a folder, CREATING until the main kernel's home is copied into it. Raises NotAllowed unless the
-    user owns the session, Conflict if its home cannot be copied now, and the errors of ``create_folder``."""
+    """Create and return a folder, which is CREATING until the main kernel's home is copied into it.
+
+    Raises NotAllowed unless the user owns the session, Conflict if its home cannot be copied now, and the errors of
+    ``create_folder``.
+    """
     if session.owner_id != user.pk:
         raise NotAllowed("Only its owner may keep the home folder of a session.", code="not-the-owner")
     kernel = kernel_with_home(session)
@@ -57,7 +60,7 @@ def keep_home(
 
 
 def kernel_with_home(session: ComputeSession) -> Kernel:
-    """Return the main kernel if its home can be copied now; else raises Conflict."""
+    """Return the main kernel if its home can be copied now. Else raises Conflict."""
     if session.status == Status.TERMINATING:
         raise Conflict("The session is being ended: its home folder cannot be kept any more.", code="not-running")
     if session.status != Status.RUNNING:
@@ -79,13 +82,13 @@ def home_under_way(session: ComputeSession) -> HomeKeep | None:
 
 
 def homes_being_kept(session_ids: Collection[UUID]) -> set[UUID]:
-    """Return those of these sessions whose home is being copied."""
+    """Return the ids of those sessions whose home is being copied."""
     rows = HomeKeep.objects.filter(session__in=session_ids, folder__fill__is_over=False)
     return set(rows.order_by().values_list("session_id", flat=True))
 
 
 def refuse_while_home_is_kept(session: ComputeSession) -> None:
-    """Raise Conflict while the session's home is being copied: the end of the session would abort the copy."""
+    """Raise Conflict while the session's home is being copied, as its end would abort the copy."""
     if keep := home_under_way(session):
         raise Conflict(
             "The home folder of this session is being copied into the folder {folder}. Wait for it, cancel "

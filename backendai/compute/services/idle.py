@@ -1,6 +1,5 @@
 """Writes the idle policy's warnings, withdrawals, extensions and ends. The number of statements does not grow with the
-sessions.
-"""
+number of sessions."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class IdleCase:
-    """A session that a checker finds idle. ``message``: the warning; ``last_words``: the final message; ``numbers``: of
-    the checker and the measurement, for scripts."""
+    """A session that a checker finds idle. ``message``: the warning. ``last_words``: the message of the end.
+    ``numbers``: of checker and measurement, for scripts."""
 
     session_id: UUID
     checker_id: int
@@ -58,8 +57,8 @@ class IdleCase:
 
 
 def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
-    """Write these warnings with notifications and history rows; returns how many. A checker's earlier warning of the
-    same session is replaced; its number of extensions stays."""
+    """Write these warnings with notifications and history rows; returns how many. An earlier warning by the same
+    checker is replaced, and its number of extensions stays."""
     some = list(cases[:MOST_AT_ONCE])
     if not some:
         return 0
@@ -84,12 +83,12 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
 
 
 def put_off(due: Mapping[UUID, datetime]) -> None:
-    """Set the ends of warnings, by warning id."""
+    """Set the ends announced by warnings. ``due``: the new end by warning id."""
     update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
 
 
 def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
-    """Withdraw warnings whose reason is gone, and inform the owners; returns how many."""
+    """Withdraw warnings whose cause no longer exists, and inform the owners; returns how many."""
     ids = list(warning_ids)[:MOST_AT_ONCE]
     if not ids:
         return 0
@@ -109,8 +108,8 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End sessions whose warnings are due; returns those that end. Sessions that were extended meanwhile, or are being
-    saved or copied, continue."""
+    """End sessions whose warnings are due; returns those. Sessions that were extended meanwhile, or are being saved or
+    copied, continue."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)
@@ -118,7 +117,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         return set()
     with transaction.atomic():
         held = hold_running(list(first))
-        held -= being_saved(held) | homes_being_kept(held)  # it may end when that is done
+        held -= being_saved(held) | homes_being_kept(held)  # they may end when that is finished
         warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
         for pk, (_, warned_at) in warned.items():
@@ -132,16 +131,19 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
 
 
 def delete_stale_idle() -> int:
-    """Delete warnings of sessions that ended for other reasons; returns how many. Those of idle ends stay as
-    evidence."""
+    """Delete warnings of sessions that ended for other reasons; returns how many. Warnings that led to an idle end stay
+    as evidence."""
     rows = IdleWarning.objects.filter(collected_at=None, session__status__in=TERMINAL)
     number: int = rows.delete()[0]
     return number
 
 
 def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
-    """Extend a warned session's end by the checker's extension; returns the new end. Raises NotFound without an active
-    warning by the checker; Conflict if no extension is left or the session is not running."""
+    """Extend a warned session's end by the checker's extension; returns the new end.
+
+    Raises NotFound if the checker has no active warning; Conflict if no extension is left or the session is not
+    running.
+    """
     with transaction.atomic():
         if not hold_running([session.pk]):
             raise Conflict("The session is no longer running.", code="not-running")
@@ -174,14 +176,16 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
 
 
 def hold_running(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock and return those of these sessions that are running, so that no history row says RUNNING after their end."""
+    """Lock and return those of these sessions that are running. With the lock no history row says RUNNING after their
+    end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
     found = update_returning(rows, {"version": F("version") + 1}, ("id",)) if session_ids else []
     return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
 
 
 def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
-    """Return the warnings, with their times, by which these sessions are due; locked until the transaction ends."""
+    """Return the warnings, with their times, that end these sessions now. They are locked until the transaction
+    ends."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)
     return {
@@ -199,7 +203,7 @@ def _why(one: IdleCase, warned_at: datetime) -> Why:
 
 
 def kept_message(user: User, until: datetime, checker: str) -> str:
-    """Return the history's message about an extended end."""
+    """Return the message about an extended end, for the history."""
     return Message(
         "{user} lets it run until {until} UTC at least (idle checker {checker}).",
         user=user.email,
@@ -215,7 +219,7 @@ def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: da
 
 
 def tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
-    """Update owners' notifications to the first active warning of each session."""
+    """Make the owners' notifications show the first active warning of each session."""
     rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
     first: dict[UUID, IdleNotice] = {}
     columns = rows.order_by("due_at", "pk").values_list("session_id", "session__owner_id", "message", "due_at")

@@ -25,15 +25,15 @@ MOST_KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The sessions that keep running and until when, and the names of those without extensions left."""
+    """The sessions that keep running and until when, and the names of those that have no extension left."""
 
     until: Mapping[UUID, datetime]
     refused: Sequence[str]
 
 
 def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Kept:
-    """Extend the ends of these sessions by every active warning, in a fixed number of statements. Sessions that are
-    invisible to the user or not warned are skipped. Raises UserError for more than ``MOST_KEPT``."""
+    """Extend the ends of these sessions by every active warning, in a fixed number of statements. Sessions that the
+    user may not see, or without a warning, are skipped. Raises UserError for more than ``MOST_KEPT``."""
     if len(session_ids) > MOST_KEPT:
         text = Message(
             "{number} sessions named, but at most {most_kept} can be extended at once.",
@@ -72,7 +72,7 @@ def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, li
 
 
 def _put_off(warning: IdleWarning, now: datetime) -> datetime | None:
-    """Extend the end in the unsaved warning, and return it; None if no extension is left."""
+    """Extend the end in the unsaved warning and return it; None if no extension is left."""
     checker = warning.checker
     if checker is None or warning.extensions >= checker.max_extensions:
         return None

@@ -30,7 +30,7 @@ from backendai.wire.capabilities import Capability
 from backendai.wire.messages import HomeFile, KernelSpec, ReadyCheck, mode_of
 
 _IMAGE_COLUMNS = ("reference", "process_reference", "architecture", "labels", "services", "is_built_here", "digest")
-# Of a row for one kernel the many columns take longest; all that a spec is made of is here.
+# Only the columns that a spec needs, as reading many columns takes longest.
 _SPEC_COLUMNS = (
     "generation",
     "role",
@@ -78,7 +78,7 @@ _SPEC_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """Input of a spec besides the rows of kernel and session."""
+    """The input of a spec apart from the rows of kernel and session."""
 
     siblings: Sequence[Sibling]
     home: Home
@@ -102,7 +102,8 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> dict[UUID, KernelSpec]:
-    """Return specs of starting (``also_running``: or running) kernels on these agents. Shared rows are read once."""
+    """Return the specs of starting (``also_running``: or running) kernels on these agents. Rows that specs share are
+    read once."""
     if not agents:
         return {}
     wanted = STARTING | {Status.RUNNING} if also_running else STARTING

@@ -1,4 +1,4 @@
-"""Deletes key pairs that no live session counts against."""
+"""Deletes key pairs to which no live session counts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from backendai.core.errors import Conflict
 
 
 def delete_key_pair(user: User, access_key: str) -> None:
-    """Delete one of the user's key pairs. Raises NotFound; Conflict for the main one, or while live sessions count
-    against it."""
+    """Delete one of the user's key pairs. Raises NotFound; Conflict for the main key pair, or while live sessions count
+    to it."""
     with transaction.atomic():
         own_key_pair(user, access_key)
         number = ComputeSession.objects.filter(access_key=access_key, status__in=LIVE).count()

@@ -1,4 +1,5 @@
-"""The ledger of slots: what each placed kernel holds on its agent. Use is a sum over rows; no counter can drift."""
+"""The ledger of slots: what each placed kernel holds on its agent. Use is always a sum over rows, so no counter can
+drift."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class Claim(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def slots_of(text: str) -> Slots:
-    """Return the amounts of a slots column's JSON text, cached. Raises UserError for an invalid amount, ValueError
-    unless it is a JSON object."""
+    """Return the amounts in a slots column's JSON text, from a cache. Raises UserError for an invalid amount,
+    ValueError unless it is a JSON object."""
     amounts = json.loads(text)
     if not isinstance(amounts, dict):
         raise ValueError(f"slots are {text[:40]!r}, not a JSON object")
@@ -43,12 +44,12 @@ def slots_of(text: str) -> Slots:
 
 @lru_cache(maxsize=4096)
 def amounts_of(text: str) -> Amounts:
-    """Return the amounts of ``slots_of`` as pairs, which iterate faster."""
+    """Return the amounts of ``slots_of`` as pairs, over which iteration is faster."""
     return tuple(slots_of(text).items())
 
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
-    """Return the allocated amounts on each of these agents (None: all); one query."""
+    """Return the allocated amounts on each of these agents (None: on all). One query."""
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
     for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
@@ -56,7 +57,7 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
 
 
 def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
-    """Return the amounts that the owner's sessions hold, by the resource group of their launch; one query."""
+    """Return the amounts that the owner's sessions hold, by the resource group of their launch. One query."""
     rows = Allocation.objects.of_live().filter(kernel__session__owner=owner_id).order_by()
     sums: dict[int, dict[str, int]] = defaultdict(dict)
     columns = rows.values_list("kernel__session__resource_group", "slot")
@@ -66,12 +67,12 @@ def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
 
 
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
-    """Return the number of placed kernels on each of these agents, in one query; agents without kernels are missing."""
+    """Return the number of placed kernels on each of these agents, without agents that have none. One query."""
     return {id_of(key): number for key, number in _KERNELS.rows(list_of(agent_ids))}
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
-    """Return the amounts of each device that placed kernels hold on these agents; one query."""
+    """Return for each of these agents the amounts of each device that placed kernels hold. One query."""
     taken: dict[UUID, Devices] = {}
     for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})

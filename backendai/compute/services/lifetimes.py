@@ -1,4 +1,4 @@
-"""Maximum run times of sessions: a batch session's own limit, and those of its holders' policies."""
+"""Computes the maximum run time of sessions: a batch session's own limit, and the limits of its holders' policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIFETIMES = (
 
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
-    """Return each session's maximum run time; unlimited sessions are missing. One query at most."""
+    """Return each session's maximum run time; unlimited sessions are missing. At most one query."""
     rows = _ROWS.rows(list_of(session_ids)) if session_ids else []
     limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
     return {pk: min(found) for pk, found in limits.items() if found}

@@ -1,7 +1,7 @@
-"""Checks of policies' limits under a lock: at launches (pending) and at placements (held).
+"""Checks the limits of policies under a lock: at launches (pending) and at placements (held).
 
-Launches and placements lock their holders; releasing needs no lock. Holders share a fixed number of locks, so that no
-transaction takes many.
+Launches and placements lock their holders; freeing slots needs no lock. Holders share a fixed number of locks, so that
+no transaction takes many.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ _IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
 _LOCKS, _PATIENCE = 1024, "8s"
 _ALL = 2**31 - 1
 _COUNTED, _OF_COUNTED = (Q(**{f"{to}session_type__in": kinds_with("counts")}) for to in ("", "kernel__session__"))
-_FEW, _MANY = 8, 30  # holders at once
+_FEW, _MANY = 8, 30  # numbers of holders above which other queries are used
 
 
 def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
-    """Return the limits of these holders, and what their placed sessions hold. Sessions in all resource groups count;
-    two queries."""
+    """Return the limits of these holders, and what their placed sessions in all resource groups hold. Two queries."""
     if not limited:
         return {}
     keys = [holder.key for holder in limited]
@@ -54,8 +53,8 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
 
 
 def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
-    """Return why a policy would never allow these amounts; None if all policies do. Other sessions do not count. No
-    query."""
+    """Return why a policy would never allow these amounts, whatever other sessions hold; None if all policies allow
+    them. No query."""
     keys = {holder.scope: holder.key for holder in limited}
     holder = Holder(keys.get(USER, ""), keys.get(KEY_PAIR, ""), keys.get(PROJECT, ""), keys.get(DOMAIN, ""))
     unused = {one.key: _view(one, {}, 0) for one in limited}
@@ -63,7 +62,7 @@ def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
 
 
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return the requested amounts and the number of pending sessions, by holder; one query."""
+    """Return the requested amounts and the number of pending sessions, by holder. One query."""
     columns, condition = _columns_and_condition(keys, "")
     rows = ComputeSession.objects.pending().filter(_COUNTED, condition).order_by().values_list(*columns, *_AMOUNTS)
     slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -78,7 +77,7 @@ def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[s
 
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
     """Raise Conflict if more is pending than a policy allows. Call at the end of the transaction that writes the
-    session, which counts too. The holders stay locked until the transaction ends."""
+    session, as this session counts, too. The holders stay locked until the transaction ends."""
     limited = [holder for holder in limited if _limits_pending(holder.policy)]
     if not limited:
         return
@@ -88,9 +87,11 @@ def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
 
 
 def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these pending sessions a limit keeps from being placed. Earlier sessions in the order given come
-    first. Call in the transaction that places them: their limited holders stay locked. Two queries without limits; else
-    six, two of them for the locks."""
+    """Return which of these pending sessions a limit keeps from being placed. Sessions are checked in the given order.
+
+    Call in the transaction that places them, as their limited holders stay locked until it ends. Two queries without
+    limits; else six, two of them for the locks.
+    """
     pending = ComputeSession.objects.pending().filter(_COUNTED, pk__in=among(session_ids)).order_by()
     holders = {_holder_of(*row) for row in pending.values_list(*_COLUMNS.values()).distinct()}
     limited = limited_holders({key for holder in holders for key in holder.keys})
@@ -118,10 +119,10 @@ def lock_holders(keys: Iterable[str]) -> None:
     Waits at most 8 s for each lock."""
     if connection.vendor != "postgresql":
         return
-    # One order for everybody: two transactions never wait for each other.
+    # All transactions lock in one order, so that no deadlock occurs.
     numbers = sorted({zlib.crc32(key.encode()) % _LOCKS for key in keys})
     with connection.cursor() as cursor:
-        # A queue of launches under one limit is no reason to fail.
+        # Waits, as many launches may queue for one lock.
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
         cursor.execute(
             "SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::int[]) AS number",
@@ -144,8 +145,8 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 
 
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return the held amounts and the number of placed sessions, by holder. For a few holders: the database sums for
-    each, so that a domain does not give one row for each user."""
+    """Return the held amounts and the number of placed sessions, by holder. For a few holders the database computes the
+    sum of each, so that a domain does not return one row for each user."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for slot, *sums in _SUMS.rows(scopes, *identities):
@@ -157,9 +158,9 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 
 
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return a query with a row for each slot: the slot, and the amount that each holder holds."""
-    # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
-    # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
+    """Return a query with one row for each slot: the slot, and the amount that each holder holds."""
+    # PostgreSQL runs a subquery with a limit first, and so finds the few sessions; with a join it would scan all
+    # kernels. The status of the kernels also helps its planner, as no other kernels hold slots.
     own = _COUNTED & reduce(or_, _each(scopes, identities, ""))
     sessions = ComputeSession.objects.live().filter(own).order_by().values("pk")
     rows = Allocation.objects.filter(kernel__status__in=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
@@ -216,9 +217,8 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
 
 
 def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
-    """Return the columns that identify a session's holders, and the condition for these holders' sessions. User and
-    project ids are raw. For many holders the condition is empty: agents limit the number of placed sessions, and long
-    lists cost more."""
+    """Return the columns that identify a session's holders (user and project as raw ids), and the condition for
+    sessions of these holders. It is empty for many holders, as a long list costs more than reading all sessions."""
     columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()
@@ -247,11 +247,11 @@ def _holder_of(access_key: str, owner_id: UUID | str, project_id: UUID | str, do
 
 @lru_cache(maxsize=4096)
 def _total(slots: str, kernels: int, of_all: str | None) -> tuple[tuple[str, int], ...]:
-    # An empty column is SQL's NULL, or JSON's in what an older release wrote.
+    # An empty column is SQL's NULL, or JSON's null in rows of older releases.
     return tuple((slots_of(of_all) if of_all not in (None, "null") else slots_of(slots) * kernels).items())
 
 
-# What all kernels of a session ask for together: of each and how many, or the sum where they differ.
+# The request of all kernels of a session: the amounts of one and their number, or the sum if they differ.
 _AMOUNTS = (Cast("slots", TextField()), F("cluster_size"), Cast("total_slots", TextField()))
 
 
@@ -268,9 +268,9 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
     pending = ComputeSession.objects.pending().filter(
         _COUNTED, **{_COLUMNS[holder.scope]: holder.key.partition(":")[2]}
     )
-    if holder.scope == KEY_PAIR:  # its sessions are its owner's, and those are found by an index
+    if holder.scope == KEY_PAIR:  # all its sessions have one owner, by whom an index finds them
         pending = pending.filter(owner=owner_id)
-    # Many sessions ask for the same: one row for each kind of request.
+    # One row for each distinct request, as many sessions request the same.
     rows = list(pending.order_by().values_list(*_AMOUNTS).annotate(number=Count("pk")))
     number, limit = sum(row[-1] for row in rows), holder.policy.max_pending_sessions
     if limit is not None and number > limit:

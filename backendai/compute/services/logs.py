@@ -1,4 +1,4 @@
-"""Output of ended kernels."""
+"""Stores and reads the output of ended kernels."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST_EARLIER = 10
 
 
 def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, truncated: bool) -> None:
-    """Store the end of a kernel's output; that of an earlier start is kept beside it. Raises UserError above
-    ``LARGEST`` bytes, NotFound unless the kernel is on this agent in this generation."""
+    """Store the last output of a kernel. The output of an earlier start is kept beside it. Raises UserError above
+    ``LARGEST`` bytes, NotFound unless this generation of the kernel is on this agent."""
     if len(content) > LARGEST:
         raise UserError("A log may have at most {largest} bytes.", largest=LARGEST, code="too-long")
     kernel = Kernel.objects.filter(pk=kernel_id, agent=agent).first()
@@ -41,8 +41,11 @@ def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, 
 
 
 def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> list[bool]:
-    """Store the ends of many kernels' outputs, in three statements; more where kernels started before. Returns for
-    each log whether its kernel is on this agent in the log's generation; others are not stored."""
+    """Store the last outputs of many kernels. Returns for each log whether its generation of the kernel is on this
+    agent; others are not stored.
+
+    Three statements; more if kernels were started before.
+    """
     if not logs:
         return []
     packed = {log.kernel_id: (log, gzip.compress(log.content, 5)) for log in logs}
@@ -70,8 +73,8 @@ def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> lis
 
 
 def saved_log(kernel: Kernel, generation: int | None = None) -> tuple[bytes, bool] | None:
-    """Return the stored output of the newest start, or of this one, and whether its beginning was cut off; None if
-    nothing is stored."""
+    """Return the stored output of this or, by default, the newest start, and whether earlier output was cut off; None
+    if nothing is stored."""
     log: KernelLog | EarlierLog | None = KernelLog.objects.filter(kernel=kernel).first()
     if generation is not None and (log is None or log.generation != generation):
         log = EarlierLog.objects.filter(kernel=kernel, generation=generation).first()
@@ -79,8 +82,8 @@ def saved_log(kernel: Kernel, generation: int | None = None) -> tuple[bytes, boo
 
 
 def earlier_logs(kernels: Sequence[Kernel]) -> list[EarlierLog]:
-    """Return the outputs of earlier starts without their contents, by kernel and start; one query, none where every
-    kernel has started once."""
+    """Return the outputs of earlier starts without their contents, sorted by kernel and start. One query; none if every
+    kernel was started once."""
     again = [kernel.pk for kernel in kernels if kernel.generation > 1]
     if not again:
         return []
@@ -90,7 +93,7 @@ def earlier_logs(kernels: Sequence[Kernel]) -> list[EarlierLog]:
 
 def _keep_earlier(generations: Mapping[UUID, int]) -> None:
     """Keep the outputs of earlier starts that newer ones are about to replace: the newest ``MOST_EARLIER`` of each
-    kernel. One query where there are none."""
+    kernel. One query if there are none."""
     found = KernelLog.objects.filter(pk__in=among(list(generations)), generation__gt=0).defer("content")
     old = [log for log in found.order_by() if log.generation < generations[log.kernel_id]] if generations else []
     if not old:

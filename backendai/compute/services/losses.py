@@ -1,4 +1,4 @@
-"""Kernels on a lost, retired or drained agent, and the consequences for their sessions."""
+"""Ends kernels on a lost, retired or drained agent, and updates their sessions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ RUN_AGAIN = Q(
 
 
 def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime) -> set[UUID]:
-    """End these placed kernels without their agent's confirmation; returns their sessions, updated. Slots are freed.
+    """End these placed kernels without their agent's confirmation, and free their slots; returns their sessions.
+
     ``sentence``: makes the message from the agent's name. Terminating kernels keep their reason. At most
-    ``MOST_AT_ONCE`` kernels."""
+    ``MOST_AT_ONCE`` kernels.
+    """
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:
         return set()
@@ -62,8 +64,8 @@ def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str],
 def stop_for_another_try(
     kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
 ) -> set[UUID]:
-    """Order agents to end these kernels; returns their sessions. The sessions become pending again once all their
-    kernels have ended. At most ``MOST_AT_ONCE`` kernels."""
+    """Order agents to end these kernels; returns their sessions, which become pending again when all their kernels have
+    ended. At most ``MOST_AT_ONCE`` kernels."""
     stopped: set[UUID] = set()
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:

@@ -1,4 +1,5 @@
-"""A kernel's manifest, signed by the portal: what a restored database needs to adopt its session."""
+"""Makes and reads the manifest of a kernel, signed by the portal, by which a restored database can adopt its
+session."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def manifest_of(kernel: Kernel, agent: Agent, mounts: Iterable[SessionMount] = (
     return _SIGNER.sign_object(content, compress=True)
 
 
-# What is the same in the row that an adoption writes.
+# Columns that an adoption restores unchanged.
 COPIED = (
     "access_key",
     "session_type",
@@ -65,11 +66,11 @@ COPIED = (
 )
 
 
-OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure", "ready")  # of a kernel
+OWN = ("image_digest", "shm_bytes", "startup_command", "on_failure", "ready")  # columns of a kernel
 
 
 def read_manifest(text: str) -> dict[str, Any]:
-    """Return the content of a manifest that this portal signed; else empty."""
+    """Return the content of a manifest that this portal signed; empty for any other text."""
     try:
         return cast(dict[str, Any], _SIGNER.unsign_object(text)) if text else {}
     except (signing.BadSignature, ValueError):
@@ -88,7 +89,8 @@ def row_of(manifest: dict[str, Any]) -> ComputeSession:
 
 
 def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[SessionMount]:
-    """Return the unsaved mounts of a manifest. ``ready``: ids of ready folders; mounts of others have no folder."""
+    """Return the unsaved mounts in a manifest. ``ready``: ids of ready folders; mounts of other folders have no
+    folder."""
     return [
         SessionMount(
             session_id=UUID(manifest["session"]),

@@ -11,6 +11,6 @@ from backendai.compute.services.bulk import among
 
 
 def release_mounts(session_ids: Collection[UUID], now: datetime) -> None:
-    """Mark the mounts of these sessions as released, in the caller's transaction; no query without sessions."""
+    """Mark the mounts of these sessions as released, in the caller's transaction. No query for no sessions."""
     if session_ids:
         SessionMount.objects.filter(session__in=among(session_ids), released_at=None).update(released_at=now)

@@ -1,4 +1,4 @@
-"""The mounts of sessions in the form that agents and the scheduler need."""
+"""Describes the mounts of sessions for agents and the scheduler."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ _LOST = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """The mounts of some sessions, and each agent's state of their storage hosts."""
+    """The mounts of some sessions, and the state of their storage hosts on each agent."""
 
     by_session: Mapping[UUID, Sequence[SessionMount]]
-    offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # agent and host
+    offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # key: agent and storage host
 
     def of_session(self, session_id: UUID) -> Sequence[SessionMount]:
         """Return the mounts of a session."""
         return self.by_session.get(session_id, ())
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
-        """Return the mounts that the agent makes for a role's kernels. Automatic mounts that the agent cannot make are
-        left out."""
+        """Return the mounts that the agent makes for a role's kernels, without automatic mounts that it cannot make."""
         return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
 
     def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:
-        """Return the working directory of a role's programs on the agent. Empty if the agent does not mount that
+        """Return the working directory of a role's programs on the agent; empty if the agent does not mount that
         folder."""
         return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id, role)) else ""
 
@@ -52,7 +51,7 @@ class Mounts:
 
 
 def read_mounts(session_ids: Collection[UUID]) -> Mounts:
-    """Return the mounts of these sessions; two queries, none without sessions."""
+    """Return the mounts of these sessions. Two queries; none for no sessions."""
     by_session: dict[UUID, list[SessionMount]] = defaultdict(list)
     if not session_ids:
         return Mounts(by_session, {})
@@ -65,7 +64,8 @@ def read_mounts(session_ids: Collection[UUID]) -> Mounts:
 
 
 def _spec(mount: SessionMount) -> MountSpec:
-    folder = mount.folder  # None: lost with an older database; no agent knows such a host, so none starts without it
+    # None if the restored database lacks the folder. No agent has an empty host, so the kernel does not start.
+    folder = mount.folder
     return MountSpec(
         host=folder.host.name if folder else "",
         folder_id=folder.pk if folder else _LOST,

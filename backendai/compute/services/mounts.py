@@ -1,4 +1,5 @@
-"""Folders of a launch: which are mounted, where, with which rights; and the rows that keep them out of the trash."""
+"""Resolves the folders of a launch to mounts with paths and rights, and writes the rows that keep them out of the
+trash."""
 
 from __future__ import annotations
 
@@ -37,13 +38,15 @@ class ResolvedMount:
     target: str
     rights: str
     is_automatic: bool = False
-    role: str = ""  # empty: every kernel mounts it
+    role: str = ""  # empty: all kernels mount it
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
-    """Return the requested and the automatic mounts of the owner's session. Automatic: folders whose names begin with a
-    dot, unless they collide. Raises UserError with the field ``mounts``. One query, and one more if there is any
-    folder."""
+    """Return the requested and the automatic mounts of the owner's session.
+
+    Folders whose names begin with a dot are mounted automatically, unless their paths collide. Raises UserError with
+    the field ``mounts``. One query, and one more if there are folders.
+    """
     if len(spec.mounts) > MOST_MOUNTS:
         text = Message(
             "{number} folders given; a session mounts at most {most_mounts}.",
@@ -73,8 +76,8 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def is_meant(folder: Folder, name: str, owner: User, project: Project) -> bool:
-    """Return whether a session of the owner would mount this folder by this name or id; no query where the name is
-    another one."""
+    """Return whether a session of the owner would mount this folder by this name or id. No query if the folder has
+    another name and id."""
     if pk := _uuid(name):
         return pk == folder.pk and Folder.objects.offered_to(owner).filter(pk=pk).exists()
     if name != folder.name:
@@ -82,7 +85,7 @@ def is_meant(folder: Folder, name: str, owner: User, project: Project) -> bool:
     offered = list(Folder.objects.offered_to(owner).filter(name=name))
     try:
         return bool(_named(owner, project, offered, name).pk == folder.pk)
-    except UserError:  # several have the name: this one may be meant
+    except UserError:  # several folders have this name, so this folder may be meant
         return folder in offered
 
 
@@ -105,8 +108,11 @@ def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
 
 
 def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
-    """Return the mounts whose folders are ready, and lock those folders. A locked folder cannot be moved to the trash
-    until the transaction ends. Automatic mounts of other folders are left out; requested ones raise UserError."""
+    """Return the mounts whose folders are ready, and lock these folders.
+
+    A locked folder cannot be moved to the trash until the transaction ends. Automatic mounts of other folders are left
+    out; requested ones raise UserError.
+    """
     if not mounts:
         return []
     ready = ready_folders({mount.folder_id for mount in mounts})
@@ -121,11 +127,14 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
-    """Lock the ready ones of these folders, increment their versions, and return their ids. A concurrent move to the
-    trash then fails. The next pass writes the versions to the disks, where they fence off orders of older databases."""
+    """Lock the ready ones of these folders, increment their versions, and return their ids.
+
+    A concurrent move to the trash then fails. The next pass writes the versions to the disks, where they fence off
+    orders of older databases.
+    """
     if not ids:
         return set()
-    rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # in order: no deadlock
+    rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # sorted, so that no deadlock occurs
     ready = set(rows.select_for_update().values_list("pk", flat=True))
     Folder.objects.filter(pk__in=ready).update(version=F("version") + 1, needs_push=True)
     return ready
@@ -160,7 +169,7 @@ def _offered(owner: User, project: Project, wishes: Sequence[MountWish]) -> list
 
 
 def _named(owner: User, project: Project, offered: Sequence[Any], name: str) -> Any:
-    """Return the folder of this id or name: the owner's first, then the project's, then others."""
+    """Return the folder with this id or name: the owner's first, then the project's, then others."""
     pk = _uuid(name)
     found = [folder for folder in offered if folder.pk == pk] if pk else []
     found = found or [folder for folder in offered if folder.name == name]
@@ -219,7 +228,7 @@ def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
 
 
 def _usual_rights(folder: Any, granted: Rights) -> Rights:
-    """Return the rights of a mount that names none: models are read by many, and written only on request."""
+    """Return the rights of a mount without requested rights. Models are mounted read-only, as many people read them."""
     return Rights.VIEW if folder.usage == Usage.MODEL else granted
 
 

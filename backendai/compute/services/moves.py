@@ -28,7 +28,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 @dataclass(frozen=True, slots=True)
 class Why:
     """Why a status changes: phase, code in kebab case, message and numbers. ``steps``: by session, a JSON list as text.
-    ``codes``: by session, the history's code if it differs."""
+    ``codes``: by session, the code for the history if it differs."""
 
     phase: Phase
     code: str = ""
@@ -40,7 +40,7 @@ class Why:
 
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
-_RUNS_LOOK = TERMINAL | {Status.SCHEDULED}  # an element is over, or there is room for the next ones
+_RUNS_LOOK = TERMINAL | {Status.SCHEDULED}  # an element has ended, or the next ones may be released
 _ENDPOINTS_LOOK = TERMINAL | {Status.RUNNING, Status.TERMINATING}
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
@@ -62,9 +62,12 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to status ``to`` and return the ids of those that moved. The status of the others does not allow
-    the move; ``only_from`` restricts the allowed statuses further. Writes a history row each, notifies owners, and
-    informs browsers after commit. The first reason of an end is kept."""
+    """Move sessions to status ``to``; returns the ids of those that moved. Sessions whose status does not allow this
+    are unchanged.
+
+    ``only_from`` restricts the allowed statuses further. Writes one history row for each, notifies owners, and informs
+    browsers after commit. The first reason of an end is kept.
+    """
     if not session_ids:
         return set()
     now = now or timezone.now()
@@ -81,7 +84,7 @@ def move(
             rows, changes, ("id", "owner_id", "moved_from", "version", "mount_count", *told_with(to))
         )
         moved = [(Moved(_id(pk), _id(owner), *more), source, version) for pk, owner, source, version, _, *more in found]
-        if to in TERMINAL:  # every kernel has ended
+        if to in TERMINAL:  # every kernel has ended now
             release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
         note_moves([one for one, _, _ in moved], to, why.code, now)
@@ -102,8 +105,8 @@ def move_kernels(
     now: datetime | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move kernels to status ``to`` and return the ids of those that moved. Frees the slots of kernels that are no
-    longer placed."""
+    """Move kernels to status ``to``; returns the ids of those that moved. Frees the slots of kernels that are no longer
+    placed."""
     if not kernel_ids:
         return set()
     now = now or timezone.now()
@@ -123,8 +126,8 @@ def move_kernels(
 
 
 def touch(session_ids: Collection[UUID]) -> None:
-    """Increment the versions of these sessions, and inform browsers after commit. For changes besides the status, such
-    as progress or a wait reason."""
+    """Increment the versions of these sessions, and inform browsers after commit. For changes other than the status,
+    such as progress or a wait reason."""
     if not session_ids:
         return
     with transaction.atomic():
@@ -146,7 +149,8 @@ def _wake_runs(moved: Collection[Moved], to: Status) -> None:
 
 
 def _wake_endpoints(moved: Collection[Moved], to: Status) -> None:
-    """Let endpoints look at once: requests may be waiting for a replica that has started, or that never will."""
+    """Send a hint to run the pass over endpoints at once, as requests may be waiting for a replica that has started or
+    has failed."""
     if to in _ENDPOINTS_LOOK and any(one.session_type in SERVED for one in moved):
         hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
 
@@ -162,4 +166,4 @@ def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, no
 
 
 def _id(value: UUID | str) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)  # SQLite has it as text
+    return value if isinstance(value, UUID) else UUID(value)  # SQLite returns text

@@ -1,4 +1,4 @@
-"""The desired state of agents, which answers their syncs."""
+"""Computes the desired state of agents, which answers their syncs."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
-# Others wait for a restart, or for the roles that start before theirs.
+# Other kernels wait for a restart, or for roles that start before theirs.
 _DUE = Q(Q(starts_after=None) | Q(starts_after__lte=Now()), is_held=False) | Q(status=Status.TERMINATING)
-_GRACE = 5.0  # seconds between the polite signal and the kill
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One agent that asks for its work. ``seen``: its kernels, None unless it is syncing; ``kept``: kernels that it
-    refuses to remove; ``known``: kernels that it is starting already."""
+    """One agent that asks for its work. ``seen``: its kernels (None: it is not syncing). ``kept``: kernels that it
+    refuses to remove. ``known``: kernels that it is starting already."""
 
     agent: Agent
     seen: Sequence[KernelSighting] | None = None
@@ -47,8 +47,8 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync, None unless it is
-    syncing."""
+    """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync (None: it is not
+    syncing)."""
 
     down: SyncDown | None = None
     start: list[KernelSpec] = field(default_factory=list)
@@ -73,7 +73,7 @@ def work_for(
     kept: Collection[tuple[UUID, int]] = (),
 ) -> SyncDown:
     """Return the answer to one agent's sync: kernels to run, stop and remove, and jobs. Three queries, and two more if
-    the agent has kernels that are not live on it."""
+    the agent reports kernels that should not run there."""
     asking = Asking(agent, seen, kept, want_images)
     jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
@@ -81,8 +81,8 @@ def work_for(
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
-    """Return the work of these agents, in their order. Specs are included for starts that an agent does not know yet. A
-    fixed number of queries."""
+    """Return the work of these agents in their order, with specs of starts that an agent does not know yet. A fixed
+    number of queries."""
     syncing = [one.agent.pk for one in asking if one.seen is not None]
     everything = Q(agent__in=among(syncing))
     changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})
@@ -109,13 +109,13 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
 
 
 def has_work(agent_id: UUID) -> bool:
-    """Return whether a long poll should end now, because the agent has something to start or stop."""
+    """Return whether the agent has something to start or stop, so that its long poll must end."""
     return Kernel.objects.filter(_DUE, agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
 
 
 def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
-    """Return the registry account for the image of a kernel that starts on this agent. Raises NotFound for any other
-    kernel."""
+    """Return the registry account for the image of a kernel that is starting on this agent. Raises NotFound for any
+    other kernel."""
     wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING)
     kernel = wanted.select_related("image", "session__image").first()
     if kernel is None:
@@ -148,7 +148,7 @@ def _answer(
             if kernel.status != Status.TERMINATING
         ],
         stop=_stops(live),
-        unwanted=[*found.over, *found.removals],  # agents of earlier versions know of no removals
+        unwanted=[*found.over, *found.removals],  # older versions of agents do not know ``removals``
         unknown=found.unknown,
         removals=found.removals,
         epoch=epoch,
@@ -157,7 +157,7 @@ def _answer(
     )
 
 
-_public_key = lru_cache(maxsize=4)(public_key_of)  # reading a key is a good part of an answer
+_public_key = lru_cache(maxsize=4)(public_key_of)  # cached, as reading a key takes much of the time of an answer
 
 
 def _stops(live: Iterable[_Live]) -> list[StopOrder]:

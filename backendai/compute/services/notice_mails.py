@@ -1,4 +1,4 @@
-"""Sends notifications of sessions by e-mail to users who chose that."""
+"""Sends notifications of sessions by e-mail to users who have chosen this."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ _TOLD = (
     NoticeKind.IDLE,
     NoticeKind.APP_CLOSED,
 )
-Mailed = TypeVar("Mailed", bound=Any)  # a row with an owner and ``mailed_at``
+Mailed = TypeVar("Mailed", bound=Any)  # a model with ``owner`` and ``mailed_at``
 Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text of a mail
 
 
 def has_mails(now: datetime) -> bool:
-    """Return whether mails are due; two queries, none if the site sends no mail."""
+    """Return whether mails are due. Two queries; none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``; returns how many. Raises as ``mail_each``."""
+    """Send due mails with the texts of ``write``; returns how many. Raises the errors of ``mail_each``."""
     return mail_each(_due(clock()).select_related("session", "owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
 
 
 def mail_each(due: Iterable[Mailed], clock: Callable[[], datetime], write: Callable[[Mailed], tuple[str, str]]) -> int:
-    """Send a mail about each row to its owner; returns how many. Each is sent once even with several processes. A
-    failed mail is retried for an hour, and its error raised. Waits for the mail server, so no transaction may be
-    open."""
+    """Send a mail about each row to its owner; returns how many. Each mail is sent once, even with several processes.
+
+    A failed mail is retried for an hour, and its error is raised. Waits for the mail server, so no transaction may be
+    open.
+    """
     sent, refused = 0, None
     with get_connection() as connection:
         for one in list(due):
@@ -53,7 +55,7 @@ def mail_each(due: Iterable[Mailed], clock: Callable[[], datetime], write: Calla
                 continue
             try:
                 EmailMessage(*write(one), None, [one.owner.email], connection=connection).send()
-            except smtplib.SMTPRecipientsRefused as error:  # of this person alone: the others get theirs
+            except smtplib.SMTPRecipientsRefused as error:  # only this recipient is affected; others get their mail
                 row.update(mailed_at=None)
                 refused = error
                 continue

@@ -1,4 +1,5 @@
-"""Writes owners' notifications, in the transaction of the event. The owner's choices apply when they are shown."""
+"""Writes notifications for owners, in the transaction of the event. The owner's choices apply when notifications are
+shown."""
 
 from __future__ import annotations
 
@@ -21,21 +22,21 @@ from backendai.core.messages import shortened
 from backendai.core.session_kinds import kinds_with
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
-LONG_WAIT = timedelta(minutes=1)  # who waits for less looks on
+LONG_WAIT = timedelta(minutes=1)  # owners who wait for less are still watching
 WARN_BEFORE = timedelta(hours=1)
 KEPT_FOR = timedelta(days=30)
-MOST_KEPT = 200  # of one person
+MOST_KEPT = 200  # notifications per person
 _SLACK = 50
 _MOST_AT_ONCE = 500
 
 SERVED = frozenset(kinds_with("is_served"))
 
-# Ends that the owner asked for, or that complete the work: no notification.
+# Ends that the owner requested or that complete the work cause no notification.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "run-stopped"})
 
 
 class Moved(NamedTuple):
-    """A session that has just changed status, with the columns of ``told_with`` (raw on SQLite)."""
+    """A session that has just changed status, with those columns that ``note_moves`` needs (raw values on SQLite)."""
 
     session_id: UUID
     owner_id: UUID
@@ -53,7 +54,7 @@ class IdleNotice(NamedTuple):
 
 
 def note_launch(session: ComputeSession) -> None:
-    """Write a new session's notification, in the caller's transaction, marked as seen."""
+    """Write the notification of a new session, marked as seen, in the caller's transaction."""
     if session.kind.is_served:
         return
     now = session.created_at
@@ -61,15 +62,17 @@ def note_launch(session: ComputeSession) -> None:
 
 
 def told_with(to: Status) -> tuple[str, ...]:
-    """Return the additional columns that ``note_moves`` needs for a move to ``to``."""
+    """Return the additional columns that ``note_moves`` needs if sessions move to ``to``."""
     usual = ("run_id", "session_type")
     return (*usual, "created_at") if to == Status.RUNNING else usual
 
 
 def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> None:
-    """Notify owners of sessions that moved to ``to`` for ``code``, in the caller's transaction: of a start after a long
-    wait, a failure, a success, or an end that they did not request. Sessions of runs and replicas are left out: their
-    owners are told of the run, and of the endpoint."""
+    """Notify owners of sessions that moved to ``to``, in the caller's transaction.
+
+    Owners are notified of a start after a long wait, a failure, a success, and an end that they did not request.
+    Sessions of runs and endpoints are left out, as their owners are notified of the run or the endpoint.
+    """
     moved = [one for one in moved if one.run_id is None and one.session_type not in SERVED]
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
@@ -90,8 +93,8 @@ def withdraw_warnings(session_ids: Collection[UUID]) -> None:
 
 
 def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
-    """Make these sessions' idle notifications match ``first``, in the caller's transaction. ``first``: the first
-    announced end by session; sessions that it lacks lose their notification. Unchanged ones stay."""
+    """Make these sessions' idle notifications match ``first``, the first announced end by session, in the caller's
+    transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications stay."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
     told = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in told if pk not in first]:
@@ -107,8 +110,8 @@ def tell_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, no
 
 
 def warn_of_ends(now: datetime) -> int:
-    """Notify owners, once each, of running sessions that end within an hour (or half of their run time if that is under
-    two hours). Returns how many."""
+    """Notify owners once of running sessions that end within an hour, or half of their run time if that is shorter;
+    returns how many."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     untold = rows.exclude(session_type__in=SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
@@ -134,19 +137,19 @@ def clear_notices(user: Any, *, now: datetime) -> int:
 
 
 def close_card(user: Any, *session_ids: UUID, now: datetime) -> int:
-    """Close the user's cards of these sessions until the next notification. Returns how many were closed."""
+    """Close the user's cards of these sessions until the next notification; returns how many."""
     open_ones = SessionNotice.objects.filter(owner=user, session__in=session_ids, closed_at=None)
     return open_ones.update(closed_at=now)
 
 
 def close_cards(user: Any, until: int, *, now: datetime) -> int:
-    """Close all cards of the user up to the notification ``until``, the newest that was shown; returns how many were
-    closed."""
+    """Close all cards of the user up to the notification ``until``, the newest that the page showed; returns how
+    many."""
     return SessionNotice.objects.filter(owner=user, pk__lte=until, closed_at=None).update(closed_at=now)
 
 
 def delete_old_notices(now: datetime) -> int:
-    """Delete old notifications, and each user's beyond the newest two hundred; returns how many."""
+    """Delete notifications that are too old, and each user's beyond the newest two hundred; returns how many."""
     oldest = SessionNotice.objects.order_by("pk").values_list("pk", "created_at")[:_MOST_AT_ONCE]
     old = [pk for pk, created_at in oldest if created_at < now - KEPT_FOR]
     number: int = SessionNotice.objects.filter(pk__in=old).delete()[0] if old else 0
@@ -162,7 +165,7 @@ def _notice(session_id: UUID, owner_id: UUID, kind: NoticeKind, now: datetime, *
 
 
 def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
-    """Write notifications of this kind; sessions that have one keep it."""
+    """Write notifications of this kind. Sessions that already have one keep it."""
     if not moved:
         return
     number = len(moved)

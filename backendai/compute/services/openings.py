@@ -1,4 +1,4 @@
-"""What a user's launch may use: projects, key pair, resource groups, policies.
+"""Reads what a user's launch may use: projects, key pair, resource groups, policies.
 
 Read once per request and shared by the form, its amounts, the validator and the preview.
 """
@@ -20,22 +20,22 @@ _KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first(
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
-    """Return the owner's projects in which the actor may launch sessions for the owner. Ordered by name, with domains
+    """Return the owner's projects in which the actor may launch sessions for the owner, sorted by name, with domains
     loaded."""
     return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 
 
 def groups_open(owner: User) -> Sequence[ResourceGroup]:
-    """Return the active resource groups that the owner may use by a project or a key pair, by name."""
+    """Return the active resource groups that the owner may use through a project or a key pair, sorted by name."""
     return once(("groups-open", owner.pk), lambda: _GROUPS.rows(owner))
 
 
 def key_pair_of(owner: User) -> KeyPair | None:
-    """Return the default key pair of the owner's launches."""
+    """Return the key pair to which launches of the owner count by default; None if there is none."""
     return once(("key-pair", owner.pk), lambda: _KEY_PAIR.first(owner))
 
 
 def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:
-    """Return a launch's holders that have a policy, the narrowest first."""
+    """Return the holders of a launch that have a policy, the narrowest first."""
     holders = (owner.pk, project.pk, key_pair and key_pair.pk)
     return once(("limits-on", *holders), lambda: limits_of_launch(owner, project, key_pair))

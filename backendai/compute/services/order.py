@@ -1,4 +1,4 @@
-"""The order in which the kernels of a session start, and the kernels whose end is the end of the session."""
+"""Computes which kernels of a session may start by its start order, and which kernels end the session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from backendai.wire.queues import node_queue
 
 
 def released_now(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the held kernels that may start: every kernel of the roles before them runs or is done."""
+    """Return the held kernels that may start, because every kernel of the roles before them is running or has
+    finished."""
     held = [kernel for kernel in kernels if kernel.is_held and kernel.status in STARTING]
     if not held:
         return []
@@ -26,7 +27,7 @@ def released_now(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Ker
 
 
 def release(some: Collection[Kernel], *, now: datetime) -> None:
-    """Allow agents to start these held kernels, in the caller's transaction. Their deadline counts from now."""
+    """Allow agents to start these held kernels, in the caller's transaction. Their deadline begins now."""
     if not some:
         return
     rows = Kernel.objects.filter(pk__in=among([kernel.pk for kernel in some]), is_held=True)
@@ -38,9 +39,11 @@ def release(some: Collection[Kernel], *, now: datetime) -> None:
 
 
 def done_with(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels whose finish ends the session by ``done_when``; empty while any goes on. Only successful
-    kernels are returned, if there are any; else all kernels of the role. Empty for a session that ends with its main
-    kernel."""
+    """Return the kernels that end the session by ``done_when``, as all of them have finished; empty while any
+    continues.
+
+    If some were successful, only these are returned. Empty for a session that ends with its main kernel.
+    """
     if session.done_when in ("", MAIN):
         return []
     deciding = [kernel for kernel in kernels if session.done_when in (ALL, kernel.role)]

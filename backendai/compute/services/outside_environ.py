@@ -1,4 +1,4 @@
-"""Variables that point programs in sessions to the site's package indexes and proxies."""
+"""Computes variables that direct programs in sessions to the site's package indexes and proxies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _ALWAYS_DIRECT = ("localhost", "127.0.0.1", "::1")
 
 
 def outside_environ(site: SiteSettings, hostnames: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that ``chosen`` does not set, in upper or lower case. Programs differ in reading
-    ``http_proxy`` or ``HTTP_PROXY``, so both are set."""
+    """Return the site's variables, without those that ``chosen`` sets in upper or lower case. Some programs read
+    ``http_proxy`` and others ``HTTP_PROXY``, so both are set."""
     found = {
         "PIP_INDEX_URL": site.package_index,
         "UV_DEFAULT_INDEX": site.package_index,

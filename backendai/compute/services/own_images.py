@@ -1,4 +1,4 @@
-"""Images that users saved from their sessions: origin, locations, new titles and deletion."""
+"""Lists, renames and deletes images that users have saved from their sessions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OwnImage:
 
 
 def own_images(user: User) -> list[OwnImage]:
-    """Return the user's saved images, the newest first; four queries."""
+    """Return the user's saved images, the newest first. Four queries."""
     images = list(Image.objects.own_of(user).select_related("registry").order_by("-created_at", "-pk"))
     commits = ImageCommit.objects.select_related("session").in_bulk([image.pk for image in images])
     agents = _agents_with(images)
@@ -75,8 +75,8 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
 
 
 def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
-    """Hide a saved image, and let agents and a background job delete its copies. The job deletes its tag from the
-    registry. Raises Conflict while live sessions use the image."""
+    """Hide a saved image, and let agents and a background job delete its copies and its tag in the registry. Raises
+    Conflict while live sessions use the image."""
     with transaction.atomic():
         _refuse_while_needed(actor, image)
         _forget(image, now)
@@ -84,15 +84,15 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
 
 
 def delete_images_of(user: User, *, now: datetime) -> None:
-    """Delete the user's saved images, as part of purging the user. The user may have no live session."""
+    """Delete the user's saved images, as part of purging the user, who may have no live session."""
     for image in Image.objects.own_of(user):
         _forget(image, now)
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
 def remove_left_tags(now: datetime) -> int:
-    """Start again the deletion of registry tags that deleted images left behind; returns 0. Tags stay behind when the
-    job was lost or other people's sessions used the image; jobs delete them."""
+    """Start the deletion of registry tags again where deleted images left tags behind; returns 0, as jobs delete the
+    tags. Tags are left behind if the job was lost, or other people's sessions used the image."""
     asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
     deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
     left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))
@@ -134,10 +134,13 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
 
 
 def _forget(image: Image, now: datetime) -> None:
-    """Mark the image as deleted, end its shares, and hint the agents that have it. Agents that miss the hint remove it
-    at their next sync. While live sessions use the image, agents and its registry keep it."""
+    """Mark the image as deleted, end its shares, and send hints to the agents that have it.
+
+    Agents that miss the hint delete the image at their next sync. While live sessions use the image, agents and its
+    registry keep it.
+    """
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
-    is_pushed = image.registry_id is not None or image.digest  # nothing else has a digest
+    is_pushed = image.registry_id is not None or image.digest  # only pushed images have a digest
     if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():
         start_removal(image.reference, now=now)
     ImageShare.objects.filter(image=image).delete()

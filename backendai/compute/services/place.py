@@ -1,4 +1,5 @@
-"""Carries out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
+"""Carries out the scheduler's placements: writes status, agents, devices and ledger in one transaction, and sends hints
+after it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
 class Assignment(NamedTuple):
-    """A session to place: its kernels' agents and devices. ``steps``: the scheduler's, a JSON list as text."""
+    """A session to place: the agent and devices of each kernel. ``steps``: the scheduler's steps, a JSON list as
+    text."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
@@ -41,7 +43,7 @@ class Assignment(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A pending kernel's session, generation and amounts."""
+    """The session, generation and amounts of a pending kernel."""
 
     session_id: UUID
     generation: int
@@ -49,11 +51,10 @@ class _Pending(NamedTuple):
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
-    """Move sessions to SCHEDULED with their allocations and return those that were placed, in a fixed number of
-    statements.
+    """Move sessions to SCHEDULED with their allocations; returns those that were placed. A fixed number of statements.
 
-    Capacity and devices are checked again under the group's lock, and limits under their holders' locks: a plan from an
-    outdated snapshot cannot overfill an agent, assign a device twice, or exceed a policy.
+    Capacity and devices are checked again under the group's lock, and limits under their holders' locks. So a plan from
+    an outdated snapshot cannot overfill an agent, assign a device twice, or exceed a policy.
     """
     if not assignments:
         return set()
@@ -66,7 +67,7 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
         for session_id in recheck(list(seats)):
             del seats[session_id]
         for session_id in number_networks([one for one, of_session in seats.items() if len(of_session) > 1]):
-            del seats[session_id]  # it is placed when another session has freed its network
+            del seats[session_id]  # the session is placed when another one has freed its network
         steps = {
             assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in seats
         }
@@ -98,7 +99,7 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
 
 
 def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Reserve the seats of sessions that fit, and return them by session."""
+    """Reserve the seats of those sessions that fit; returns the seats by session."""
     found = {}
     for assignment in assignments:
         seats = []
@@ -115,7 +116,7 @@ def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID,
 
 
 def _assign(seats: Sequence[Seat], now: datetime) -> None:
-    # The sessions were just moved by this transaction, so their kernels are ours to change.
+    # This transaction has just moved the sessions, so it may change their kernels.
     columns: dict[str, tuple[str, Sequence[Any]]] = {"agent_id": ("uuid", [seat.agent_id for seat in seats])}
     always = {
         "status": str(Status.SCHEDULED),
@@ -142,7 +143,7 @@ def _shares_text(shares: Shares) -> str:
 
 
 def _hint_starts(seats: Iterable[Seat], names: Mapping[UUID, str]) -> None:
-    """After commit, hint each agent in one message to start its kernels."""
+    """After commit, send each agent one hint with its kernels to start."""
     starts: dict[UUID, list[list[str | int]]] = defaultdict(list)
     for seat in seats:
         starts[seat.agent_id].append([str(seat.kernel_id), seat.generation + 1])

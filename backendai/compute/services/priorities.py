@@ -24,8 +24,11 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 def set_priority(session: ComputeSession, user: User, priority: int, *, now: datetime) -> None:
     """Set the priority of a pending session, and schedule its group after commit. The caller checks that the user may
-    see the session. Raises UserError for an invalid priority, one above a policy's maximum, or one above what an
-    administrator left the owner; Conflict if the session is not pending."""
+    see the session.
+
+    Raises UserError for an invalid priority, one above a policy's maximum, or one above what an administrator allowed
+    the owner; Conflict if the session is not pending.
+    """
     pair = KeyPair.objects.filter(pk=session.access_key).first() if session.access_key else None
     check_priority(priority, limits_of_launch(session.owner, session.project, pair))
     with transaction.atomic():
@@ -48,8 +51,11 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
 
 
 def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
-    """Return, by session, a priority above the other pending sessions of its group. At least the session's own
-    priority; it may exceed the maximum, which ``set_priority`` rejects. One query."""
+    """Return for each session a priority above the other pending sessions of its group.
+
+    The result is at least the session's own priority. It may exceed the maximum, which ``set_priority`` rejects. One
+    query.
+    """
     groups = {session.resource_group_id for session in sessions}
     others = ComputeSession.objects.pending().filter(resource_group__in=groups)
     others = others.exclude(pk__in=[session.pk for session in sessions]).order_by()
@@ -59,7 +65,7 @@ def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
 
 def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:
     """Return the highest priority that the owner may set; None if only policies limit it. An administrator who lowers a
-    priority sets the limit. Raises UserError if the owner asks for more."""
+    priority sets this limit. Raises UserError if the owner requests more."""
     if user.is_superadmin or user.pk != session.owner_id:
         return most if most is None and priority >= before else priority
     if most is not None and priority > most:

@@ -1,4 +1,4 @@
-"""Public apps: anyone with the address may use them for a limited time, without an account."""
+"""Makes apps public: anyone with the address may use a public app for a limited time, without an account."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MOST_AT_ONCE = 500
 
 
 class PublicTarget(NamedTuple):
-    """A public app, its kernel with the agent loaded, and when it becomes private. ``closes_at`` None: when its session
-    ends."""
+    """A public app, and its kernel with the agent loaded. ``closes_at``: when the app becomes private (None: when its
+    session ends)."""
 
     kernel: Kernel
     app: App
@@ -42,9 +42,9 @@ class PublicTarget(NamedTuple):
 def open_to_everybody(
     user: User, session: ComputeSession, name: str, *, now: datetime, public_for: PublicFor = PublicFor.DAY
 ) -> App:
-    """Make an app public, and return it. A repeated call changes the end. The caller checks that the user may see the
-    session. Raises NotFound without such an app; Conflict if the site allows no public apps or the app cannot be opened
-    now."""
+    """Make an app public and return it. A repeated call changes the end. The caller checks that the user may see the
+    session. Raises NotFound if there is no such app; Conflict if the site allows no public apps or the app cannot be
+    opened now."""
     if not site_settings().public_apps:
         text = Message("Apps cannot be made public on this site. Ask an administrator to allow it.")
         raise Conflict(text, code="no-public-apps")
@@ -62,8 +62,8 @@ def open_to_everybody(
 
 
 def close_to_others(user: User, session: ComputeSession, name: str) -> None:
-    """Make an app private again; the app proxy cuts other people's connections within seconds. A private app stays
-    private."""
+    """Make an app private. The app proxy closes other people's connections within seconds. Nothing changes if the app
+    is private."""
     with transaction.atomic():
         gone, _ = PublicApp.objects.filter(session=session, service=name).delete()
         if gone:
@@ -72,8 +72,8 @@ def close_to_others(user: User, session: ComputeSession, name: str) -> None:
 
 
 def close_what_is_over(now: datetime) -> int:
-    """Delete expired public apps and notify the sessions' owners; returns how many. The app proxy checks the time
-    itself at each request."""
+    """Delete expired public apps and notify the sessions' owners; returns how many. The app proxy itself checks the
+    time at each request."""
     over = PublicApp.objects.filter(closes_at__lte=now)
     if not over.exists():
         return 0
@@ -104,8 +104,8 @@ def close_what_is_over(now: datetime) -> int:
 
 
 def public_services(session: ComputeSession, now: datetime) -> dict[str, datetime | None]:
-    """Return the ends of the session's public apps, by service. None: the end of the session. Empty if the site forbids
-    public apps."""
+    """Return when the session's public apps become private, by service (None: when the session ends). Empty if the site
+    forbids public apps."""
     if not site_settings().public_apps:
         return {}
     return dict(_open_at(now).filter(session=session).values_list("service", "closes_at"))
@@ -118,7 +118,7 @@ def is_public() -> Exists:
 
 
 def public_app_at(host: str, now: datetime) -> PublicTarget | None:
-    """Return the public app at this host name, or None. None also if the person who made it public may no longer see
+    """Return the public app with this host name, or None. None also if the person who made it public may no longer see
     the session."""
     rows = _open_at(now).select_related("session__image", "session__resource_group", "opened_by")
     found = rows.filter(label=host.partition(".")[0]).first()

@@ -19,8 +19,8 @@ from backendai.storage.services import refuse_while_owning
 
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
-    """Delete all personal data of a deactivated account; ``typed``: its e-mail address as confirmation. Raises Conflict
-    with the number of live sessions or undeleted folders. Ended sessions stay, without a name."""
+    """Delete all personal data of a deactivated account. ``typed``: its e-mail address as confirmation. Ended sessions
+    stay, without a name. Raises Conflict with the number of live sessions or undeleted folders."""
     check_purge(actor, user, typed=typed)
     with transaction.atomic():
         if live := live_sessions_of(user):

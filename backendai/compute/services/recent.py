@@ -1,6 +1,7 @@
-"""Recent launches of the launch form, for repeating them.
+"""Stores recent launches of the launch form, so that they can be repeated.
 
-Only the form writes them: a script has its parameters anyway, and a hundred launches would displace the user's own.
+Only launches by the form are stored: a script knows its parameters, and its many launches would displace the user's
+own.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _AS_ASKED = ("roles", "done_when", "placement", "agents", "preset", "shm", "temp
 def launch_and_remember(
     user: User, spec: SessionSpec, count: int = 1, *, idempotency_key: str | None = None, now: datetime
 ) -> list[Launched]:
-    """Launch as ``launch_many`` does, and store the request as a recent launch. Both happen in one transaction; a
-    repeated request is stored once."""
+    """Launch as ``launch_many`` does, and store the request as a recent launch in the same transaction. A repeated
+    request is stored once."""
     with transaction.atomic():
         launched = launch_many(user, spec, count, idempotency_key=idempotency_key)
         if launched[0].kernels is not None:
@@ -40,28 +41,29 @@ def launch_and_remember(
             more: dict[str, Any] = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
             if count > 1:
                 more["count"] = count
-            if spec.files:  # by name: their texts are kept with the session alone
+            if spec.files:  # only names, as contents of files are stored with the session
                 more["files_of"] = str(session.pk)
             if spec.preset:
-                more["resources"] = session.slots  # for the day on which the preset is gone
+                more["resources"] = session.slots  # for launches after the preset was deleted
             remember(user, spec, spec.name or session.name, more, now=now)
     return launched
 
 
 def remember(user: User, spec: SessionSpec, name: str, more: Mapping[str, Any], *, now: datetime) -> None:
-    """Store a request as the user's newest recent launch; ``more``: values of the form that the request has not."""
+    """Store a request as the user's newest recent launch. ``more``: values of the form that are not part of the
+    request."""
     LaunchRecord.objects.create(owner=user, name=name, parameters={**kept_parameters(spec), **more}, created_at=now)
     _forget_old(user)
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
-    """Return a request as a document for repeating it, without its owner and launch id."""
+    """Return a request as a document for repeating it, without owner and launch id."""
     return kept_document(replace(spec, owner="", launch_id=None))
 
 
 def parameters_of(session: ComputeSession) -> dict[str, Any]:
-    """Return a document for launching another session like this one. It has all variables, so only the owner may see
-    it."""
+    """Return a document for launching another session like this one. The document contains all variables, so only the
+    owner may see it."""
     said = {
         "image": session.image.name,
         "type": session.session_type,
@@ -104,7 +106,7 @@ def recent_launches(user: User) -> list[LaunchRecord]:
 
 
 def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
-    """Return one of the user's recent launches; NotFound if it does not exist or is another user's."""
+    """Return one of the user's recent launches. Raises NotFound if it does not exist or belongs to another user."""
     found: LaunchRecord | None = LaunchRecord.objects.visible_to(user).filter(pk=record_id).first()
     if found is None:
         raise NotFound("Launch not found in your recent history.")
@@ -112,7 +114,8 @@ def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
 
 
 def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
-    """Rename a recent launch, and the next session launched from it. Raises UserError as for session names."""
+    """Rename a recent launch. The next session launched from it gets this name. Raises the UserErrors of session
+    names."""
     check_session_name(name)
     if name == record.name:
         return
@@ -124,8 +127,8 @@ def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
 
 
 def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
-    """Pin or unpin a recent launch. Unpinned ones stay until the next launch at least. Raises Conflict if too many are
-    pinned."""
+    """Pin or unpin a recent launch. An unpinned one stays at least until the next launch. Raises Conflict if too many
+    are pinned."""
     if pinned == record.is_pinned:
         return
     if pinned and LaunchRecord.objects.visible_to(user).filter(is_pinned=True).count() >= MOST_PINNED:
@@ -152,7 +155,7 @@ def _usual(name: str, value: Any) -> bool:
 
 
 def _forget_old(user: User) -> None:
-    """Delete all but the newest unpinned entries. Rows locked by a concurrent launch are left to it."""
+    """Delete unpinned entries beyond the newest ones. Skips rows that a concurrent launch has locked."""
     loose = LaunchRecord.objects.filter(owner=user, is_pinned=False).order_by("-created_at", "-id")
     if old := list(loose.values_list("pk", flat=True)[KEPT:]):
         free = LaunchRecord.objects.select_for_update(skip_locked=True).filter(pk__in=old, is_pinned=False)

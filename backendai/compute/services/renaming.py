@@ -17,7 +17,7 @@ from backendai.core.messages import Message
 from backendai.core.names import check_session_name
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
-# While an agent prepares it, the old name goes into the container: no one could say which name a program sees.
+# While an agent prepares a session, programs might get the old or the new name.
 _BEING_PREPARED = frozenset({Status.PREPARING, Status.PULLING, Status.CREATING})
 
 
@@ -27,9 +27,12 @@ def may_be_renamed(session: ComputeSession) -> bool:
 
 
 def rename_session(session: ComputeSession, user: User, name: str, *, now: datetime) -> ComputeSession:
-    """Rename a session and return it; its programs keep the old name. The caller checks that the user may see the
-    session. Raises UserError for an invalid name; Conflict if the session has ended or is being prepared, or if another
-    live session of the owner has the name (its id is the error's ``session``)."""
+    """Rename a session and return it. Programs that are running keep the old name. The caller checks that the user may
+    see the session.
+
+    Raises UserError for an invalid name; Conflict if the session has ended or is being prepared, or if another live
+    session of the owner has the name (the error's ``session`` is that one's id).
+    """
     check_session_name(name)
     if name == session.name:
         return session

@@ -28,7 +28,7 @@ from backendai.core.errors import NotFound
 from backendai.core.messages import Message, for_column
 from backendai.wire.messages import KernelReport, KernelState
 
-_RAN_OUT = "exited"  # the agent's word for "the main process ended by itself"
+_RAN_OUT = "exited"  # the agent's code for a main process that ended by itself
 _ALIVE = STARTING | {Status.RUNNING}
 _COLUMNS = (
     "session_id",
@@ -53,7 +53,7 @@ class Word(NamedTuple):
 
 
 class Verdict(Enum):
-    """What became of a report: applied, no longer wanted, or of another agent's kernel."""
+    """The result for a report: applied, the kernel is no longer wanted, or the kernel is on another agent."""
 
     APPLIED = "applied"
     STALE = "stale"
@@ -70,8 +70,8 @@ class _Told(NamedTuple):
 
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
-    """Apply an agent's report and return whether the kernel is still wanted; False tells the agent to remove the
-    container. Raises NotFound for another agent's kernel."""
+    """Apply an agent's report; returns whether the portal still wants the kernel. False tells the agent to remove the
+    container. Raises NotFound for a kernel of another agent."""
     (verdict,) = kernels_reported([Word(agent, report)], now=now or timezone.now())
     if verdict is Verdict.FOREIGN:
         raise NotFound("This kernel is not on this agent.")
@@ -79,9 +79,12 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
 
 
 def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
-    """Apply the reports of many agents in one transaction; returns a verdict for each. The result is the same as one by
-    one. A fixed number of statements per kind of change and round; a new round starts when two reports about one
-    session cannot be applied together."""
+    """Apply the reports of many agents in one transaction; returns a verdict for each. The result is the same as for
+    one by one.
+
+    A fixed number of statements per kind of change and round. A new round begins if two reports about one session
+    cannot be applied together.
+    """
     verdicts = [Verdict.FOREIGN] * len(words)
     places = list(range(len(words)))
     with transaction.atomic():
@@ -95,8 +98,8 @@ def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
 def _next_round(
     places: Collection[int], words: Sequence[Word], verdicts: list[Verdict]
 ) -> tuple[list[_Told], list[int]]:
-    """Return the reports to apply together now, and the positions of later ones. Reports about another agent's kernel
-    or an older generation are dropped, with their verdicts written."""
+    """Return the reports that can be applied together now, and the positions of later ones. Reports about another
+    agent's kernel or an older generation are dropped, and their verdicts are written."""
     kernels = _read({words[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Told]] = defaultdict(list)
     closed: set[UUID] = set()
@@ -125,12 +128,13 @@ def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
 
 
 def _go_together(some: Sequence[_Told], told: _Told) -> bool:
-    """Return whether updating the session once after all these reports gives the same result as after each."""
+    """Return whether updating the session once after all these reports gives the same result as updating it after each
+    report."""
     if not some:
         return True
     first, state = some[0], told.report.state
     same = state == first.report.state and told.kernel.status == first.kernel.status
-    # The first kernel that ends changes what becomes of the others, unless they are told to end already.
+    # The first end of a kernel affects the other kernels, unless they are terminating already.
     changes_others = state == KernelState.TERMINATED and told.kernel.status != Status.TERMINATING
     return same and not changes_others and all(told.kernel.pk != one.kernel.pk for one in some)
 
@@ -149,7 +153,7 @@ def _apply(round_: Sequence[_Told], now: datetime) -> list[tuple[_Told, Verdict]
         elif status == told.report.state.value:
             same.append(told)
         elif status in sources_of(to := Status(told.report.state.value), KERNEL_MOVES):
-            further[to].append(told)  # else it is a late word of an earlier step: no reason to remove the container
+            further[to].append(told)  # else a late report of an earlier step, which is ignored
         verdicts.append((told, verdict))
     _note_progress(same)
     moved = [pk for to, some in further.items() for pk in _advance(some, to, now)] + _end(ended, now)
@@ -200,7 +204,7 @@ def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
 
 def _end(some: Sequence[_Told], now: datetime) -> list[UUID]:
     """End these kernels; returns the sessions to update."""
-    # A kernel that was told to end keeps the reason it was told.
+    # A terminating kernel keeps the reason of its termination.
     told_to = [told for told in some if told.kernel.status == Status.TERMINATING]
     by_itself = [told for told in some if told.kernel.status != Status.TERMINATING]
     if told_to:
@@ -247,7 +251,7 @@ def _reason(told: _Told) -> tuple[str, str]:
 
 
 def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
-    """Return the value that all rows share, else an SQL expression with each row's value."""
+    """Return the value that all rows share, or an SQL expression with each row's value."""
     first = next(iter(values.values()))
     return first if all(value == first for value in values.values()) else by_row(Kernel, values, kind)
 

@@ -1,4 +1,4 @@
-"""Restarts single kernels on their agents, and decides what a kernel's end means."""
+"""Restarts single kernels on their agents, and decides what the end of a kernel means for its session."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from backendai.core.messages import Message
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import node_queue
 
-MOST_RESTARTS = 3  # in a row
-_PROVEN = timedelta(minutes=10)  # a kernel that ran so long begins to count anew
+MOST_RESTARTS = 3  # consecutive ones
+_PROVEN = timedelta(minutes=10)  # after a run of this length, restarts are counted from 0
 _LONGEST_WAIT = timedelta(seconds=60)
 
 
@@ -36,8 +36,8 @@ class Consequence(Enum):
 
 
 def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
-    """Return what the end of this kernel means for its session, by its ``on_failure``. A kernel restarts only on its
-    own agent, if that is alive and not drained."""
+    """Return what the end of this kernel means for its session, according to ``on_failure``. A kernel restarts only on
+    its own agent, if that is alive and not drained."""
     is_done = session.kind.runs_program and kernel.status_reason == FINISHED
     if is_done:
         ends = kernel.rank == 0 and session.done_when in ("", "main")
@@ -50,9 +50,11 @@ def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
 
 
 def restart(some: Sequence[Kernel], *, now: datetime) -> None:
-    """Place kernels that have just ended on their agents again, under a higher generation. The first restart is at
-    once, the next ones after longer and longer waits. Call in the transaction of their end: no other session can take
-    their slots."""
+    """Place kernels that have just ended on their agents again, with a higher generation. The first restart is
+    immediate; later ones are delayed more and more.
+
+    Call in the transaction of their end, so that no other session can take their slots.
+    """
     counts = {kernel.pk: _restarts_of(kernel) + 1 for kernel in some}
     by_wait: dict[timedelta, list[Kernel]] = {}
     for kernel in some:
@@ -62,7 +64,7 @@ def restart(some: Sequence[Kernel], *, now: datetime) -> None:
 
 
 def wait_before(restarts: int) -> timedelta:
-    """Return how long a kernel waits before this restart, the first being 1."""
+    """Return how long a kernel waits before restart number ``restarts``, the first being 1."""
     return min(timedelta(seconds=2**restarts), _LONGEST_WAIT) if restarts > 1 else timedelta()
 
 
@@ -100,7 +102,7 @@ def _may_restart(kernel: Kernel) -> bool:
 
 
 def _restarts_of(kernel: Kernel) -> int:
-    """Return the number of restarts in a row; 0 if the last run was long."""
+    """Return the number of consecutive restarts; 0 if the last run was long."""
     ran = kernel.ended_at - kernel.started_at if kernel.ended_at and kernel.started_at else timedelta()
     return 0 if ran >= _PROVEN else kernel.restarts
 

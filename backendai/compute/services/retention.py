@@ -1,7 +1,7 @@
-"""Deletes logs and history of long-ended sessions, and the oldest logs of owners with too many bytes.
+"""Deletes logs and history of sessions that ended long ago, and the oldest logs of owners with too many bytes.
 
 Each function deletes a bounded number of rows in a few statements, each its own transaction; the next call continues.
-Sessions, owners, times and amounts stay, and so does everything of live sessions.
+Sessions, owners, times and amounts stay, and so do all rows of live sessions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_SESSIONS, _MOST_RECORDS, _RECORDS_AT_ONCE = 1_000, 20_000, 5_000
 
 
 def delete_old_logs(now: datetime) -> int:
-    """Delete logs that were saved more than ``KEEP_LOGS`` ago; returns how many. 0: keep all."""
+    """Delete logs that were saved more than ``KEEP_LOGS`` ago (0: none); returns how many."""
     if not settings.KEEP_LOGS:
         return 0
     limit = now - settings.KEEP_LOGS
@@ -35,9 +35,10 @@ def delete_old_logs(now: datetime) -> int:
 
 
 def delete_logs_beyond_share(now: datetime) -> int:
-    """Delete the oldest logs of owners with more bytes than ``LOG_BYTES_PER_OWNER``; returns how many. 0: no limit.
+    """Delete the oldest logs of owners with more bytes than ``LOG_BYTES_PER_OWNER`` (0: no limit); returns how many.
 
-    Two queries find them: the sum of each owner, then the running sums, newest log first, of the owners beyond it.
+    The first query sums the bytes of each owner. For owners above the limit, the second one computes running sums from
+    the newest log on.
     """
     most = settings.LOG_BYTES_PER_OWNER
     if not most:
@@ -48,7 +49,7 @@ def delete_logs_beyond_share(now: datetime) -> int:
         return 0
     earlier = EarlierLog.objects.filter(**{f"{_OWNER}__in": owners, "kernel__session__status__in": sorted(TERMINAL)})
     first = list(earlier.order_by("saved_at").values_list("pk", flat=True)[:_MOST_LOGS])
-    deleted = _delete(EarlierLog, first, _LOGS_AT_ONCE)  # they go before the last output of any session
+    deleted = _delete(EarlierLog, first, _LOGS_AT_ONCE)  # outputs of earlier starts are deleted before last outputs
     newest_first = [F("saved_at").desc(), F("kernel_id").desc()]
     newer = Window(Sum("size"), partition_by=[F(_OWNER)], order_by=newest_first)
     beyond = _logs_of_ended().filter(**{f"{_OWNER}__in": owners}).annotate(newer=newer).filter(newer__gt=most)
@@ -57,10 +58,8 @@ def delete_logs_beyond_share(now: datetime) -> int:
 
 
 def delete_old_history(now: datetime) -> int:
-    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago, unless that is 0.
-
-    Returns the number of deleted rows.
-    """
+    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago (0: none); returns the number of
+    rows."""
     if not settings.KEEP_HISTORY:
         return 0
     ended = ComputeSession.objects.finished().filter(ended_at__lt=now - settings.KEEP_HISTORY)

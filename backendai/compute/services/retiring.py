@@ -1,4 +1,4 @@
-"""Retires agents that were removed permanently."""
+"""Retires agents that have been removed permanently."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ GONE = "agent-terminated"
 
 
 def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
-    """Retire an agent; returns how many sessions lost kernels. The agent's requests are refused from now on, and its
-    slots are free. Its sessions end with ``agent-terminated``; batch sessions with a retry become pending again. The
-    row stays for the history. Raises Conflict if the agent is retired already, or is reachable and runs kernels, whose
-    end could not be confirmed."""
+    """Retire an agent; returns how many sessions lost kernels. Its requests are refused from now on, and its slots are
+    free.
+
+    Its sessions end with ``agent-terminated``; batch sessions with a retry become pending again. The agent's row stays
+    for the history. Raises Conflict if the agent is retired already, or is reachable and runs kernels.
+    """
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was already removed permanently.", agent=agent.name, code="agent-terminated")
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Restarts sessions after a failed start, once none of their kernels can run any more."""
+"""Restarts sessions after a failed start, as soon as none of their kernels can be running."""
 
 from __future__ import annotations
 
@@ -45,8 +45,11 @@ class Expired:
 
 
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
-    """Return whether a session whose kernels ended may start again. It may if it never ran, all reasons are retriable
-    and retries are left. A batch program that ran may only if its agent was lost and the owner allowed it."""
+    """Return whether a session whose kernels ended may start again.
+
+    It may if it never ran, all reasons are retriable and retries are left. A batch program that ran may start again
+    only if its agent was lost and the owner allowed it.
+    """
     ended = [
         kernel
         for kernel in kernels
@@ -73,7 +76,8 @@ def runs_again(session: ComputeSession) -> bool:
 
 
 def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetime) -> None:
-    """Make the session pending again if all its kernels have ended, else end them. In the caller's transaction."""
+    """Make the session pending again if all its kernels have ended; else end these kernels. In the caller's
+    transaction."""
     alive = [kernel.pk for kernel in kernels if kernel.status not in TERMINAL]
     if alive:
         if _stop_siblings([session.pk], now):
@@ -113,9 +117,11 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
 
 
 def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
-    """Order agents to end all kernels of sessions whose start took too long; returns how many sessions. Once the agents
-    confirm, the sessions start again. Writes an EXPIRED history row for each. Kernels that progressed meanwhile are
-    left alone; a concurrent call changes nothing."""
+    """Order agents to end all kernels of sessions whose start took too long; returns how many sessions.
+
+    When the agents confirm, the sessions start again. Writes an EXPIRED history row for each. Kernels that have
+    progressed meanwhile are unchanged, and a concurrent call changes nothing.
+    """
     if not expired:
         return 0
     with transaction.atomic():
@@ -131,7 +137,7 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
         for code, some in by_code.items():
             move_kernels([one.kernel_id for one in some], Status.TERMINATING, reason=code, now=now)
         sessions = {one.session_id: one for one in expired if one.kernel_id in still}
-        touch(list(sessions))  # holds the sessions still, so that their rows chain
+        touch(list(sessions))  # locks the sessions, so that history rows follow each other without a gap
         _stop_siblings(list(sessions), now)
         _write_expired(sessions, now)
         hint_stops(sessions)
@@ -139,8 +145,11 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
 
 
 def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
-    """Order agents to end kernels whose restart took too long; returns how many kernels. Their sessions are running,
-    and end with this reason once the agents confirm. Kernels that progressed meanwhile are left alone."""
+    """Order agents to end kernels whose restart took too long; returns how many kernels.
+
+    Their sessions are running, and end with this reason when the agents confirm. Kernels that have progressed meanwhile
+    are unchanged.
+    """
     if not expired:
         return 0
     with transaction.atomic():
@@ -157,14 +166,14 @@ def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
 
 
 def phase_of(status: str) -> Phase:
-    """Return the phase of a session with this status."""
+    """Return the phase of the life of a session with this status."""
     if status in (Status.PREPARING, Status.PULLING):
         return Phase.PRECONDITION
     return Phase.START if status in STARTING else Phase.RUN
 
 
 def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
-    # An image that is built on the agents may be missing on one and present on the next.
+    # A locally built image may be missing on one agent and present on another.
     reason = reason_of(kernel.status_reason)
     return reason.is_retriable or (kernel.started_image.is_built_here and reason.kind == ReasonKind.IMAGE)
 

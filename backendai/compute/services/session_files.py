@@ -1,4 +1,4 @@
-"""Text files of a launch: validation, storage, and their place in the home folder."""
+"""Validates and stores text files of a launch, and returns them for the home folder."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def write_files(session_id: UUID, files: Iterable[BroughtFile]) -> None:
 
 
 def brought_by(session_id: UUID | str, person: User) -> list[BroughtFile]:
-    """Return the session's files by path; none unless ``person`` owns or launched the session."""
+    """Return the session's files sorted by path; empty unless ``person`` owns or launched the session."""
     rows = SessionFile.objects.filter(session=UUID(str(session_id)))
     own = rows.filter(session__owner=person) | rows.filter(session__launched_by=person)
     return [BroughtFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
 
 
 def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:
-    """Return the files to write into the homes of these sessions. One query; no query without sessions."""
+    """Return the files to write into the homes of these sessions. One query; none for no sessions."""
     found: dict[UUID, list[HomeFile]] = defaultdict(list)
     if session_ids:
         rows = SessionFile.objects.filter(session__in=among(list(session_ids))).order_by("path")
@@ -86,5 +86,5 @@ def delete_files_of(owner: User) -> None:
 
 
 def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
-    """Return ``own``, after those files of ``usual`` (dotfiles) that do not clash with it."""
+    """Return ``own``, after those files of ``usual`` (dotfiles) whose paths do not clash with it."""
     return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]

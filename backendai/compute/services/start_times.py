@@ -1,4 +1,4 @@
-"""Usual duration of a start's steps, by image and resource group, from recent sessions."""
+"""Computes the usual duration of each step of a start, by image and resource group, from recent sessions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Outcome
 
 STAGES = ("hand-over", "prepare", "pull", "create")
-_LOOKS_AT = 500  # newest sessions, of any image: a walk along one index, however many sessions there are
+_LOOKS_AT = 500  # newest sessions with any image, read from one index at a fixed cost
 _MOST_STARTS = 50
-_FEWEST_STARTS = 3  # of fewer nothing is said to be usual
+_FEWEST_STARTS = 3  # with fewer starts there is no usual duration
 
 
 @dataclass(frozen=True, slots=True)
 class UsualStart:
-    """The median seconds of each stage over ``starts`` starts; 0 if most skipped the stage. ``otherwise``: the median
-    of the starts that did not skip it."""
+    """The median seconds of each stage over ``starts`` starts; 0 if most starts skipped the stage. ``otherwise``: the
+    median over those starts that did not skip it."""
 
     starts: int
     seconds: Mapping[str, float]
@@ -31,12 +31,12 @@ class UsualStart:
 
     @property
     def total(self) -> float:
-        """The total seconds of a usual start."""
+        """The sum of the stages' median seconds."""
         return sum(self.seconds.values())
 
 
 def usual_start(image_id: UUID, group_id: int) -> UsualStart | None:
-    """Return the usual start from the newest started sessions; None if there are too few. One query."""
+    """Return the usual start, computed from the newest started sessions; None if there are too few. One query."""
     newest = ComputeSession.objects.order_by("-created_at", "-id").values("pk")[:_LOOKS_AT]
     mains = Kernel.objects.filter(rank=0, session__in=newest, started_at__isnull=False)
     alike = mains.filter(session__image=image_id, session__resource_group=group_id)

@@ -1,4 +1,4 @@
-"""Steps of history rows: those of a kernel's start with their times, and the form for display."""
+"""Makes the steps of a kernel's start with their times, as stored in history rows, and converts them for display."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _STAGES = {
     Status.PULLING: "pull",
     Status.CREATING: "create",
 }
-_LONGEST_SECONDS = 10**6  # an agent's number may be no time
+_LONGEST_SECONDS = 10**6  # larger numbers from an agent are not plausible
 
 
 def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, float], *, now: datetime) -> list[Step]:
-    """Return the kernel's steps, with those that its move to ``to`` completes. ``timings``: seconds, as the agent
-    measured."""
+    """Return the kernel's steps, including those that its move to ``to`` completes. ``timings``: seconds measured by
+    the agent."""
     stage, since = _STAGES.get(Status(kernel.status), ""), kernel.changed_at
     if not stage:
         return list(kernel.steps)
     steps = list(kernel.steps)
     if to == Status.RUNNING and kernel.status != Status.CREATING:
-        # All stages in one report: the agent says how long the last one, creating, took.
+        # One report may complete all stages; the agent measures how long the last one, creating, took.
         started = max(since, now - _duration(timings.get("start")))
         steps.append(_step(kernel, agent, stage, since, started))
         stage, since = _STAGES[Status.CREATING], started
@@ -48,13 +48,13 @@ def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: dat
 
 
 def steps_of(kernels: Iterable[Kernel]) -> str:
-    """Return all kernels' steps, the main one's first, as stored text."""
+    """Return the steps of all kernels as stored text, the main kernel's first."""
     return json.dumps([step for kernel in kernels for step in kernel.steps])
 
 
 def full_steps(record: SchedulingRecord) -> list[Step]:
-    """Return a history row's steps with all fields. Missing times are the row's. A stored pair means a passed step's
-    name and message."""
+    """Return a history row's steps with all fields. Missing times are the row's. A stored pair is the name and message
+    of a passed step."""
     usual = {
         "step": "",
         "result": str(Outcome.SUCCESS),

@@ -1,4 +1,4 @@
-"""Limits of system sessions: their amounts, and how many an owner may have."""
+"""Limits of system sessions: their amounts, and the number per owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USUAL_LIMIT = 1
 
 
 def check_small(roles: Sequence[CheckedRole]) -> None:
-    """Raise UserError if a role asks for more than a system session may have."""
+    """Raise UserError if a role requests more than a system session may have."""
     for role in roles:
         for name, amount in role.slots.items():
             most = max(AMOUNTS[name], minimum_of(role.image)[name])
@@ -34,8 +34,11 @@ def check_small(roles: Sequence[CheckedRole]) -> None:
 
 
 def check_system_sessions(owner: User) -> None:
-    """Raise Conflict if the owner has too many live system sessions. Call at the end of the transaction that writes a
-    session, which counts too. Locks the owner's system sessions until the transaction ends."""
+    """Raise Conflict if the owner has too many live system sessions.
+
+    Call at the end of the transaction that writes a session, as this session counts, too. Locks the owner's system
+    sessions until the transaction ends.
+    """
     lock_holders([f"system:{owner.pk}"])
     policies = [
         *User.objects.filter(pk=owner.pk).values_list("policy__max_system_sessions", flat=True),

@@ -1,6 +1,5 @@
-"""System sessions: small ones that hold folders open for clients of files. Policies limit only their number, and they
-end when no client is connected.
-"""
+"""System sessions: small sessions that open folders for file clients. Policies limit only their number. They end when
+no client is connected."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from backendai.storage.status import Rights
 
 UNUSED_FOR = timedelta(minutes=15)
 _AT_REST = timedelta(minutes=2)
-_HIGHEST = 100  # it takes next to nothing, and somebody waits at the other end
+_HIGHEST = 100  # the session needs almost nothing, and a person waits for the connection
 _ROLE = "ai.backend.role"
 
 
@@ -44,7 +43,7 @@ def open_folders(owner: User, now: datetime) -> ComputeSession:
     UserError; Conflict at the limit."""
     try:
         return _open(owner, now)
-    except Conflict:  # another client of the owner may have launched it since we looked
+    except Conflict:  # another client of the owner may have launched the session meanwhile
         session = session_of(owner)
         if session is None:
             raise
@@ -62,7 +61,7 @@ def _open(owner: User, now: datetime) -> ComputeSession:
         return session
     try:
         spec = _spec(owner)
-    except UserError:  # no other one can be launched
+    except UserError:  # no other session can be launched
         return session
     if {mount.folder for mount in spec.mounts} <= {str(pk) for pk in _mounted(session)}:
         return session
@@ -71,8 +70,11 @@ def _open(owner: User, now: datetime) -> ComputeSession:
 
 
 def left_out(owner: User, session: ComputeSession) -> list[str]:
-    """Return the names of the owner's folders that the session does not open: their storage host is not mounted where
-    it runs, they are more than a session mounts, or newer than it. Two queries."""
+    """Return the names of the owner's folders that the session does not open.
+
+    Causes: their storage host is not mounted where the session runs, they exceed the number of mounts, or they are
+    newer than the session. Two queries.
+    """
     mounted = _mounted(session)
     return [folder.name for folder in folders_of(owner) if folder.pk not in mounted]
 
@@ -98,8 +100,8 @@ def session_of(owner: User) -> ComputeSession | None:
 
 
 def end_unused(now: datetime) -> int:
-    """End system sessions without a connected client for ``UNUSED_FOR``; returns how many. Sessions that never started
-    count from their launch. One statement if there are none."""
+    """End system sessions that have had no connected client for ``UNUSED_FOR``; returns how many. Sessions that never
+    started count from their launch. One statement if there are none."""
     since = now - UNUSED_FOR
     at_rest = Q(traffic=None) | Q(traffic__last_at__lte=since)
     started = Q(started_at__lte=since) | Q(started_at=None, created_at__lte=since)
@@ -145,8 +147,8 @@ def _spec(owner: User) -> SessionSpec:
 
 
 def _mounts(folders: Iterable[Any]) -> list[MountWish]:
-    """Return the requested mounts of the folders, each by its name in the home; further folders of a name get a
-    number."""
+    """Return the requested mounts of the folders, each under its name in the home. Further folders of the same name get
+    a number."""
     found: dict[str, MountWish] = {}
     for folder in folders:
         target, number = folder.name, 2
@@ -163,9 +165,11 @@ def _references_in(group: ResourceGroup) -> set[str]:
 
 
 def _image(images: Iterable[Any], there: Container[str]) -> Any:
-    """Return the image for system sessions. Preferred: an image with the label, then one that is not saved from a
-    session, then small minimum amounts, then one that is ``there`` already: a person waits for the connection. Then
-    the smallest. Raises UserError without any image."""
+    """Return the image for system sessions. Raises UserError if there is no image.
+
+    Preferred in this order: an image with the label; an image that is not saved from a session; small minimum amounts;
+    an image that is ``there`` already, as a person waits for the connection; the smallest image.
+    """
 
     def rank(image: Any) -> tuple[Any, ...]:
         is_meant = str(image.labels.get(_ROLE, "")).upper() == "SYSTEM"

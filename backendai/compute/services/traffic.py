@@ -1,5 +1,7 @@
-"""Records the last use of sessions. Relays call a meter for every transfer, which is cheap; its thread writes all
-sessions together in one statement, without Redis.
+"""Records the last use of sessions.
+
+Relays call a meter for every transfer, which is cheap. The meter's thread writes all sessions together in one
+statement, without Redis.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Meter:
             self._start()
 
     def write(self, now: datetime, *, everything: bool = False) -> int:
-        """Write the last use of sessions that are due, and return how many. Newly used sessions are due at once, others
+        """Write the last use of sessions that are due; returns how many. Newly used sessions are due at once, others
         every half minute. A failed write is repeated at the next call."""
         oldest = now - WRITTEN_EVERY
         used = list(self._used.items())
@@ -55,7 +57,7 @@ class Meter:
             lately = {pk: at for pk, at in self._written.items() if at > oldest}
             self._written = lately | dict.fromkeys(due, now)
         for pk, at in due.items():
-            if self._used.get(pk) == at:  # else it was used again while this was written
+            if self._used.get(pk) == at:  # else the session was used again during the write
                 self._used.pop(pk, None)
         return len(due)
 
@@ -73,14 +75,14 @@ class Meter:
             self._try(everything=False)
             if not self._used:
                 self._news.clear()
-                if self._used:  # it came in between
+                if self._used:  # used between the test and the reset of the event
                     self._news.set()
 
     def _try(self, *, everything: bool) -> None:
         close_old_connections()
         try:
             self.write(timezone.now(), everything=everything)
-        except Exception as error:  # most likely the database is away; none may end this thread
+        except Exception as error:  # most likely the database is unreachable; no error may end this thread
             logger.warning("the traffic of sessions cannot be written now: %s", error)
         finally:
             connection.close()
@@ -95,13 +97,17 @@ meter = Meter()
 
 
 def note_traffic(moments: Mapping[UUID, datetime]) -> None:
-    """Write the last use of these sessions in one statement. Earlier times and deleted sessions are ignored."""
+    """Write the last use of these sessions. Times earlier than the stored ones, and deleted sessions, are ignored. One
+    statement."""
     write_latest(SessionTraffic._meta.db_table, ComputeSession._meta.db_table, "session_id", "last_at", moments)
 
 
 def note_work(kernels: Mapping[UUID, Collection[UUID]], now: datetime) -> int:
-    """Record the use of these kernels' sessions, as they execute code; returns how many. ``kernels``: by agent, as an
-    agent can report only its own. Sessions used within half a minute are skipped. Two statements."""
+    """Record use of these kernels' sessions, as they execute code; returns how many.
+
+    ``kernels``: by agent, as an agent may report only its own. Sessions used within the last half minute are skipped.
+    Two statements.
+    """
     ids = {kernel_id for named in kernels.values() for kernel_id in named}
     rested = Q(session__traffic=None) | Q(session__traffic__last_at__lte=now - WRITTEN_EVERY)
     rows = Kernel.objects.filter(rested, pk__in=among(ids), status=Status.RUNNING).order_by()

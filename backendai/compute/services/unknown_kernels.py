@@ -1,7 +1,7 @@
-"""Kernels that agents have and this database does not know: they keep running until an administrator decides.
+"""Handles kernels that agents have and this database does not know. They keep running until an administrator decides.
 
-A restored database lacks what started since the backup, and must not end that: a kernel has ended only if its row says
-so, in the same or a later generation.
+A restored database does not contain kernels started after the backup, and must not end these. A kernel counts as ended
+only if its row says so, for the same or a later generation.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ Key = tuple[UUID, int]
 
 @dataclass(slots=True)
 class Strangers:
-    """The reported kernels of one agent that the database does not list as live on it. ``over``: the row has ended or
-    moved; ``unknown``: no row, an older row, or the agent refuses the removal; ``removals``: removed on an
-    administrator's order."""
+    """The reported kernels of one agent that should not run there according to the database.
+
+    ``over``: the row has ended or moved. ``unknown``: there is no row, the row is older, or the agent refuses the
+    removal. ``removals``: an administrator ordered the removal.
+    """
 
     over: list[KernelSighting] = field(default_factory=list)
     unknown: list[KernelSighting] = field(default_factory=list)
@@ -40,8 +42,8 @@ class Strangers:
 
 
 class Syncing(NamedTuple):
-    """An agent's report and the database's view. ``seen``: the kernels it has; ``kept``: kernels that it refuses to
-    remove; ``live``: kernels that the database lists as live on it."""
+    """An agent's report and the database's state. ``seen``: the kernels that the agent has. ``kept``: kernels that it
+    refuses to remove. ``live``: kernels that are live on it according to the database."""
 
     agent_id: UUID
     seen: Sequence[KernelSighting]
@@ -50,8 +52,8 @@ class Syncing(NamedTuple):
 
 
 def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
-    """Return, by agent, the reported kernels that the database does not list as live on it. Two queries; none if there
-    are no such kernels."""
+    """Return by agent the reported kernels that should not run there according to the database. Two queries; none if
+    there are no such kernels."""
     seen = {
         one.agent_id: (strange, one.kept)
         for one in agents
@@ -77,7 +79,7 @@ def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
 
 
 def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: datetime) -> None:
-    """Make the stored unknown kernels of an agent match its report. No query if the agent has and had none."""
+    """Make the stored unknown kernels of an agent match its report. No query if the agent has none and had none."""
     unknown = [*answer.unknown, *answer.removals]
     if not unknown and not agent.unknown_kernels:
         return
@@ -116,13 +118,13 @@ def _row(agent: Agent, one: KernelSighting, told: Told | None, now: datetime) ->
 
 
 def _takes(row: UnknownKernel, one: KernelSighting, told: Told | None) -> bool:
-    """Update the row from the agent's report, without saving it; return whether the row changed."""
+    """Update the unsaved row from the agent's report; returns whether the row changed."""
     before = (row.is_running, row.is_kept, row.manifest, row.session_id)
     row.is_running = one.running
     if told is not None:
         manifest = read_manifest(told.manifest)
         if (manifest.get("kernel"), manifest.get("generation")) != (str(row.kernel_id), row.generation):
-            manifest = {}  # of another kernel: whatever it says is not about this one
+            manifest = {}  # the manifest belongs to another kernel
         row.is_kept, row.manifest = told.kept, manifest
         row.session_id = UUID(manifest["session"]) if manifest else None
     return before != (row.is_running, row.is_kept, row.manifest, row.session_id)

@@ -1,4 +1,4 @@
-"""Notifications of unknown kernels for superadmins: a line under the bell until each is decided, and one mail."""
+"""Notifies superadmins of unknown kernels: by an entry under the bell until each is decided, and by one mail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_AT_ONCE = 1000
 
 
 class UnknownOn(NamedTuple):
-    """An agent, its number of undecided unknown kernels, and when the newest was found."""
+    """An agent, the number of its undecided unknown kernels, and when the newest was found."""
 
     agent: str
     number: int
@@ -30,19 +30,22 @@ Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject a
 
 
 def unknown_news(user: User) -> list[UnknownOn]:
-    """Return the undecided unknown kernels by agent, for superadmins; one query. Empty, without a query, for other
+    """Return the undecided unknown kernels by agent. One query for superadmins; empty, without a query, for other
     users."""
     return _by_agent(_undecided()) if user.is_superadmin else []
 
 
 def has_unknown_mails(now: datetime) -> bool:
-    """Return whether mails are due; one query, none if the site sends no mail."""
+    """Return whether mails are due. One query; none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
 def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Mail all superadmins about new unknown kernels; returns how many mails were sent. Each superadmin gets one mail,
-    even with several processes. If the first mail fails, all are retried for an hour. No transaction may be open."""
+    """Mail all superadmins about new unknown kernels; returns how many mails were sent.
+
+    Each superadmin gets one mail, even with several processes. If the first mail fails, all are retried for an hour. No
+    transaction may be open.
+    """
     due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
     rows = UnknownKernel.objects.filter(pk__in=due)
     if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):
@@ -55,7 +58,7 @@ def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
                 EmailMessage(*write(admin, news), None, [admin.email], connection=connection).send()
                 sent += 1
     except (OSError, smtplib.SMTPException):
-        if not sent:  # else those who have it would get it again
+        if not sent:  # after the first mail a retry would send mails twice
             rows.update(mailed_at=None)
         raise
     return sent

@@ -1,4 +1,4 @@
-"""Writes wait reasons: on the session for its page, and in the history, one row per unchanged reason.
+"""Writes wait reasons: on the session for its page, and in the history with one row per unchanged reason.
 
 A session stores its reason's digest and the uid of its history row, so that a pass without changes only increments
 counters.
@@ -28,8 +28,8 @@ _NO_NUMBERS: Mapping[str, Any] = {}
 
 
 class Waiting(NamedTuple):
-    """A pending session's wait reason: code, message, numbers, queue position and steps. ``skipped``: it had no turn,
-    or waiting for room would not help. ``overtaken``: others may pass it."""
+    """A pending session's wait reason: code, message, numbers, queue position and steps. ``skipped``: the session was
+    not tried, or waiting for room would not help. ``overtaken``: others may pass it."""
 
     session_id: UUID
     code: str
@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """The wait reason that a pending session has stored."""
+    """The wait reason that is stored with a pending session."""
 
     digest: str
     record: UUID | None
@@ -79,7 +79,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
     with transaction.atomic():
         notes = _notes(waits)
         same = [note for note in notes if note.is_unchanged]
-        # A row of the history that says PENDING never comes after the end of the wait.
+        # Locked, so that no PENDING history row is written after the end of the wait.
         pending = hold_pending([note.wait.session_id for note in notes if not note.is_unchanged])
         changed = [note for note in notes if note.wait.session_id in pending]
         reworded = [note for note in changed if note.continues]
@@ -96,7 +96,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
 
 
 def _notes(waits: Sequence[Waiting]) -> list[_Note]:
-    """Return each wait with its session's stored reason; sessions that are not pending are left out."""
+    """Return each wait with the session's stored reason, without sessions that are no longer pending."""
     rows = ComputeSession.objects.filter(pk__in=among([wait.session_id for wait in waits]), status=Status.PENDING)
     columns = rows.order_by().values_list("pk", "wait_digest", "wait_record", "queue_position", "overtaken_since")
     seen = {pk: _Seen(digest, record, position, since) for pk, digest, record, position, since in columns}
