@@ -57,22 +57,24 @@ class BackgroundJob(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="jobs"
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.RUNNING)
-    progress = models.FloatField(null=True, blank=True, help_text="From 0 to 1; empty: not known.")
-    done = models.BigIntegerField(default=0, help_text="How many units are done.")
-    total = models.BigIntegerField(null=True, blank=True, help_text="Of how many; empty: not known.")
-    claimed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When a worker took it.")
-    unit = models.CharField(max_length=16, blank=True, help_text="What is counted: images, agents, bytes.")
+    progress = models.FloatField(null=True, blank=True, help_text="Share from 0 to 1; empty: unknown.")
+    done = models.BigIntegerField(default=0, help_text="Number of completed units.")
+    total = models.BigIntegerField(null=True, blank=True, help_text="Number of all units; empty: unknown.")
+    claimed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When a worker claimed the job.")
+    unit = models.CharField(max_length=16, blank=True, help_text="Unit of the numbers: images, agents, bytes.")
     message = MessageField(blank=True)
     fix = MessageField(blank=True)
     result = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
-    updated_at = models.DateTimeField(default=timezone.now, help_text="When its worker last gave a word.")
+    updated_at = models.DateTimeField(default=timezone.now, help_text="When its worker last reported.")
     finished_at = models.DateTimeField(null=True, blank=True)
-    deadline_at = models.DateTimeField(null=True, blank=True, help_text="It is given up then, whatever it says.")
+    deadline_at = models.DateTimeField(
+        null=True, blank=True, help_text="The job fails at this time, even if it reports progress."
+    )
     silence_limit = models.DurationField(default=USUAL_SILENCE)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When its owner saw how it ended.")
-    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put it away.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When its owner saw the result.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its owner dismissed it.")
 
     objects = JobQuerySet.as_manager()
 
@@ -110,9 +112,9 @@ class NoticeChoice(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_choices")
     kind = models.CharField(max_length=16)
-    card = models.BooleanField(default=True, help_text=Message("A card on the page that is open."))
-    bell = models.BooleanField(default=True, help_text=Message("A line under the bell."))
-    email = models.BooleanField(default=False, help_text=Message("An e-mail, where the site sends any."))
+    card = models.BooleanField(default=True, help_text=Message("Show a card on the open page."))
+    bell = models.BooleanField(default=True, help_text=Message("Add an entry under the bell."))
+    email = models.BooleanField(default=False, help_text=Message("Send an e-mail, if the site sends mail."))
 
     class Meta:
         ordering = ["user", "kind"]

@@ -18,7 +18,7 @@ class HomeKeep(models.Model):
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="kept_homes")
     kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="+")
     generation = models.IntegerField()
-    ends_session = models.BooleanField(default=False, help_text="The session is terminated once its home is copied.")
+    ends_session = models.BooleanField(default=False, help_text="Terminate the session after its home is copied.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -40,15 +40,17 @@ class IdleWarning(models.Model):
     checker = models.ForeignKey(IdleChecker, null=True, on_delete=models.SET_NULL, related_name="warnings")
     checker_name = models.CharField(max_length=64)
     kind = models.CharField(max_length=24)
-    sign = models.CharField(max_length=16, blank=True, help_text=Message("Of the rule by which it was warned."))
+    sign = models.CharField(
+        max_length=16, blank=True, help_text=Message("Fingerprint of the rule that gave the warning.")
+    )
     lead = models.DurationField(
-        default=timedelta(0), help_text=Message("How long before the end the rule wants a warning.")
+        default=timedelta(0), help_text=Message("Time between the warning and the end, as set by the rule.")
     )
     warned_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True)
     idle_since = models.DateTimeField(null=True, blank=True)
     measured = models.JSONField(
-        default=dict, blank=True, help_text=Message("Slot → per cent of what it has, on average.")
+        default=dict, blank=True, help_text=Message("By slot, the average use in per cent of the allocation.")
     )
     message = MessageField(blank=True)
     extended_until = models.DateTimeField(null=True, blank=True)

@@ -23,7 +23,7 @@ class LaunchRecord(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="launch_records", db_index=False
     )
     name = models.CharField(max_length=64)
-    parameters = models.JSONField(encoder=DjangoJSONEncoder, help_text="The request, without values of secrets.")
+    parameters = models.JSONField(encoder=DjangoJSONEncoder, help_text="The launch request, without secret values.")
     is_pinned = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -47,7 +47,7 @@ class SessionFile(models.Model):
     session."""
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="files")
-    path = models.CharField(max_length=255, help_text=Message("Relative to the home folder."))
+    path = models.CharField(max_length=255, help_text=Message("Path, relative to the home folder."))
     content = models.TextField()
 
     class Meta:

@@ -11,7 +11,9 @@ class KernelLog(models.Model):
 
     kernel = models.OneToOneField("compute.Kernel", on_delete=models.CASCADE, related_name="log", primary_key=True)
     content = models.BinaryField()
-    generation = models.PositiveIntegerField(default=0, db_default=0, help_text="The start that wrote it; 0: unknown.")
+    generation = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="The start of the kernel that wrote it; 0: unknown."
+    )
     size = models.PositiveIntegerField(default=0)
     is_truncated = models.BooleanField(default=False)
     saved_at = models.DateTimeField(default=timezone.now)

@@ -69,7 +69,7 @@ class ComputeSession(models.Model):
         null=True,
         blank=True,
         db_index=False,
-        help_text="The administrator who launched it for its owner; empty: the owner did.",
+        help_text="The administrator who launched the session for its owner; empty: the owner.",
     )
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="compute_sessions")
     resource_group = models.ForeignKey(
@@ -77,7 +77,7 @@ class ComputeSession(models.Model):
     )
     # No index: only the deletion of an image searches for sessions by image.
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
-    image_digest = models.CharField(max_length=128, blank=True, help_text="What its image was at the launch, if known.")
+    image_digest = models.CharField(max_length=128, blank=True, help_text="Digest at the launch; empty: unknown.")
     access_key = models.CharField(max_length=32, blank=True)
     session_type = models.CharField(max_length=16, choices=kind_choices, default=USUAL_KIND.name)
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
@@ -87,72 +87,70 @@ class ComputeSession(models.Model):
     result = models.CharField(max_length=16, choices=Result, default=Result.UNDEFINED)
     priority = models.PositiveSmallIntegerField(default=10)
     owner_priority = models.PositiveSmallIntegerField(
-        null=True, editable=False, help_text=Message("Its owner may set no more.")
+        null=True, editable=False, help_text=Message("The highest priority that its owner may set.")
     )
-    slots = models.JSONField(help_text="Slots of each kernel, as decimal strings; where they differ, of the main one.")
+    slots = models.JSONField(help_text="Amounts of each kernel as decimal strings; if they differ, of the main one.")
     total_slots = models.JSONField(
-        null=True, blank=True, editable=False, help_text="Slots of all kernels; empty: each has the same."
+        null=True, blank=True, editable=False, help_text="Sum of all kernels' amounts; empty: all are equal."
     )
     shm_bytes = models.BigIntegerField(default=64 * 2**20)
     cluster_size = models.PositiveSmallIntegerField(default=1)
     cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
     cluster_network = models.PositiveIntegerField(
-        null=True, blank=True, editable=False, help_text="Number of its network between agents, once placed."
+        null=True, blank=True, editable=False, help_text="Number of its network across agents, if it has one."
     )
     environ = models.JSONField(default=dict, blank=True)
-    preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")
+    preopen_ports = models.JSONField(default=list, blank=True, help_text="Further ports that appear as apps.")
     startup_command = models.TextField(blank=True)
     file_bytes = models.PositiveIntegerField(
-        default=0, help_text=Message("Of the files that its launch brought; names too.")
+        default=0, help_text=Message("Bytes of the launch's files, including their names.")
     )
     mount_count = models.PositiveSmallIntegerField(
-        default=0, editable=False, help_text=Message("Folders that it mounts.")
+        default=0, editable=False, help_text=Message("Number of its mounts.")
     )
     start_in = models.CharField(
-        max_length=255, blank=True, help_text=Message("Where programs begin; empty: in the home.")
+        max_length=255, blank=True, help_text=Message("Working directory of programs; empty: the home.")
     )
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(
-        null=True, blank=True, help_text=Message("A batch session that runs longer is ended.")
+        null=True, blank=True, help_text=Message("The longest run of a batch session; empty: unlimited.")
     )
-    retry_on_agent_loss = models.BooleanField(
-        default=False, help_text="Waits again and runs from the start when its agent is lost."
-    )
+    retry_on_agent_loss = models.BooleanField(default=False, help_text="Run again from the start if its agent is lost.")
     done_when = models.CharField(
         max_length=16,
         blank=True,
         default="",
         db_default="",
-        help_text=Message("Role whose kernels have all finished when it is done, or all; empty: its main kernel."),
+        help_text=Message("Role whose end completes the session, or all; empty: the main kernel's end."),
     )
-    designated_agents = models.JSONField(default=list, blank=True, help_text="Ids of the only agents it may run on.")
+    designated_agents = models.JSONField(default=list, blank=True, help_text="Ids of the only allowed agents.")
     launch_id = models.UUIDField(
-        null=True, blank=True, editable=False, help_text="Sessions launched together share it."
+        null=True, blank=True, editable=False, help_text="The same for all sessions of one launch."
     )
     # A plain id, as runs belong to a room above, which finds its sessions from its own rows.
-    run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run of which it is an element.")
+    run_id = models.UUIDField(null=True, blank=True, editable=False, help_text="The run to which the session belongs.")
     placement = models.CharField(max_length=16, choices=Placement, blank=True)
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
     depends_when = models.CharField(max_length=8, choices=When, default=When.SUCCESS, db_default="success")
     overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
-    attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since it became pending.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since the session became pending.")
     queue_position = models.PositiveIntegerField(
-        null=True, blank=True, editable=False, help_text="Its turn in the last pass, while it waits."
+        null=True, blank=True, editable=False, help_text="Position in the last pass, while it is pending."
     )
     wait_record = models.UUIDField(
-        null=True, editable=False, help_text="The newest history row, if it says why the session waits."
+        null=True, editable=False, help_text="The newest history row, if it contains the wait reason."
     )
-    wait_digest = models.CharField(max_length=32, blank=True, editable=False, help_text="Of the reason shown now.")
-    avoid_agents = models.JSONField(default=list, blank=True, help_text="Agents on which a start failed.")
-    retries = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed so far.")
+    wait_digest = models.CharField(max_length=32, blank=True, editable=False, help_text="Digest of the wait reason.")
+    avoid_agents = models.JSONField(default=list, blank=True, help_text="Ids of agents on which a start failed.")
+    retries = models.PositiveSmallIntegerField(default=0, help_text="Number of failed starts.")
     version = models.PositiveBigIntegerField(default=0)
     idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001  (null: no key; unique)
-    spec = models.JSONField(default=dict, editable=False, help_text="The request as a document, without secrets.")
+    spec = models.JSONField(default=dict, editable=False, help_text="The launch request, without secret values.")
     request_digest = models.CharField(max_length=64, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     scheduled_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
-    ends_at = models.DateTimeField(null=True, blank=True, help_text="Its end at the latest, known from its start.")
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="The latest end, set at the start.")
     terminating_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(default=timezone.now)
@@ -244,8 +242,8 @@ class Kernel(models.Model):
     status_reason = models.CharField(max_length=64, blank=True)
     status_message = MessageField(blank=True)
     progress = models.FloatField(null=True, blank=True)
-    fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Of its image, while it is fetched.")
-    image_bytes = models.BigIntegerField(null=True, blank=True, help_text="To fetch in all, as far as that is known.")
+    fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Bytes of the image pulled so far.")
+    image_bytes = models.BigIntegerField(null=True, blank=True, help_text="Bytes to pull; may grow during the pull.")
     # No constraint in the database: a placement has just read the agent, and rows of agents are never deleted.
     agent = models.ForeignKey(
         Agent,
@@ -259,41 +257,41 @@ class Kernel(models.Model):
     generation = models.PositiveIntegerField(default=0)
     container_id = models.CharField(max_length=64, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
-    slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
+    slots = models.JSONField(help_text="Amounts of this kernel as decimal strings.")
     # The kernel's own values; empty: those of its session.
     image = models.ForeignKey(
         Image, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
     )
-    image_digest = models.CharField(max_length=128, blank=True, help_text="What its own image was at the launch.")
+    image_digest = models.CharField(max_length=128, blank=True, help_text="Digest of its own image at the launch.")
     shm_bytes = models.BigIntegerField(null=True, blank=True)
-    environ = models.JSONField(default=dict, blank=True, help_text="Variables beside those of its session.")
+    environ = models.JSONField(default=dict, blank=True, help_text="Environment variables, added to the session's.")
     startup_command = models.TextField(blank=True)
     on_failure = models.CharField(
         max_length=16,
         choices=OnFailure,
         default=OnFailure.END,
         db_default=OnFailure.END,
-        help_text=Message("When it ends and should not."),
+        help_text=Message("What a failure of the kernel does; empty: it ends the session."),
     )
     after = models.JSONField(
-        default=list, db_default=[], editable=False, help_text=Message("Roles that are ready before it starts.")
+        default=list, db_default=[], editable=False, help_text=Message("Roles that must be ready before it starts.")
     )
     is_held = models.BooleanField(
-        default=False, db_default=False, editable=False, help_text=Message("It waits for the roles of ``after``.")
+        default=False, db_default=False, editable=False, help_text=Message("Waiting for the roles in ``after``.")
     )
     ready = models.JSONField(
-        default=dict, db_default={}, editable=False, help_text=Message("Port that makes it ready; empty: its process.")
+        default=dict, db_default={}, editable=False, help_text=Message("Readiness check (port, seconds); empty: none.")
     )
     restarts = models.PositiveSmallIntegerField(
-        default=0, db_default=0, editable=False, help_text=Message("How often it started again in its seat.")
+        default=0, db_default=0, editable=False, help_text=Message("Number of restarts on its agent.")
     )
     starts_after = models.DateTimeField(
-        null=True, editable=False, help_text=Message("Before it the agent is not told to start it again.")
+        null=True, editable=False, help_text=Message("The restart waits for this time.")
     )
-    devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
-    is_unconfirmed = models.BooleanField(default=False, help_text="Its agent has not confirmed that it ended.")
-    forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its agent is to kill it at once.")
-    steps = models.JSONField(default=list, blank=True, help_text="What its start has done so far, and when.")
+    devices = models.JSONField(default=dict, blank=True, help_text="By slot and device id, the decimal amount.")
+    is_unconfirmed = models.BooleanField(default=False, help_text="Its agent has not confirmed its end.")
+    forced_at = models.DateTimeField(null=True, blank=True, help_text="When its agent was ordered to kill it at once.")
+    steps = models.JSONField(default=list, blank=True, help_text="Completed steps of its start, with times.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

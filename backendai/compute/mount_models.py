@@ -21,16 +21,20 @@ class SessionMount(models.Model):
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")
     folder = models.ForeignKey(Folder, null=True, on_delete=models.SET_NULL, related_name="mounts")
-    folder_name = models.CharField(max_length=64, help_text=Message("At launch."))
+    folder_name = models.CharField(max_length=64, help_text=Message("The folder's name at the launch."))
     sub_path = models.CharField(max_length=1024, blank=True)
-    target = models.CharField(max_length=255, help_text=Message("Absolute, inside the kernels."))
+    target = models.CharField(max_length=255, help_text=Message("The mount path: absolute, inside the kernels."))
     rights = models.CharField(max_length=8, choices=Rights)
-    role = models.CharField(max_length=16, blank=True, help_text=Message("Empty: every kernel mounts it."))
-    is_automatic = models.BooleanField(default=False, help_text=Message("A folder whose name begins with a dot."))
+    role = models.CharField(
+        max_length=16, blank=True, help_text=Message("The role whose kernels mount it; empty: all kernels.")
+    )
+    is_automatic = models.BooleanField(
+        default=False, help_text=Message("Mounted without a request, as the name begins with a dot.")
+    )
     created_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
     cut_at = models.DateTimeField(
-        null=True, blank=True, help_text=Message("When it was taken out of the running session.")
+        null=True, blank=True, help_text=Message("When the folder was unmounted from the running session.")
     )
 
     class Meta:

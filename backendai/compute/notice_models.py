@@ -35,12 +35,12 @@ class SessionNotice(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.CharField(max_length=16, choices=NoticeKind)
     message = MessageField(blank=True)
-    due_at = models.DateTimeField(null=True, blank=True, help_text="When what it warns of happens.")
+    due_at = models.DateTimeField(null=True, blank=True, help_text="When the announced event happens.")
     created_at = models.DateTimeField(default=timezone.now)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When its reader saw it under the bell.")
-    closed_at = models.DateTimeField(null=True, blank=True, help_text="When its reader closed the card.")
-    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its reader put it away.")
-    mailed_at = models.DateTimeField(null=True, blank=True, help_text="When it was handed to the mail server.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the owner saw it under the bell.")
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="When the owner closed the card.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When the owner dismissed it.")
+    mailed_at = models.DateTimeField(null=True, blank=True, help_text="When the mail was sent.")
 
     objects = NoticeQuerySet.as_manager()
 

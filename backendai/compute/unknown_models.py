@@ -21,13 +21,19 @@ class UnknownKernel(models.Model):
     generation = models.PositiveIntegerField()
     is_running = models.BooleanField(default=True)
     is_kept = models.BooleanField(
-        default=False, help_text=Message("The database calls it over; its agent does not believe it.")
+        default=False, help_text=Message("Ended in the database, but its agent refuses the removal.")
     )
-    manifest = models.JSONField(default=dict, blank=True, help_text=Message("What the portal signed at its start."))
+    manifest = models.JSONField(
+        default=dict, blank=True, help_text=Message("Description signed by the portal at its start.")
+    )
     session_id = models.UUIDField(null=True, blank=True, db_index=True)
-    removal_at = models.DateTimeField(null=True, blank=True, help_text=Message("When an administrator had it removed."))
+    removal_at = models.DateTimeField(
+        null=True, blank=True, help_text=Message("When an administrator ordered the removal.")
+    )
     found_at = models.DateTimeField(default=timezone.now)
-    mailed_at = models.DateTimeField(null=True, blank=True, help_text=Message("When superadmins got a mail about it."))
+    mailed_at = models.DateTimeField(
+        null=True, blank=True, help_text=Message("When superadmins were notified by mail.")
+    )
 
     class Meta:
         ordering = ["found_at", "pk"]

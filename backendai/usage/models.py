@@ -22,12 +22,14 @@ class UsageBucket(models.Model):
     day = models.DateField()
     slot = models.CharField(max_length=64)
     # A whole number of thousandths would not do: 100 GiB for a day exceed 64 bits.
-    amount_seconds = models.FloatField(default=0.0, help_text="Amount in the slot's unit, times seconds.")
+    amount_seconds = models.FloatField(default=0.0, help_text="Allocated amount in the slot's unit, times seconds.")
     used_seconds = models.FloatField(
-        default=0.0, db_default=0.0, help_text=Message("Of it what programs really used, where that was measured.")
+        default=0.0,
+        db_default=0.0,
+        help_text=Message("The part of it that programs used, as far as that was measured."),
     )
     measured_seconds = models.FloatField(
-        default=0.0, db_default=0.0, help_text=Message("Of it what was held while its use was measured.")
+        default=0.0, db_default=0.0, help_text=Message("The part of it that was allocated while use was measured.")
     )
 
     outlives_people = True  # who is purged is taken out of their own row, and the sums stay
@@ -85,14 +87,16 @@ class UsageSample(models.Model):
     )
     at = models.DateTimeField()
     seconds = models.FloatField()
-    cpu = models.FloatField(null=True, help_text=Message("Cores, the mean over the interval."))
+    cpu = models.FloatField(null=True, help_text=Message("Mean number of used cores in the interval."))
     mem_bytes = models.BigIntegerField(null=True)
     devices = models.JSONField(default=dict)
     net_rx = models.BigIntegerField(null=True, help_text=Message("Bytes received in the interval."))
     net_tx = models.BigIntegerField(null=True, help_text=Message("Bytes sent in the interval."))
     io_read = models.BigIntegerField(null=True, help_text=Message("Bytes read from disks in the interval."))
     io_write = models.BigIntegerField(null=True, help_text=Message("Bytes written to disks in the interval."))
-    is_thinned = models.BooleanField(default=False, db_default=False, help_text=Message("Several samples in one."))
+    is_thinned = models.BooleanField(
+        default=False, db_default=False, help_text=Message("Combines several samples into one.")
+    )
 
     class Meta:
         ordering = ["at"]

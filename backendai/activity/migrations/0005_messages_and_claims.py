@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='backgroundjob',
             name='claimed_at',
-            field=models.DateTimeField(blank=True, editable=False, help_text='When a worker took it.', null=True),
+            field=models.DateTimeField(blank=True, editable=False, help_text='When a worker claimed the job.', null=True),
         ),
         migrations.RunPython(mark_claimed, migrations.RunPython.noop),
         migrations.AlterField(

@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
             name='SessionFile',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(help_text='Relative to the home folder.', max_length=255)),
+                ('path', models.CharField(help_text='Path, relative to the home folder.', max_length=255)),
                 ('content', models.TextField()),
             ],
             options={
@@ -31,11 +31,11 @@ class Migration(migrations.Migration):
             name='SessionMount',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('folder_name', models.CharField(help_text='At launch.', max_length=64)),
+                ('folder_name', models.CharField(help_text="The folder's name at the launch.", max_length=64)),
                 ('sub_path', models.CharField(blank=True, max_length=1024)),
-                ('target', models.CharField(help_text='Absolute, inside the kernels.', max_length=255)),
+                ('target', models.CharField(help_text='The mount path: absolute, inside the kernels.', max_length=255)),
                 ('rights', models.CharField(choices=[('none', 'no access'), ('view', 'can view'), ('edit', 'can edit')], max_length=8)),
-                ('is_automatic', models.BooleanField(default=False, help_text='A folder whose name begins with a dot.')),
+                ('is_automatic', models.BooleanField(default=False, help_text='Mounted without a request, as the name begins with a dot.')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('released_at', models.DateTimeField(blank=True, null=True)),
             ],
@@ -50,12 +50,12 @@ class Migration(migrations.Migration):
                 ('kernel_id', models.UUIDField()),
                 ('generation', models.PositiveIntegerField()),
                 ('is_running', models.BooleanField(default=True)),
-                ('is_kept', models.BooleanField(default=False, help_text='The database calls it over; its agent does not believe it.')),
-                ('manifest', models.JSONField(blank=True, default=dict, help_text='What the portal signed at its start.')),
+                ('is_kept', models.BooleanField(default=False, help_text='Ended in the database, but its agent refuses the removal.')),
+                ('manifest', models.JSONField(blank=True, default=dict, help_text='Description signed by the portal at its start.')),
                 ('session_id', models.UUIDField(blank=True, db_index=True, null=True)),
-                ('removal_at', models.DateTimeField(blank=True, help_text='When an administrator had it removed.', null=True)),
+                ('removal_at', models.DateTimeField(blank=True, help_text='When an administrator ordered the removal.', null=True)),
                 ('found_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('mailed_at', models.DateTimeField(blank=True, help_text='When superadmins got a mail about it.', null=True)),
+                ('mailed_at', models.DateTimeField(blank=True, help_text='When superadmins were notified by mail.', null=True)),
             ],
             options={
                 'ordering': ['found_at', 'pk'],
@@ -64,17 +64,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='computesession',
             name='file_bytes',
-            field=models.PositiveIntegerField(default=0, help_text='Of the files that its launch brought; names too.'),
+            field=models.PositiveIntegerField(default=0, help_text="Bytes of the launch's files, including their names."),
         ),
         migrations.AddField(
             model_name='computesession',
             name='mount_count',
-            field=models.PositiveSmallIntegerField(default=0, editable=False, help_text='Folders that it mounts.'),
+            field=models.PositiveSmallIntegerField(default=0, editable=False, help_text='Number of its mounts.'),
         ),
         migrations.AddField(
             model_name='computesession',
             name='start_in',
-            field=models.CharField(blank=True, help_text='Where programs begin; empty: in the home.', max_length=255),
+            field=models.CharField(blank=True, help_text='Working directory of programs; empty: the home.', max_length=255),
         ),
         migrations.AddField(
             model_name='publicapp',

@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('generation', models.IntegerField()),
-                ('ends_session', models.BooleanField(default=False, help_text='The session is terminated once its home is copied.')),
+                ('ends_session', models.BooleanField(default=False, help_text='Terminate the session after its home is copied.')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('folder', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='kept_home', to='storage.folder')),
                 ('kernel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='compute.kernel')),

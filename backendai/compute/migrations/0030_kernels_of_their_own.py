@@ -20,12 +20,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='computesession',
             name='total_slots',
-            field=models.JSONField(blank=True, editable=False, help_text='Slots of all kernels; empty: each has the same.', null=True),
+            field=models.JSONField(blank=True, editable=False, help_text="Sum of all kernels' amounts; empty: all are equal.", null=True),
         ),
         migrations.AddField(
             model_name='kernel',
             name='environ',
-            field=models.JSONField(blank=True, default=dict, help_text='Variables beside those of its session.'),
+            field=models.JSONField(blank=True, default=dict, help_text="Environment variables, added to the session's."),
         ),
         migrations.AddField(
             model_name='kernel',
@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='kernel',
             name='image_digest',
-            field=models.CharField(blank=True, help_text='What its own image was at the launch.', max_length=128),
+            field=models.CharField(blank=True, help_text='Digest of its own image at the launch.', max_length=128),
         ),
         migrations.AddField(
             model_name='kernel',
@@ -50,12 +50,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='sessionmount',
             name='role',
-            field=models.CharField(blank=True, help_text='Empty: every kernel mounts it.', max_length=16),
+            field=models.CharField(blank=True, help_text='The role whose kernels mount it; empty: all kernels.', max_length=16),
         ),
         migrations.AlterField(
             model_name='computesession',
             name='slots',
-            field=models.JSONField(help_text='Slots of each kernel, as decimal strings; where they differ, of the main one.'),
+            field=models.JSONField(help_text='Amounts of each kernel as decimal strings; if they differ, of the main one.'),
         ),
         migrations.AddConstraint(
             model_name='sessionmount',

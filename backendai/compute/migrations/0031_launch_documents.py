@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='computesession',
             name='spec',
-            field=models.JSONField(default=dict, editable=False, help_text='The request as a document, without secrets.'),
+            field=models.JSONField(default=dict, editable=False, help_text='The launch request, without secret values.'),
         ),
     ]

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='computesession',
             name='run_id',
-            field=models.UUIDField(blank=True, editable=False, help_text='The run of which it is an element.', null=True),
+            field=models.UUIDField(blank=True, editable=False, help_text='The run to which the session belongs.', null=True),
         ),
         migrations.AlterField(
             model_name='sessionnotice',

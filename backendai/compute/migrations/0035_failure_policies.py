@@ -13,16 +13,16 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='kernel',
             name='on_failure',
-            field=models.CharField(choices=[('end', 'the session ends'), ('tolerate', 'the others go on'), ('restart', 'the kernel starts again')], db_default='end', default='end', help_text='When it ends and should not.', max_length=16),
+            field=models.CharField(choices=[('end', 'the session ends'), ('tolerate', 'the others go on'), ('restart', 'the kernel starts again')], db_default='end', default='end', help_text='What a failure of the kernel does; empty: it ends the session.', max_length=16),
         ),
         migrations.AddField(
             model_name='kernel',
             name='restarts',
-            field=models.PositiveSmallIntegerField(db_default=0, default=0, editable=False, help_text='How often it started again in its seat.'),
+            field=models.PositiveSmallIntegerField(db_default=0, default=0, editable=False, help_text='Number of restarts on its agent.'),
         ),
         migrations.AddField(
             model_name='kernel',
             name='starts_after',
-            field=models.DateTimeField(editable=False, help_text='Before it the agent is not told to start it again.', null=True),
+            field=models.DateTimeField(editable=False, help_text='The restart waits for this time.', null=True),
         ),
     ]

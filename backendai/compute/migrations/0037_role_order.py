@@ -13,21 +13,21 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='computesession',
             name='done_when',
-            field=models.CharField(blank=True, db_default='', default='', help_text='Role whose kernels have all finished when it is done, or all; empty: its main kernel.', max_length=16),
+            field=models.CharField(blank=True, db_default='', default='', help_text="Role whose end completes the session, or all; empty: the main kernel's end.", max_length=16),
         ),
         migrations.AddField(
             model_name='kernel',
             name='after',
-            field=models.JSONField(db_default=[], default=list, editable=False, help_text='Roles that are ready before it starts.'),
+            field=models.JSONField(db_default=[], default=list, editable=False, help_text='Roles that must be ready before it starts.'),
         ),
         migrations.AddField(
             model_name='kernel',
             name='is_held',
-            field=models.BooleanField(db_default=False, default=False, editable=False, help_text='It waits for the roles of ``after``.'),
+            field=models.BooleanField(db_default=False, default=False, editable=False, help_text='Waiting for the roles in ``after``.'),
         ),
         migrations.AddField(
             model_name='kernel',
             name='ready',
-            field=models.JSONField(db_default={}, default=dict, editable=False, help_text='Port that makes it ready; empty: its process.'),
+            field=models.JSONField(db_default={}, default=dict, editable=False, help_text='Readiness check (port, seconds); empty: none.'),
         ),
     ]

@@ -13,16 +13,16 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='computesession',
             name='retry_on_agent_loss',
-            field=models.BooleanField(default=False, help_text='Waits again and runs from the start when its agent is lost.'),
+            field=models.BooleanField(default=False, help_text='Run again from the start if its agent is lost.'),
         ),
         migrations.AlterField(
             model_name='kernel',
             name='forced_at',
-            field=models.DateTimeField(blank=True, help_text='Since when its agent is to kill it at once.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When its agent was ordered to kill it at once.', null=True),
         ),
         migrations.AlterField(
             model_name='kernel',
             name='is_unconfirmed',
-            field=models.BooleanField(default=False, help_text='Its agent has not confirmed that it ended.'),
+            field=models.BooleanField(default=False, help_text='Its agent has not confirmed its end.'),
         ),
     ]

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='kernellog',
             name='generation',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='The start that wrote it; 0: unknown.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='The start of the kernel that wrote it; 0: unknown.'),
         ),
         migrations.CreateModel(
             name='EarlierLog',
