@@ -38,9 +38,11 @@ _ROLE = "ai.backend.role"
 
 
 def open_folders(owner: User, now: datetime) -> ComputeSession:
-    """Return the owner's system session, or launch one that mounts the owner's folders. An unused session that lacks a
-    folder is terminated and replaced, and so is any that mounts one to which the owner has lost the rights. Raises
-    UserError; Conflict at the limit."""
+    """Return the owner's system session, or launch one that mounts the owner's folders.
+
+    An unused session that lacks a folder is terminated and replaced, and so is a session that mounts a folder to which
+    the owner has lost the rights. Raises UserError; Conflict at the limit.
+    """
     try:
         return _open(owner, now)
     except Conflict:  # another client of the owner may have launched the session meanwhile
