@@ -102,8 +102,8 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> dict[UUID, KernelSpec]:
-    """Return the specs of starting (``also_running``: or running) kernels on these agents. Rows that specs share are
-    read once."""
+    """Return the specs of starting (``also_running``: or running) kernels on these agents. Shared rows are read
+    once."""
     if not agents:
         return {}
     wanted = STARTING | {Status.RUNNING} if also_running else STARTING

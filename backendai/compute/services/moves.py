@@ -62,12 +62,9 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to status ``to``; returns the ids of those that moved. Sessions whose status does not allow this
-    are unchanged.
-
-    ``only_from`` restricts the allowed statuses further. Writes one history row for each, notifies owners, and informs
-    browsers after commit. The first reason of an end is kept.
-    """
+    """Move sessions to status ``to``; returns the ids of those that moved. Other sessions have a status that does not
+    allow this; ``only_from`` restricts the allowed ones further. Writes one history row for each, notifies owners, and
+    informs browsers after commit. The first reason of an end is kept."""
     if not session_ids:
         return set()
     now = now or timezone.now()
