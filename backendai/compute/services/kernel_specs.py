@@ -102,8 +102,7 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> dict[UUID, KernelSpec]:
-    """Return the specs of starting (``also_running``: or running) kernels on these agents. Shared rows are read
-    once."""
+    """Return specs of starting (``also_running``: or running) kernels on these agents; reads shared rows once."""
     if not agents:
         return {}
     wanted = STARTING | {Status.RUNNING} if also_running else STARTING
