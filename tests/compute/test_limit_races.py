@@ -25,6 +25,7 @@ from backendai.controller.loops import schedule_group
 from backendai.core.errors import Conflict
 from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
+from tests.effort import LONG
 from tests.factories import make_agent, make_group, make_image, make_session, report_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
@@ -72,7 +73,7 @@ def launch(owner: User, **over: Any) -> Callable[[], str]:
     return call
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(3 if LONG else 1))
 def test_of_50_launches_at_once_exactly_as_many_wait_as_the_limit_allows(people: Cast, attempt: int) -> None:
     people.alice.policy = ResourcePolicy.objects.create(name="five", max_pending_sessions=LIMIT)
     people.alice.save()
@@ -147,7 +148,7 @@ def waiting_in(people: Cast, group: str, agent: Agent, number: int) -> list[Assi
     return [Assignment(session.pk, {kernel.pk: agent.pk for kernel in session.kernels.all()}) for session in sessions]
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(3 if LONG else 1))
 @pytest.mark.parametrize("limits", [{"max_sessions": LIMIT}, {"slots": {"cpu": LIMIT}}])
 def test_two_groups_that_place_at_once_never_let_a_holder_exceed_its_limit(
     people: Cast, limits: dict[str, Any], attempt: int

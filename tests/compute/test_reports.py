@@ -18,6 +18,7 @@ from backendai.compute.services.reports import Verdict, Word, kernels_reported
 from backendai.compute.status import Result, Status
 from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
+from tests.effort import examples
 from tests.factories import make_agent, make_group, make_session, make_sessions, place, place_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -35,7 +36,7 @@ _ENDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_one_call_leaves_the_database_as_one_call_for_each_does(cast: Cast, seed: int) -> None:
     dice = random.Random(seed)
     agents = [make_agent(f"node-{number}", cpu=100, mem="100g") for number in range(3)]

@@ -20,6 +20,7 @@ from backendai.compute.status import PLACED, Phase, Status
 from backendai.controller.loops import schedule_group
 from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
+from tests.effort import LONG
 from tests.factories import make_agent, make_group, make_image, make_session, make_sessions, report_of
 
 pytestmark = pytest.mark.postgres
@@ -68,7 +69,7 @@ def test_slots_of_a_project_are_limited_over_all_its_people_and_groups(cast: Cas
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(3 if LONG else 1))
 def test_two_groups_that_are_scheduled_at_once_keep_one_limit_between_them(attempt: int) -> None:
     cast = make_cast()
     make_image()
