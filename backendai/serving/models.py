@@ -66,15 +66,21 @@ class Endpoint(models.Model):
     maximum = models.PositiveSmallIntegerField(
         default=1, validators=[MinValueValidator(1), MaxValueValidator(MOST_REPLICAS)]
     )
-    target = models.FloatField(default=4.0, help_text="Requests at once that a replica should have.")
-    concurrency = models.PositiveIntegerField(default=0, help_text="Most requests at once of a replica; 0: unlimited.")
-    queue = models.PositiveIntegerField(default=100, help_text="Most requests that wait for a replica.")
+    target = models.FloatField(
+        default=4.0, help_text="Concurrent requests per replica; more replicas start above this."
+    )
+    concurrency = models.PositiveIntegerField(
+        default=0, help_text="The most concurrent requests of a replica; 0: unlimited."
+    )
+    queue = models.PositiveIntegerField(default=100, help_text="The most requests that wait for a replica.")
     queue_seconds = models.FloatField(default=30.0)
-    hold_seconds = models.FloatField(default=60.0, help_text="A request waits so long for the first replica.")
+    hold_seconds = models.FloatField(default=60.0, help_text="Seconds that a request waits for the first replica.")
     answer_timeout = models.FloatField(default=600.0, help_text="Seconds of silence after which a request fails.")
     max_body = models.BigIntegerField(default=100 * 2**20)
-    is_repeatable = models.BooleanField(default=False, help_text="A request may be sent to a second replica.")
-    is_public = models.BooleanField(default=False, help_text="Anybody may send requests, without a token.")
+    is_repeatable = models.BooleanField(
+        default=False, help_text="On: a failed request may be sent to a second replica."
+    )
+    is_public = models.BooleanField(default=False, help_text="On: anyone may send requests without a token.")
     origins = models.JSONField(
         default=list,
         db_default=models.Value([], models.JSONField()),
@@ -82,16 +88,19 @@ class Endpoint(models.Model):
         help_text="Origins of pages that may send requests.",
     )
     warm_up = models.FloatField(
-        default=0.0, db_default=0.0, help_text="Seconds in which a new replica comes to its full share."
+        default=0.0, db_default=0.0, help_text="Seconds until a new replica gets its full share of requests."
     )
     affinity = models.CharField(
-        max_length=64, blank=True, db_default="", help_text="Header whose value keeps to one replica."
+        max_length=64,
+        blank=True,
+        db_default="",
+        help_text="Requests with the same value of this header go to one replica; empty: none.",
     )
     canary = models.PositiveSmallIntegerField(
         default=0,
         db_default=0,
         validators=[MaxValueValidator(100)],
-        help_text="Per cent of requests for the new revision; 0: equal.",
+        help_text="Per cent of requests that go to the new revision; 0: replicas share equally.",
     )
     max_surge = models.PositiveSmallIntegerField(default=1)
     max_unavailable = models.PositiveSmallIntegerField(default=0)
@@ -99,12 +108,17 @@ class Endpoint(models.Model):
     desired = models.PositiveSmallIntegerField(default=0, editable=False)
     panic_until = models.DateTimeField(null=True, blank=True, editable=False)
     scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
-    asked_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="The newest request.")
-    peaks = models.JSONField(default=list, editable=False, help_text="Highest loads of the last five minutes, by half.")
-    told = models.JSONField(
-        default=dict, db_default=models.Value({}, models.JSONField()), editable=False, help_text="What holds it up now."
+    asked_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When the newest request came.")
+    peaks = models.JSONField(
+        default=list, editable=False, help_text="Highest loads of the last five minutes, one per half minute."
     )
-    last_number = models.PositiveIntegerField(default=0, editable=False, help_text="Of its replicas so far.")
+    told = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, models.JSONField()),
+        editable=False,
+        help_text="Why replicas are missing now; empty: none are.",
+    )
+    last_number = models.PositiveIntegerField(default=0, editable=False, help_text="The number of its newest replica.")
     version = models.PositiveBigIntegerField(default=1, editable=False)
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
     created_at = models.DateTimeField(default=timezone.now)
@@ -154,13 +168,16 @@ class Revision(models.Model):
         default=list,
         db_default=models.Value([], models.JSONField()),
         blank=True,
-        help_text="Folders as documents of launches name them.",
+        help_text="Mounted folders, as in a launch document.",
     )
-    slots = models.JSONField(help_text="Amounts of each kernel, as decimal strings.")
+    slots = models.JSONField(help_text="Amounts of each kernel as decimal strings.")
     cluster_size = models.PositiveSmallIntegerField(default=1)
     cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
     probe_path = models.CharField(
-        max_length=255, default="/health", blank=True, help_text="Empty: a connection is enough."
+        max_length=255,
+        default="/health",
+        blank=True,
+        help_text="Path of the health check; empty: a connection is enough.",
     )
     startup_timeout = models.DurationField(default=timedelta(minutes=20))
     drain_timeout = models.DurationField(default=timedelta(minutes=10))
@@ -192,9 +209,13 @@ class Replica(models.Model):
     message = models.CharField(max_length=500, blank=True)
     loading_at = models.DateTimeField(null=True, blank=True)
     ready_at = models.DateTimeField(null=True, blank=True)
-    silent_since = models.DateTimeField(null=True, blank=True, help_text="No app proxy gets answers of it.")
+    silent_since = models.DateTimeField(
+        null=True, blank=True, help_text="Since when no app proxy gets answers from it."
+    )
     drain_by = models.DateTimeField(null=True, blank=True)
-    drain_version = models.PositiveBigIntegerField(default=0, help_text="Of the endpoint, that says it is draining.")
+    drain_version = models.PositiveBigIntegerField(
+        default=0, help_text="Version of the endpoint that first lists it as draining."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -253,8 +274,10 @@ class EndpointToken(models.Model):
     name = models.CharField(max_length=64)
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=8)
-    per_minute = models.PositiveIntegerField(default=0, help_text="Most requests in a minute; 0: unlimited.")
-    opens_all = models.BooleanField(default=False, db_default=False, help_text="It opens every endpoint of the owner.")
+    per_minute = models.PositiveIntegerField(default=0, help_text="The most requests per minute; 0: unlimited.")
+    opens_all = models.BooleanField(
+        default=False, db_default=False, help_text="On: the token opens every endpoint of its owner."
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -26,8 +26,8 @@ class EndpointNotice(models.Model):
     message = MessageField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     mailed_at = models.DateTimeField(null=True, blank=True)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When its reader saw it under the bell.")
-    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its reader put it away.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the owner saw it under the bell.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When the owner dismissed it.")
 
     class Meta:
         ordering = ["-created_at", "-pk"]

@@ -14,7 +14,7 @@ class ServingProxy(models.Model):
     name = models.CharField(max_length=128, primary_key=True)
     boot = models.CharField(max_length=32)
     seen_at = models.DateTimeField()
-    left_at = models.DateTimeField(null=True, blank=True, help_text="It said that it stops.")
+    left_at = models.DateTimeField(null=True, blank=True, help_text="When it reported that it stops.")
 
     class Meta:
         ordering = ["name"]
@@ -42,7 +42,7 @@ class ProxyReading(models.Model):
     open = models.PositiveIntegerField(default=0)
     queued = models.PositiveIntegerField(default=0)
     held = models.PositiveIntegerField(default=0)
-    histogram = models.JSONField(default=list, help_text="Answers by their total time; bounds in ``measures``.")
+    histogram = models.JSONField(default=list, help_text="Number of answers by total time; bounds: see ``measures``.")
 
     class Meta:
         ordering = ["-at"]
@@ -60,7 +60,7 @@ class ReplicaSight(models.Model):
     replica = models.ForeignKey("serving.Replica", on_delete=models.CASCADE, related_name="sights", db_index=False)
     at = models.DateTimeField()
     is_answering = models.BooleanField(default=False)
-    message = models.CharField(max_length=300, blank=True, help_text="What the last probe met.")
+    message = models.CharField(max_length=300, blank=True, help_text="Result of the last probe.")
     open = models.PositiveIntegerField(default=0)
     requests = models.PositiveBigIntegerField(default=0)
     errors = models.PositiveBigIntegerField(default=0)

@@ -34,26 +34,34 @@ class StorageHost(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=32, unique=True, validators=[host_name_rule])
     title = models.CharField(max_length=128, blank=True)
-    address = models.CharField(max_length=255, help_text=Message("Of its file server, such as http://127.0.0.1:8093."))
+    address = models.CharField(
+        max_length=255, help_text=Message("Address of its file server, such as http://127.0.0.1:8093.")
+    )
     public_address = models.CharField(
         max_length=255,
         blank=True,
-        help_text=Message("Where scripts reach its file server; empty: not directly."),
+        help_text=Message("Address of its file server for scripts; empty: only through the portal."),
     )
-    is_enabled = models.BooleanField(default=True, help_text=Message("New folders can be created here."))
+    is_enabled = models.BooleanField(default=True, help_text=Message("On: new folders can be created here."))
     is_default = models.BooleanField(default=False)
     quota_mode = models.CharField(max_length=16, choices=QuotaMode, default=QuotaMode.MEASURED, editable=False)
     total_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
     free_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
-    answered_at = models.DateTimeField(null=True, blank=True, editable=False, help_text=Message("Of its file server."))
-    fault = MessageField(blank=True, editable=False, help_text=Message("Empty: its file server works."))
+    answered_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=Message("When its file server last answered.")
+    )
+    fault = MessageField(
+        blank=True, editable=False, help_text=Message("Why its file server does not work; empty: it works.")
+    )
     unknown_folders = models.JSONField(
         default=list,
         blank=True,
         editable=False,
-        help_text=Message("Directories there that the database does not know."),
+        help_text=Message("Number of directories without a folder in the database."),
     )
-    listed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text=Message("Its directories."))
+    listed_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=Message("When its directories were last listed.")
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = StorageHostQuerySet.as_manager()
@@ -84,8 +92,8 @@ class HostOnAgent(models.Model):
 
     host = models.ForeignKey(StorageHost, on_delete=models.CASCADE, related_name="on_agents")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="storage_hosts")
-    fault = MessageField(blank=True, help_text=Message("Why not; empty: they can."))
-    can_read_only = models.BooleanField(default=True, help_text=Message("Read-only mounts are enforced there."))
+    fault = MessageField(blank=True, help_text=Message("Why kernels cannot mount its folders; empty: they can."))
+    can_read_only = models.BooleanField(default=True, help_text=Message("The agent can enforce read-only mounts."))
     can_sub_path = models.BooleanField(default=True)
     free_bytes = models.BigIntegerField(null=True, blank=True)
     reported_at = models.DateTimeField(default=timezone.now)
@@ -113,27 +121,31 @@ class Folder(models.Model):
         max_length=8,
         choices=Rights,
         default=Rights.EDIT,
-        help_text=Message("Of a project folder: what its members may do."),
+        help_text=Message("Rights of the project's members to a project folder."),
     )
-    is_cloneable = models.BooleanField(default=False, help_text=Message("Those who can view it may clone it."))
+    is_cloneable = models.BooleanField(
+        default=False, help_text=Message("On: everyone who can view the folder may clone it.")
+    )
     linked_path = models.CharField(
-        max_length=255, blank=True, help_text=Message("An existing path of the host that is offered read-only.")
+        max_length=255,
+        blank=True,
+        help_text=Message("An existing path of the host, mounted read-only; empty: an ordinary folder."),
     )
     status = models.CharField(max_length=16, choices=FolderStatus, default=FolderStatus.CREATING, editable=False)
     status_message = MessageField(blank=True, editable=False)
     version = models.PositiveIntegerField(default=1, editable=False)
     limit_bytes = models.BigIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text=Message("Empty: unlimited.")
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text=Message("Limit in bytes; empty: unlimited.")
     )
     used_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
     used_files = models.BigIntegerField(null=True, blank=True, editable=False)
     measured_at = models.DateTimeField(null=True, blank=True, editable=False)
     measure_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
     nearly_full_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text=Message("When its owner was told that it is nearly full.")
+        null=True, blank=True, editable=False, help_text=Message("When the owner was notified that it is nearly full.")
     )
     needs_push = models.BooleanField(
-        default=False, editable=False, help_text=Message("Its file server has an older name, owner or limit.")
+        default=False, editable=False, help_text=Message("Name, owner or limit are not yet sent to the file server.")
     )
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
     request_digest = models.CharField(max_length=64, blank=True, editable=False)
@@ -142,7 +154,7 @@ class Folder(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     created_at = models.DateTimeField(default=timezone.now)
-    changed_at = models.DateTimeField(default=timezone.now, help_text=Message("Of its status."))
+    changed_at = models.DateTimeField(default=timezone.now, help_text=Message("When its status last changed."))
     trashed_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = FolderQuerySet.as_manager()
@@ -232,7 +244,9 @@ class FolderFill(models.Model):
     taken_by = models.CharField(max_length=128, blank=True)
     taken_until = models.DateTimeField(null=True, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
-    sent_bytes = models.BigIntegerField(default=0, help_text=Message("At the last word of the last worker."))
+    sent_bytes = models.BigIntegerField(
+        default=0, help_text=Message("Bytes copied at the last report of the last worker.")
+    )
     is_over = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 

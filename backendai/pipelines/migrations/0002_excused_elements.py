@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='task',
             name='is_excused',
-            field=models.BooleanField(default=False, help_text='It failed or was cancelled before somebody retried other elements.'),
+            field=models.BooleanField(default=False, help_text='Ignored, as somebody has retried other elements since its failure.'),
         ),
     ]

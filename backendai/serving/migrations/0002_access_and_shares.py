@@ -14,12 +14,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='endpoint',
             name='affinity',
-            field=models.CharField(blank=True, db_default='', help_text='Header whose value keeps to one replica.', max_length=64),
+            field=models.CharField(blank=True, db_default='', help_text='Requests with the same value of this header go to one replica; empty: none.', max_length=64),
         ),
         migrations.AddField(
             model_name='endpoint',
             name='canary',
-            field=models.PositiveSmallIntegerField(db_default=0, default=0, help_text='Per cent of requests for the new revision; 0: equal.', validators=[django.core.validators.MaxValueValidator(100)]),
+            field=models.PositiveSmallIntegerField(db_default=0, default=0, help_text='Per cent of requests that go to the new revision; 0: replicas share equally.', validators=[django.core.validators.MaxValueValidator(100)]),
         ),
         migrations.AddField(
             model_name='endpoint',
@@ -29,17 +29,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='endpoint',
             name='warm_up',
-            field=models.FloatField(db_default=0.0, default=0.0, help_text='Seconds in which a new replica comes to its full share.'),
+            field=models.FloatField(db_default=0.0, default=0.0, help_text='Seconds until a new replica gets its full share of requests.'),
         ),
         migrations.AddField(
             model_name='endpointtoken',
             name='opens_all',
-            field=models.BooleanField(db_default=False, default=False, help_text='It opens every endpoint of the owner.'),
+            field=models.BooleanField(db_default=False, default=False, help_text='On: the token opens every endpoint of its owner.'),
         ),
         migrations.AddField(
             model_name='revision',
             name='mounts',
-            field=models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list, help_text='Folders as documents of launches name them.'),
+            field=models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list, help_text='Mounted folders, as in a launch document.'),
         ),
         migrations.AlterField(
             model_name='autoscalingrule',

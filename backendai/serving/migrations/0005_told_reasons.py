@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='endpoint',
             name='told',
-            field=models.JSONField(db_default=models.Value({}, models.JSONField()), default=dict, editable=False, help_text='What holds it up now.'),
+            field=models.JSONField(db_default=models.Value({}, models.JSONField()), default=dict, editable=False, help_text='Why replicas are missing now; empty: none are.'),
         ),
     ]

@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
                 ('taken_by', models.CharField(blank=True, max_length=128)),
                 ('taken_until', models.DateTimeField(blank=True, null=True)),
                 ('tries', models.PositiveSmallIntegerField(default=0)),
-                ('sent_bytes', models.BigIntegerField(default=0, help_text='At the last word of the last worker.')),
+                ('sent_bytes', models.BigIntegerField(default=0, help_text='Bytes copied at the last report of the last worker.')),
                 ('is_over', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('folder', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='fill', to='storage.folder')),

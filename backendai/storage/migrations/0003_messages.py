@@ -19,11 +19,11 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='hostonagent',
             name='fault',
-            field=backendai.activity.message_field.MessageField(blank=True, help_text='Why not; empty: they can.'),
+            field=backendai.activity.message_field.MessageField(blank=True, help_text='Why kernels cannot mount its folders; empty: they can.'),
         ),
         migrations.AlterField(
             model_name='storagehost',
             name='fault',
-            field=backendai.activity.message_field.MessageField(blank=True, editable=False, help_text='Empty: its file server works.'),
+            field=backendai.activity.message_field.MessageField(blank=True, editable=False, help_text='Why its file server does not work; empty: it works.'),
         ),
     ]
