@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,6 +67,18 @@ class Kept:
         """Send SIGKILL to the first process."""
         for process in self.family()[:1]:
             process.kill()
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Kill it and start it again at the end of the context."""
+        self._loop.send_signal(signal.SIGSTOP)  # else it starts another one
+        try:
+            self.kill()
+            until(lambda: not self.answers(), _UP_WITHIN, f"{self._program} is down")
+            yield
+        finally:
+            self._loop.send_signal(signal.SIGCONT)
+        until(self.answers, _UP_WITHIN, f"{self._program} answers again")
 
     def freeze(self) -> list[psutil.Process]:
         """Stop all its processes; returns those to resume."""

@@ -72,8 +72,9 @@ class Served:
 
     def delete(self) -> None:
         """Delete it and wait until its replicas have ended."""
+        own = [one["session"] for one in self.replicas()]
         self.client._send("DELETE", self.path)
-        ended = lambda: all(one["status"] in TERMINAL for one in self.client.sessions())  # noqa: E731
+        ended = lambda: all(self.client.session(one)["status"] in TERMINAL for one in own)  # noqa: E731
         until(ended, READY_WITHIN, "its replicas have ended")
 
     def ask(self, body: Body, *, port: int | None = None, stream: bool = False, seconds: float = 20) -> Any:
