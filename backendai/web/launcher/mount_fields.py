@@ -12,6 +12,7 @@ from django.db.models import F, Q
 from django.utils.functional import cached_property
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.compute.spec import MountWish
 from backendai.core.mount_targets import HOME, absolute_target
 from backendai.storage.models import Folder
@@ -26,6 +27,19 @@ SORTS: dict[str, tuple[Any, ...]] = {
     "name": (),
     "created": ("-created_at",),
     "size": (F("used_bytes").desc(nulls_last=True),),
+}
+
+
+def _offered_to(owner: User) -> Any:
+    return Folder.objects.offered_to(owner).select_related("host", "user", "project")
+
+
+def _first_by(sort: str, rows: Any) -> Any:
+    return rows.order_by(*SORTS[sort], "name", "pk")[: MOST_SHOWN + 1]
+
+
+_FIRST: dict[str, Prepared[Any]] = {
+    sort: Prepared(lambda owner, sort=sort: _first_by(sort, _offered_to(owner))) for sort in SORTS
 }
 
 
@@ -88,19 +102,21 @@ class MountFields(forms.Form):
     def folders(self) -> list[Any]:
         """Those that are shown, one more than ``MOST_SHOWN`` if there are more: what is searched for, and all that are
         checked. One query, and one more if something is checked that is not among the first."""
-        rows = Folder.objects.offered_to(self.mounts_owner).select_related("host", "user", "project")
-        found = rows
-        for word in self.searched().split():
-            found = found.filter(
-                Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word)
-            )
-        first = list(found.order_by(*SORTS[self.sorted_by()], "name", "pk")[: MOST_SHOWN + 1])
+        if words := self.searched().split():
+            found = _offered_to(self.mounts_owner)
+            for word in words:
+                found = found.filter(
+                    Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word)
+                )
+            first = list(_first_by(self.sorted_by(), found))
+        else:
+            first = _FIRST[self.sorted_by()].rows(self.mounts_owner)
         known = {name for folder in first[:MOST_SHOWN] for name in (str(folder.pk), folder.name)}
         missing = [wish.folder for wish in self["mounts"].value() or () if wish.folder not in known]
         if not missing:
             return first
         ids = [name for name in missing if is_uuid(name)]
-        return [*rows.filter(Q(pk__in=ids) | Q(name__in=missing)), *first]
+        return [*_offered_to(self.mounts_owner).filter(Q(pk__in=ids) | Q(name__in=missing)), *first]
 
     def searched(self) -> str:
         """Return what folders are searched for."""
