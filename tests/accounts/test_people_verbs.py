@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from backendai.accounts.services import (
 )
 from backendai.activity.models import AuditEntry
 from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.purging import purge_user
 from backendai.core.errors import UserError
@@ -128,6 +130,13 @@ def test_who_is_purged_leaves_no_name_and_what_they_did_stays(world: World) -> N
     create_token(alice, "laptop")
     done, live = make_session(alice), make_session(alice)
     terminate_session(done, alice)
+    ComputeSession.objects.filter(pk=done.pk).update(
+        environ={"API_KEY": "hunter2"}, spec={"startup_command": "hunter2"}
+    )
+    kernel = done.kernels.get()
+    done.kernels.update(environ={"API_KEY": "hunter2"}, startup_command="echo hunter2")
+    KernelLog.objects.create(kernel=kernel, content=gzip.compress(b"hunter2"))
+    EarlierLog.objects.create(kernel=kernel, generation=1, content=gzip.compress(b"hunter2"))
     bucket = UsageBucket.objects.create(
         resource_group=ResourceGroup.objects.get(), user=alice, project=world.vision, domain=world.domain,
         day=NOW.date(), slot="cpu", amount_seconds=60,
@@ -141,6 +150,9 @@ def test_who_is_purged_leaves_no_name_and_what_they_did_stays(world: World) -> N
     terminate_session(live, dana)
     purge_user(dana, alice, typed=" Alice@example.com", now=NOW)
     row = User.objects.get(pk=alice.pk)
+    rows = (ComputeSession, Kernel, KernelLog, EarlierLog)
+    assert "hunter2" not in str([list(one.objects.values()) for one in rows]) and not KernelLog.objects.exists()
+    assert not EarlierLog.objects.exists()
     assert "alice" not in str(User.objects.filter(pk=alice.pk).values())
     assert (row.is_active, row.has_usable_password(), row.domain) == (False, False, None)
     assert not row.key_pairs.exists()

@@ -10,7 +10,7 @@ from django.db.models import Count
 from backendai.accounts.models import User
 from backendai.accounts.services import check_purge, purge
 from backendai.activity.models import NoticeChoice
-from backendai.compute.models import ComputeSession, SessionNotice
+from backendai.compute.models import ComputeSession, EarlierLog, Kernel, KernelLog, SessionNotice
 from backendai.compute.services.own_images import delete_images_of
 from backendai.compute.services.session_files import delete_files_of
 from backendai.core.errors import Conflict
@@ -20,7 +20,7 @@ from backendai.storage.services import refuse_while_owning
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
     """Delete all personal data of a deactivated account. ``typed``: its e-mail address as confirmation. Ended sessions
-    stay, without a name. Raises Conflict with the number of live sessions or undeleted folders."""
+    stay without commands, variables and logs. Raises Conflict with the number of live sessions or undeleted folders."""
     check_purge(actor, user, typed=typed)
     with transaction.atomic():
         if live := live_sessions_of(user):
@@ -36,6 +36,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
         refuse_while_owning(user)
         delete_images_of(user, now=now)
         delete_files_of(user)
+        _clear_sessions_of(user)
         SessionNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)
@@ -45,3 +46,12 @@ def live_sessions_of(user: User) -> dict[str, int]:
     """Return the number of the user's live sessions by status."""
     rows = ComputeSession.objects.live().filter(owner=user).order_by("status").values_list("status")
     return {status: number for status, number in rows.annotate(number=Count("pk"))}
+
+
+def _clear_sessions_of(user: User) -> None:
+    """Delete what the person wrote into the sessions, and what their programs wrote: usage alone is counted on."""
+    kernels = Kernel.objects.filter(session__owner=user)
+    KernelLog.objects.filter(kernel__in=kernels).delete()
+    EarlierLog.objects.filter(kernel__in=kernels).delete()
+    kernels.update(environ={}, startup_command="")
+    ComputeSession.objects.filter(owner=user).update(environ={}, spec={}, startup_command="")
