@@ -1,4 +1,5 @@
-"""Documents of runs as they are kept: values of secrets become parameters, which a copy of the run asks for. Pure."""
+"""Documents of runs as they are kept: values of secrets become parameters, which a copy of the run asks for, and
+contents of files are left out, which it brings. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _PARTS = ("defaults", "steps", FINALLY)
 
 
 def without_secrets(said: Any) -> Any:
-    """Return the same with None for values of variables that look like secrets, but for parameters filled in later."""
+    """Return the same with None for values of variables that look like secrets, but for parameters filled in later,
+    and for contents of files."""
     if isinstance(said, list):
         return [without_secrets(one) for one in said]
     if not isinstance(said, Mapping):
@@ -23,6 +25,8 @@ def without_secrets(said: Any) -> Any:
     for key, value in said.items():
         if key == "environ" and isinstance(value, Mapping):
             found[key] = {name: None if _is_secret(name, one) else one for name, one in value.items()}
+        elif key == "files":
+            found[key] = _with_contents(value, {})
         else:
             found[key] = without_secrets(value)
     return found
@@ -37,6 +41,39 @@ def with_secret_parameters(said: Mapping[str, Any]) -> dict[str, Any]:
     return ({"params": params} if params else {}) | {key: one for key, one in found.items() if key != "params"}
 
 
+def with_files(said: Mapping[str, Any], contents: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return a kept document with the contents of its files, by step and path. Files of all steps have those of a step
+    without files of its own."""
+    steps = said.get("steps") or {}
+    parts = {FINALLY: said.get(FINALLY), **steps}
+    usual: dict[str, str] = {}
+    for name, one in contents.items():
+        if "files" not in (parts.get(name) or {}):
+            usual |= one
+    found = {**said}
+    if "files" in said:
+        found["files"] = _with_contents(said["files"], usual)
+    for key in ("defaults", FINALLY):
+        if said.get(key):
+            found[key] = _part_with_files(said[key], contents.get(key, usual))
+    if steps:
+        found["steps"] = {name: _part_with_files(one, contents.get(name, usual)) for name, one in steps.items()}
+    return found
+
+
+def _part_with_files(part: Mapping[str, Any], contents: Mapping[str, str]) -> dict[str, Any]:
+    return {**part, "files": _with_contents(part["files"], contents)} if part.get("files") else dict(part)
+
+
+def _with_contents(files: Any, contents: Mapping[str, str]) -> Any:
+    """Return files with these contents by path, and None for others; a content with gaps stays as it is written."""
+    if not isinstance(files, list) or not all(isinstance(one, Mapping) and "path" in one for one in files):
+        return files
+    return [
+        one if "${{" in str(one.get("content")) else {**one, "content": contents.get(str(one["path"]))} for one in files
+    ]
+
+
 def _filled(said: Any, params: dict[str, Any], known: dict[tuple[str, str], str]) -> Any:
     if isinstance(said, list):
         return [_filled(one, params, known) for one in said]
@@ -46,6 +83,8 @@ def _filled(said: Any, params: dict[str, Any], known: dict[tuple[str, str], str]
     for key, value in said.items():
         if key == "environ" and isinstance(value, Mapping):
             found[key] = {name: _gap(str(name), one, params, known) for name, one in value.items()}
+        elif key == "files":
+            found[key] = _with_contents(value, {})
         else:
             found[key] = _filled(value, params, known)
     return found

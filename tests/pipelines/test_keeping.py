@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.accounts.models import KeyPair, User
+from backendai.compute.launch_records import SessionFile
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.purging import purge_user
 from backendai.compute.services.recent import recent_launches
@@ -76,6 +77,26 @@ def test_a_copy_asks_for_the_secrets_that_are_not_kept(cast: Cast) -> None:
     again = launch_text(cast.alice, run.text, api_key="new", db_secret="dsn")
     play(again)
     assert environ_of(again, "two")["API_KEY"] == "new" and environ_of(again, "two")["DB"] == "dsn"
+
+
+def test_contents_of_files_lie_sealed_and_a_copy_brings_them(alice: Client, cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": "python a.py"}
+    own, usual = {"path": "a.py", "content": "print('own')"}, {"path": "a.py", "content": "print('usual')"}
+    steps = {"one": {**step, "files": [own]}, "two": {**step, "after": ["one"]}}
+    run = launch(cast.alice, defaults={"files": [usual]}, steps=steps)
+    stored = str([list(Step.objects.values("request", "secrets")), run.text])
+    assert "print" not in stored and stored.count("a.py") >= 4
+    assert play(run).status == Status.SUCCEEDED
+    brought = SessionFile.objects.order_by("session__created_at").values_list("content", flat=True)
+    assert list(brought) == [own["content"], usual["content"]]
+    text = alice.get(f"/runs/{run.pk}/copy/", follow=True).context["form"]["text"].value()
+    said = read_document(text).value
+    assert (said["defaults"]["files"], said["steps"]["one"]["files"]) == ([usual], [own]) and "files" not in said[
+        "steps"
+    ]["two"]
+    changed = launch(cast.alice, defaults={"files": [usual]}, steps=steps | {"one": {**step, "files": [usual]}})
+    told = {one.where: (one.before, one.now) for one in differences(changed, run)}
+    assert told == {"steps.one.files.a.py": ("••••", "••••")}
 
 
 def test_an_array_without_the_value_of_a_variable_is_refused(cast: Cast) -> None:

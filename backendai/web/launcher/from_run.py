@@ -12,7 +12,7 @@ from django.http import QueryDict
 from backendai.accounts.models import User
 from backendai.core.errors import UserError
 from backendai.pipelines.models import Run, Step
-from backendai.pipelines.sealing import opened_request
+from backendai.pipelines.sealing import Secrets, opened_files, opened_request
 from backendai.web.launcher.file_fields import FileRow
 from backendai.web.launcher.refill import files_in, free_name, initial_of
 
@@ -38,7 +38,7 @@ def run_like(query: QueryDict, actor: User) -> dict[str, Any] | None:
 def files_of_run(run_id: str, actor: User) -> list[FileRow]:
     """Return the files that an array of the actor brought; none if it is gone."""
     step = _step_of(run_id, actor)
-    return files_in(step.request) if step else []
+    return files_in(_request_of(step)) if step else []
 
 
 def is_of_the_form(step: Step) -> bool:
@@ -56,8 +56,14 @@ def _step_of(run_id: str, actor: User) -> Step | None:
 
 
 def _request_of(step: Step) -> Mapping[str, Any]:
-    """Return the request with its secrets, or without them where they are not kept any more: they are typed again."""
-    try:
-        return opened_request(step.request, step.secrets)
-    except UserError:
-        return step.request
+    """Return the request with its secrets and files, or without what is not kept any more: it is entered again."""
+    for opened in (opened_request, _with_files):
+        try:
+            return opened(step.request, step.secrets)
+        except UserError:
+            continue
+    return step.request
+
+
+def _with_files(request: Mapping[str, Any], secrets: Secrets) -> dict[str, Any]:
+    return {**request, **opened_files(request, secrets)}

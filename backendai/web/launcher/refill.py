@@ -191,7 +191,7 @@ def free_name(owner: User, name: str, count: int = 1) -> str:
 def files_in(said: Mapping[str, Any], kept: Mapping[str, FileRow] | None = None) -> list[FileRow]:
     """Return the files of a request as rows; ``kept``: those of which the request has the names alone."""
     return [
-        FileRow(one["path"], content=one["content"])
+        FileRow(one["path"], content=one.get("content") or "")
         if isinstance(one, Mapping)
         else (kept or {}).get(one, FileRow(one))
         for one in said.get("files", ())

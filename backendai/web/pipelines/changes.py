@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +20,9 @@ from backendai.accounts.rates import check_launch_rate
 from backendai.core.errors import BackendAIError, UserError
 from backendai.core.written_documents import read_document, written
 from backendai.pipelines.documents import LARGEST, MOST_VALUES
-from backendai.pipelines.keeping import with_secret_parameters
+from backendai.pipelines.keeping import with_files, with_secret_parameters
 from backendai.pipelines.models import Run
+from backendai.pipelines.sealing import opened_files
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
 from backendai.pipelines.services.creating import RunWish, check_run, create_run
 from backendai.templates.parameters import as_text, parameters_of
@@ -192,9 +194,19 @@ def _parameters(request: PageRequest, text: str, like: Run | None) -> Parameters
 
 
 def _copied(run: Run) -> str:
-    """Return the run's document with a parameter for each secret, also where an earlier release kept null for it."""
-    if run.kind != Run.Kind.PIPELINE:
-        return run.text
+    """Return the run's document with its files, and with a parameter for each secret, also where an earlier release
+    kept null for it."""
     said = read_document(run.text, largest=LARGEST, most=MOST_VALUES).value
-    found = with_secret_parameters(said)
+    found = with_secret_parameters(said) if run.kind == Run.Kind.PIPELINE else said
+    found = with_files(found, _files_of(run))
     return run.text if found == said else written(found)
+
+
+def _files_of(run: Run) -> dict[str, dict[str, str]]:
+    """Return by step the contents of its files by path, without those that cannot be opened any more."""
+    found = {}
+    for step in run.steps.exclude(secrets={}):
+        with suppress(UserError):
+            files = opened_files(step.request, step.secrets).get("files", ())
+            found[step.name] = {one["path"]: one["content"] for one in files}
+    return found
