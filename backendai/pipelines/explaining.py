@@ -79,7 +79,8 @@ def _of_edges(run: Run, task: Task, counts: dict[UUID, Counter[State]]) -> Itera
         names = [one.name for one in others if _open(counts[one.pk])]
         if names:
             yield Why("waits-for-all", Message("It runs when all steps are over; open: {names}.", names=_few(names)))
-    for edge in Edge.objects.filter(step=task.step_id).select_related("on").order_by("pk"):
+    edges = Edge.objects.filter(step=task.step_id).select_related("on").only("when", "on__name", "on__size")
+    for edge in edges.order_by("pk"):
         number = _open(counts[edge.on_id])
         if edge.when == When.EACH:
             other = Task.objects.filter(step=edge.on_id, place=task.place).first()

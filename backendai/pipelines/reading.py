@@ -61,7 +61,8 @@ def read_picture(now: datetime, run_ids: Sequence[UUID] | None = None) -> Pictur
     picture = Picture(now, runs, {}, {}, Counter())
     if not runs:
         return picture
-    rows = Step.objects.filter(run__in=among(list(runs))).order_by("place")
+    # Requests and values of a large array are a megabyte, which only a launch reads.
+    rows = Step.objects.filter(run__in=among(list(runs))).defer("request", "secrets", "values").order_by("place")
     picture.steps = {step.pk: step for step in rows}
     ids = among(list(picture.steps))
     edges, (counts, excused) = _edges(ids), _counts(ids)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.db.models import Count, Prefetch
+from django.db.models.fields.json import KeyTransform
 
 from backendai.compute.models import KernelLog
 from backendai.compute.services.bulk import among
@@ -16,6 +17,22 @@ from backendai.pipelines.models import Edge, Run, State, Step, Task
 
 MOST_FAILURES = 50
 _TAIL = 4_000
+
+
+# Requests and values of a large step take a second to read for each element that is fetched with it.
+_NOT_LISTED = ("request", "secrets", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutline:
+    """A step without its request. ``after``: the steps that it waits for, and how those must end."""
+
+    id: UUID
+    name: str
+    size: int
+    is_finally: bool
+    message: str
+    after: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +66,27 @@ def step_counts(run: Run) -> dict[UUID, Counter[State]]:
 
 def steps_of(run: Run) -> list[Step]:
     """Return the steps in the order of the document, with their edges; two queries."""
-    edges = Edge.objects.select_related("on").order_by("pk")
-    return list(run.steps.prefetch_related(Prefetch("edges", edges)).order_by("place"))
+    edges = Edge.objects.select_related("on").only("step", "when", "on__name").order_by("pk")
+    rows = run.steps.defer(*_NOT_LISTED).prefetch_related(Prefetch("edges", edges))
+    return list(rows.order_by("place"))
+
+
+def outline_of(run: Run) -> list[StepOutline]:
+    """Return the steps in the order of the document, without their requests; two queries."""
+    after: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
+    edges = Edge.objects.filter(step__run=run).order_by("pk").values_list("step", "on__name", "when")
+    for step, name, when in edges:
+        after[step].append((name, when))
+    rows = Step.objects.filter(run=run).order_by("place")
+    told = rows.values_list("pk", "name", "size", "is_finally", "message")
+    return [StepOutline(*one, after=tuple(after[one[0]])) for one in told]
+
+
+def own_values(task: Task) -> dict[str, str]:
+    """Return the variables that are an element's own; one query, which reads those of this element alone."""
+    own = Step.objects.filter(pk=task.step_id).annotate(own=KeyTransform(str(task.place), "values"))
+    found: dict[str, str] | None = own.values_list("own", flat=True).first()
+    return found or {}
 
 
 def with_zeros(counts: Mapping[State, int]) -> dict[str, int]:
@@ -59,8 +95,8 @@ def with_zeros(counts: Mapping[State, int]) -> dict[str, int]:
 
 
 def failures_of(run: Run) -> list[Failure]:
-    """Return the first elements that failed, each with the end of its log as far as it is kept; two queries."""
-    rows = Task.objects.filter(step__run=run, state=State.FAILED).select_related("step", "session")
+    """Return the first elements that failed, each with the end of its log as far as it is kept; three queries."""
+    rows = Task.objects.filter(step__run=run, state=State.FAILED).select_related("session").prefetch_related("step")
     tasks = list(rows.order_by("step__place", "place")[:MOST_FAILURES])
     logs = tails_of([task.session_id for task in tasks if task.session_id])
     return [

@@ -8,8 +8,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.moves import Why, move, move_kernels
+from backendai.compute.status import Phase
+from backendai.compute.status import Status as SessionStatus
 from backendai.controller.pipelines import run_pipelines
-from backendai.pipelines.models import Run, Status
+from backendai.pipelines.models import Run, Status, Step
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
@@ -54,9 +58,58 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
 def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:
     run = launch(cast.alice, **ARRAY, array=3000)
     run_pipelines(timezone.now())
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(16):
         page = text_of(alice, f"/runs/{run.pk}/", index="2999")
     assert page.count('class="cell ') == 1000 and "start=1000" in page
+
+
+def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Client, cast: Cast) -> None:
+    run = launch(cast.alice, **ARRAY, name="sweep", array=3)
+    address = f"/runs/{run.pk}/board/"
+    seen = alice.get(address).context["mark"]
+    assert alice.get(address, {"seen": seen}).status_code == 204
+    run_pipelines(timezone.now())
+    launched = alice.get(address, {"seen": seen})
+    assert launched.status_code == 200 and "tone-busy" in launched.content.decode()
+    seen = alice.get(address, {"index": "1"}).context["mark"]
+    (session,) = ComputeSession.objects.filter(name="sweep-1")
+    ComputeSession.objects.filter(pk=session.pk).update(status_reason="no-agent")
+    assert alice.get(address, {"seen": seen, "index": "1"}).status_code == 200, "the reason of the element is new"
+    seen = alice.get(address).context["mark"]
+    Step.objects.filter(run=run).update(message="The image is gone.")
+    assert "The image is gone." in alice.get(address, {"seen": seen}).content.decode()
+
+
+def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: Client, cast: Cast) -> None:
+    run = launch(cast.alice, **ARRAY, array=2)
+    run_pipelines(timezone.now())
+    sessions = pending(run)
+    kernels = list(Kernel.objects.filter(session__in=sessions).values_list("pk", flat=True))
+    for to in (SessionStatus.SCHEDULED, SessionStatus.RUNNING):
+        move([one.pk for one in sessions], to, Why(Phase.START), now=timezone.now())
+        move_kernels(kernels, to, now=timezone.now())
+    alice.post(f"/runs/{run.pk}/cancel/", {"confirm": "cancel"})
+    assert alice.get(f"/runs/{run.pk}/board/").status_code == 200
+    move_kernels(kernels, SessionStatus.TERMINATED, now=timezone.now())
+    move([one.pk for one in sessions], SessionStatus.TERMINATED, Why(Phase.TERMINATE), now=timezone.now())
+    run_pipelines(timezone.now())
+    assert alice.get(f"/runs/{run.pk}/board/").status_code == 286
+
+
+def test_the_board_of_500_steps_has_a_page_of_them_and_a_fixed_number_of_queries(
+    alice: Client, cast: Cast, django_assert_num_queries: Any
+) -> None:
+    step = {"image": "python", "startup_command": "a", "resources": {"cpu": 1, "mem": "512m"}}
+    small = launch(cast.alice, steps={f"s{number}": step for number in range(2)})
+    large = launch(cast.alice, steps={f"s{n}": {**step, "after": [f"s{n - 1}"] if n else []} for n in range(500)})
+    alice.get(f"/runs/{small.pk}/board/")
+    for run in (small, large):
+        with django_assert_num_queries(12):
+            page = text_of(alice, f"/runs/{run.pk}/board/")
+    assert page.count('class="node ') == 500 and page.count('<th scope="row"><a') == 100 and "1–100 / 500" in page
+    chosen = text_of(alice, f"/runs/{large.pk}/board/", step="s250")
+    assert "201–300 / 500" in chosen, "the step that is looked at stands in the table"
+    assert "401–500 / 500" in text_of(alice, f"/runs/{large.pk}/board/", step="s250", **{"from": "400"})
 
 
 def test_a_pipeline_is_checked_and_launched_from_its_document(alice: Client) -> None:

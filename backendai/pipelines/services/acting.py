@@ -75,8 +75,7 @@ def _settled(run: Run, decision: Decision, picture: Picture) -> bool:
 
 def _launched(run: Run, decision: Decision, picture: Picture) -> int:
     """Return how many sessions were launched; none if the run is another than was decided about."""
-    steps = {pk: step for pk, step in picture.steps.items() if step.run_id == run.pk}
-    return release(run, run.version, decision.release, steps, picture.now)
+    return release(run, run.version, decision.release, picture.now)
 
 
 def _settle(decision: Decision, steps: Iterable[Step], now: datetime) -> None:

@@ -6,7 +6,7 @@ import logging
 import secrets
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -33,13 +33,14 @@ _LONGEST_NAME = 60
 _MAKE_OUT = 'mkdir -p -- "$STEP_OUT" || exit 1\n'
 
 
-def release(run: Run, version: int, task_ids: Sequence[UUID], steps: Mapping[UUID, Step], now: datetime) -> int:
+def release(run: Run, version: int, task_ids: Sequence[UUID], now: datetime) -> int:
     """Launch the sessions of these elements while the run is as it was decided about; returns how many. What a launch
     refuses is said at its step, and tried again by the next pass."""
     tasks = Task.objects.filter(pk__in=among(task_ids), state=State.WAITING).order_by("step__place", "place")
     groups: dict[tuple[UUID, int], list[Task]] = defaultdict(list)
     for task in tasks:
         groups[task.step_id, task.growths].append(task)
+    steps = Step.objects.in_bulk([step_id for step_id, _growths in groups])
     released = 0
     for (step_id, growths), some in groups.items():
         step, wanted = steps[step_id], some
@@ -144,7 +145,8 @@ def _inputs(run: Run, step: Step, tasks: Sequence[Task]) -> dict[UUID, dict[str,
     folder = run.workspace
     root = absolute_target(folder["folder"], "")
     root = "/".join([root, *filter(None, [folder.get("path", "").strip("/")]), f"run-{run.pk.hex[:12]}"])
-    edges = list(Edge.objects.filter(step=step).select_related("on").order_by("pk"))
+    rows_of_edges = Edge.objects.filter(step=step).select_related("on").only("when", "on__name", "on__size")
+    edges = list(rows_of_edges.order_by("pk"))
     done: dict[UUID, list[tuple[int, int]]] = defaultdict(list)
     rows = Task.objects.filter(step__in=[edge.on_id for edge in edges], state=State.SUCCEEDED).order_by("place")
     for step_id, index, attempt in rows.values_list("step_id", "index", "attempt"):

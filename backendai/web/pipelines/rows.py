@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.html import format_html_join
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.accounts.models import User
-from backendai.pipelines.models import Attempt, Run, State, Step, Task
-from backendai.pipelines.showing import counts_of, step_counts, steps_of
+from backendai.pipelines.models import Attempt, Run, State, Task
+from backendai.pipelines.showing import StepOutline, counts_of, outline_of, step_counts
 from backendai.texts.translation import gettext as _
 from backendai.web.statuses import appearance_of
 
@@ -54,25 +54,34 @@ class RunRow:
         """How many elements are over."""
         return sum(part.number for part in self.parts if part.state not in (State.WAITING, State.RELEASED))
 
+    @property
+    def bar(self) -> SafeString:
+        """The numbers as a bar and in words."""
+        return bar_of(self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step with its numbers and what it waits for."""
+    """A step with the numbers of its elements by state."""
 
-    step: Step
-    parts: list[Part]
+    step: StepOutline
+    counts: Counter[State]
 
     @property
-    def failed(self) -> int:
-        """How many elements failed."""
-        return sum(part.number for part in self.parts if part.state == State.FAILED)
+    def parts(self) -> list[Part]:
+        """The states that there are."""
+        return parts_of(self.counts, self.step.size)
+
+    @property
+    def bar(self) -> SafeString:
+        """The numbers as a bar and in words."""
+        return bar_of(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Elements of a step as cells, a page of them, and the one that is looked at."""
+    """A page of the elements of a step as cells."""
 
-    step: Step
     cells: SafeString
     first: int
     last: int
@@ -108,47 +117,57 @@ def parts_of(counts: Counter[State], size: int) -> list[Part]:
     return found
 
 
+def bar_of(parts: Iterable[Part]) -> SafeString:
+    """Return a bar with its numbers in words. A page has a hundred: no template makes them."""
+    rects, words = [], []
+    for one in parts:
+        rects.append(f'<rect class="tone-{one.tone}" x="{one.start:.2f}" width="{one.percent:.2f}" height="6"/>')
+        words.append(f'<span class="status tone-{one.tone} number">{one.number} {escape(one.word.lower())}</span> ')
+    return mark_safe(  # noqa: S308  (numbers, and words that are escaped)
+        '<svg class="run-bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
+        f'{"".join(rects)}</svg><span class="run-counts">{"".join(words)}</span>'
+    )
+
+
 def step_rows(run: Run) -> list[StepRow]:
     """Return the steps of a run with their numbers; three queries."""
     counts = step_counts(run)
-    return [StepRow(step, parts_of(counts[step.pk], step.size)) for step in steps_of(run)]
+    return [StepRow(step, counts[step.id]) for step in outline_of(run)]
 
 
-def grid_of(step: Step, start: int, address: str, chosen: int | None, state: str) -> Grid:
-    """Return a page of the elements of a step, or of those in a state; two queries."""
-    rows = Task.objects.filter(step=step)
+def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: str) -> Grid:
+    """Return a page of the elements of a step, or of those in a state; one query. ``address``: of the run's page."""
+    rows = Task.objects.filter(step=row.step.id)
+    number, query = row.step.size, f"{address}?step={row.step.name}"
     if state in State.values:
-        rows = rows.filter(state=state)
-    number = rows.count()
+        rows, number, query = rows.filter(state=state), row.counts[State(state)], f"{query}&amp;state={state}"
     start = min(max(start, 0), max(number - 1, 0)) // MOST_CELLS * MOST_CELLS
-    found = rows.order_by("place").values_list("index", "state")[start : start + MOST_CELLS]
-    words = {one: appearance_of(one).word for one in State}
-    cells = format_html_join(
-        "",
-        '<a class="cell tone-{}{}" href="{}&index={}#element" title="{}: {}" aria-label="{}: {}"{}></a>',
-        (
-            (
-                TONES[State(one)],
-                " is-skipped" if one == State.SKIPPED else "",
-                address,
-                index,
-                index,
-                words[State(one)],
-                index,
-                words[State(one)],
-                mark_safe(' aria-current="true"') if index == chosen else "",
-            )
-            for index, one in found
-        ),
-    )
+    found = rows.order_by("index").values_list("index", "state")[start : start + MOST_CELLS]
     last = min(start + MOST_CELLS, number)
     return Grid(
-        step,
-        cells,
+        _cells(found, query, chosen),
         start + 1 if number else 0,
         last,
         start - MOST_CELLS if start else None,
         start + MOST_CELLS if last < number else None,
+    )
+
+
+def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> SafeString:
+    """Return a link for each element; ``query`` has an id, a name and a state, which need no escaping."""
+    begins, ends = {}, {}
+    for state in State:
+        faded = " is-skipped" if state == State.SKIPPED else ""
+        begins[str(state)] = f'<a class="cell tone-{TONES[state]}{faded}" href="{query}&amp;index='
+        ends[str(state)] = f': {escape(appearance_of(state).word)}"'
+    return mark_safe(  # noqa: S308  (numbers, and words that are escaped)
+        "".join(
+            [
+                f'{begins[state]}{index}#element" title="{index}{ends[state]}'
+                + (' aria-current="true"></a>' if index == chosen else "></a>")
+                for index, state in tasks
+            ]
+        )
     )
 
 
