@@ -34,6 +34,7 @@ TOP_KEYS = frozenset(
     {"kind", "version", "name", "params", "workspace", "defaults", "steps", FINALLY, "on_failure", "at_once"}
 )
 ARRAY_KEYS = SESSION_KEYS | FAN_KEYS | {"kind", "version", "name", "type", "on_failure", "template", "parameters"}
+_WITH_GAPS = ("workspace", "defaults", "steps", FINALLY)
 _WORKSPACE_KEYS = frozenset({"folder", "path"})
 
 
@@ -82,7 +83,8 @@ def run_document(said: Mapping[str, Any], parameters: Mapping[str, Any]) -> RunD
         raise _wrong("kind", Message("Use {kinds}.", kinds=f"{KIND}, {ARRAY}"))
     known = parameters_of(said.get("params"))
     answers = values_of(known, parameters)
-    steps = _pipeline_steps(_filled(said, known, answers), answers, known)
+    filled = _filled(said, known, answers)
+    steps = _pipeline_steps(filled, answers, known)
     _check_graph(steps)
     if sum(step.fan.size for step in steps) > MOST_TASKS:
         raise _wrong("steps", Message("A run has at most {most} elements.", most=MOST_TASKS), "too-many-elements")
@@ -92,7 +94,7 @@ def run_document(said: Mapping[str, Any], parameters: Mapping[str, Any]) -> RunD
         steps,
         _on_failure(said),
         number_of(said.get("at_once", 0), "at_once"),
-        _workspace(said.get("workspace")),
+        _workspace(filled.get("workspace")),
         {},
         {name: value for name, value in answers.items() if not known[name].is_secret},
     )
@@ -209,7 +211,7 @@ def _check_graph(steps: list[StepDocument]) -> None:
 
 
 def _filled(said: Mapping[str, Any], known: Mapping[str, Parameter], answers: Mapping[str, Any]) -> dict[str, Any]:
-    parts = {key: value for key, value in said.items() if key in ("steps", "defaults", FINALLY) and value is not None}
+    parts = {key: value for key, value in said.items() if key in _WITH_GAPS and value is not None}
     check_gaps(parts, known)
     return dict(filled_in(parts, answers, "", known)[0].values) if known else parts
 

@@ -8,15 +8,20 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.moves import Why, move, move_kernels
 from backendai.compute.status import Phase
 from backendai.compute.status import Status as SessionStatus
 from backendai.controller.pipelines import run_pipelines
 from backendai.pipelines.models import Run, Status, Step
+from backendai.storage.models import Folder
+from backendai.storage.services import create_folder
+from backendai.web.pipelines.examples import EXAMPLES
 from tests.cast import Cast
 from tests.factories import make_group, make_image
 from tests.pipelines.world import ARRAY, launch, launch_text, pending, play
+from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
 pytestmark = pytest.mark.django_db
 
@@ -104,7 +109,7 @@ def test_the_board_of_500_steps_has_a_page_of_them_and_a_fixed_number_of_queries
     large = launch(cast.alice, steps={f"s{n}": {**step, "after": [f"s{n - 1}"] if n else []} for n in range(500)})
     alice.get(f"/runs/{small.pk}/board/")
     for run in (small, large):
-        with django_assert_num_queries(12):
+        with django_assert_num_queries(15):
             page = text_of(alice, f"/runs/{run.pk}/board/")
     assert page.count('class="node ') == 500 and page.count('<th scope="row"><a') == 100 and "1–100 / 500" in page
     chosen = text_of(alice, f"/runs/{large.pk}/board/", step="s250")
@@ -197,3 +202,23 @@ def test_a_graph_of_500_steps_is_drawn_and_one_of_too_many_bends_is_not(alice: C
         for name, one in chain.items()
     }
     assert "run-graph-title" not in text_of(alice, f"/runs/{launch(cast.alice, steps=bent).pk}/")
+
+
+@pytest.mark.parametrize("name", [one.name for one in EXAMPLES])
+def test_each_example_launches_as_it_stands(alice: Client, cast: Cast, name: str) -> None:
+    Image.objects.update(name="torch")
+    with serving(FakeFileServer()) as server:
+        make_host(server)
+        create_folder(cast.alice, name="results", now=timezone.now())
+        Folder.objects.update(status="READY")
+    form = alice.get("/runs/new/", {"example": name}).context["form"]
+    asked = {"p.folder": "results", "p.epochs": "3", "p.mode": "fast", "p.memory": "512m"}
+    answer = alice.post("/runs/new/", {"text": form["text"].value(), "go": "check", **asked})
+    assert answer.status_code == 200 and answer.context["found"], answer.context["form"].errors
+
+
+def test_the_line_that_is_refused_is_told_to_the_page(alice: Client) -> None:
+    answer = alice.post(
+        "/runs/new/", {"text": "steps:\n  one: {image: python, startup_command: a}\n  two: {afer: [one]}\n"}
+    )
+    assert 'data-line="3"' in answer.content.decode() and "use after" in answer.content.decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +17,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from backendai.accounts.rates import check_launch_rate
 from backendai.core.errors import BackendAIError, UserError
-from backendai.core.written_documents import read_document, written
+from backendai.core.written_documents import read_document
+from backendai.pipelines.copying import copied_text
 from backendai.pipelines.documents import LARGEST, MOST_VALUES
-from backendai.pipelines.keeping import with_files, with_secret_parameters
 from backendai.pipelines.models import Run
-from backendai.pipelines.sealing import opened_files
 from backendai.pipelines.services.changing import cancel_run, pause_run, resume_run, retry_failed, set_at_once
 from backendai.pipelines.services.creating import RunWish, check_run, create_run
 from backendai.templates.parameters import as_text, parameters_of
@@ -30,25 +28,9 @@ from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy
 from backendai.web.gallery.forms import PREFIX, ParametersForm
 from backendai.web.launcher.from_run import LIKE_RUN, is_of_the_form
+from backendai.web.pipelines.examples import EXAMPLES, example_text
 from backendai.web.pipelines.pages import SECTION, find_run, run_page
 from backendai.web.requests import PageRequest
-
-# Runs as it stands: a newcomer sees a run at work before the first own program.
-_BEGINNING = """\
-kind: pipeline
-defaults: {image: python, resources: {cpu: 1, mem: 512m}}
-steps:
-  prepare:
-    startup_command: echo prepared
-  train:
-    after: [prepare]
-    matrix: {lr: [0.1, 0.01], seed: [1, 2, 3]}
-    at_once: 4
-    startup_command: echo "lr $PARAM_LR, seed $PARAM_SEED"; sleep 10  # your program here
-  report:
-    after: {train: any}
-    startup_command: echo finished
-"""
 
 
 class RunForm(forms.Form):
@@ -64,7 +46,9 @@ class RunForm(forms.Form):
         max_length=LARGEST,
         label=gettext_lazy("Document"),
         strip=False,
-        widget=forms.Textarea(attrs={"rows": 22, "class": "mono", "spellcheck": "false", "autocapitalize": "off"}),
+        widget=forms.Textarea(
+            attrs={"rows": 22, "class": "mono", "spellcheck": "false", "autocapitalize": "off", "wrap": "off"}
+        ),
         help_text=gettext_lazy("YAML or JSON: steps, each with the keys of a launch request."),
     )
 
@@ -76,6 +60,8 @@ class RunForm(forms.Form):
     def refuse(self, error: UserError) -> None:
         """Show a refusal at the field that it is about."""
         own = error.field == "name" and "line" not in error.details
+        if line := error.details.get("line"):
+            self.fields["text"].widget.attrs["data-line"] = line
         self.add_error("name" if own else "text", in_words(error.message))
 
 
@@ -85,7 +71,7 @@ class RunForm(forms.Form):
 def create(request: PageRequest) -> HttpResponse:
     """Ask for the document of a run, then for its parameters; on POST launch it, or only check it (``go=check``)."""
     like = _like(request)
-    form, found = RunForm(request.POST or None, initial={"text": _copied(like) if like else _BEGINNING}), None
+    form, found = RunForm(request.POST or None, initial={"text": _beginning(request, like)}), None
     asked = _parameters(request, str(form["text"].value() or ""), like)
     is_answered = not asked.fields or asked.is_bound
     if request.method == "POST" and form.is_valid() and is_answered and (not asked.fields or asked.is_valid()):
@@ -99,7 +85,7 @@ def create(request: PageRequest) -> HttpResponse:
         except UserError as error:
             form.refuse(error)
     is_wrong = bool(form.errors or (asked.is_bound and asked.errors))
-    context = {"form": form, "asked": asked, "found": found, "is_answered": is_answered} | SECTION
+    context = {"form": form, "asked": asked, "found": found, "is_answered": is_answered, "examples": EXAMPLES} | SECTION
     return render(request, "web/pipelines/new.html", context, status=422 if is_wrong else 200)
 
 
@@ -169,6 +155,11 @@ def _done(request: PageRequest, run_id: UUID, action: Callable[[Run], Any]) -> H
     return redirect("web:run", found.pk)
 
 
+def _beginning(request: PageRequest, like: Run | None) -> str:
+    """Return the document to begin with: the copy of a run, else an example."""
+    return copied_text(like) if like else example_text(request.GET.get("example", ""), request.user)
+
+
 def _like(request: PageRequest) -> Run | None:
     """Return the run to begin with, if it is one's own."""
     try:
@@ -191,22 +182,3 @@ def _parameters(request: PageRequest, text: str, like: Run | None) -> Parameters
     is_sent = any(name.startswith(PREFIX) for name in request.POST)
     data = request.POST if is_sent else None
     return ParametersForm(data, parameters=declared, user=request.user, secrets=True, initial=initial)
-
-
-def _copied(run: Run) -> str:
-    """Return the run's document with its files, and with a parameter for each secret, also where an earlier release
-    kept null for it."""
-    said = read_document(run.text, largest=LARGEST, most=MOST_VALUES).value
-    found = with_secret_parameters(said) if run.kind == Run.Kind.PIPELINE else said
-    found = with_files(found, _files_of(run))
-    return run.text if found == said else written(found)
-
-
-def _files_of(run: Run) -> dict[str, dict[str, str]]:
-    """Return by step the contents of its files by path, without those that cannot be opened any more."""
-    found = {}
-    for step in run.steps.exclude(secrets={}):
-        with suppress(UserError):
-            files = opened_files(step.request, step.secrets).get("files", ())
-            found[step.name] = {one["path"]: one["content"] for one in files}
-    return found

@@ -1,0 +1,31 @@
+"""The document of a run as a copy of it begins, or a template."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from backendai.core.errors import UserError
+from backendai.core.written_documents import read_document, written
+from backendai.pipelines.documents import LARGEST, MOST_VALUES
+from backendai.pipelines.keeping import with_files, with_secret_parameters
+from backendai.pipelines.models import Run
+from backendai.pipelines.sealing import opened_files
+
+
+def copied_text(run: Run) -> str:
+    """Return the run's document with its files, and with a parameter for each secret, also where an earlier release
+    kept null for it."""
+    said = read_document(run.text, largest=LARGEST, most=MOST_VALUES).value
+    found = with_secret_parameters(said) if run.kind == Run.Kind.PIPELINE else said
+    found = with_files(found, _files_of(run))
+    return run.text if found == said else written(found)
+
+
+def _files_of(run: Run) -> dict[str, dict[str, str]]:
+    """Return by step the contents of its files by path, without those that cannot be opened any more."""
+    found = {}
+    for step in run.steps.exclude(secrets={}):
+        with suppress(UserError):
+            files = opened_files(step.request, step.secrets).get("files", ())
+            found[step.name] = {one["path"]: one["content"] for one in files}
+    return found
