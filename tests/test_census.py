@@ -178,6 +178,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "templates/new/": (P.SIGNED_IN, "GET POST"),
     "templates/<uuid:template_id>/": (P.VISIBLE, "GET"),
     "templates/<uuid:template_id>/start/": (P.VISIBLE, "GET"),
+    "templates/<uuid:template_id>/run/": (P.VISIBLE, "GET POST"),
     "templates/<uuid:template_id>/publish/": (P.VISIBLE, "GET POST"),
     "templates/<uuid:template_id>/change/": (P.VISIBLE, "GET POST"),
     "templates/<uuid:template_id>/activate/": (P.VISIBLE, "POST"),

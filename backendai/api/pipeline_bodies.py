@@ -17,17 +17,20 @@ from backendai.pipelines.showing import with_zeros
 
 
 class RunRequest(StrictSerializer):
-    """A run: its document as text (YAML or JSON) or as data."""
+    """A run: its document as text (YAML or JSON), as data, or of a template."""
 
     text = serializers.CharField(required=False, trim_whitespace=False, max_length=LARGEST)
     document = serializers.DictField(required=False, child=serializers.JSONField(allow_null=True))
+    template = serializers.CharField(
+        required=False, max_length=128, help_text="A template of kind pipeline: scope/name, or scope/name@version."
+    )
     parameters = serializers.DictField(child=serializers.JSONField(), default=dict)
     name = serializers.CharField(default="", allow_blank=True, max_length=40)
 
     def validate(self, attrs: Any) -> Any:
-        """Refuse a request with both or neither."""
-        if ("text" in attrs) == ("document" in attrs):
-            raise serializers.ValidationError({"document": "Write either text or document."})
+        """Refuse a request with several documents or none."""
+        if len({"text", "document", "template"} & set(attrs)) != 1:
+            raise serializers.ValidationError({"document": "Write one of text, document and template."})
         return attrs
 
     def wish(self) -> RunWish:
@@ -94,7 +97,8 @@ class BatchRunBody(RunBriefBody):
     """One run with its steps."""
 
     parameters = serializers.DictField(child=serializers.JSONField())
-    text = serializers.CharField(help_text="The document, without values of secrets.")
+    text = serializers.CharField(help_text="The document, without values of secrets and contents of files.")
+    template = serializers.CharField(help_text="The version of the template that it is of; empty: none.")
     steps = RunStepBody(many=True)
 
 

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
-from backendai.core.written_documents import LARGEST
+from backendai.pipelines.documents import LARGEST as MOST_CHARACTERS
 from backendai.templates.documents import parts_of
 from backendai.templates.models import ICONS, Template, TemplateVersion
 from backendai.templates.parameters import TYPES
@@ -29,6 +29,7 @@ class TemplateBody(Answer[Template]):
         fields = [
             "id",
             "scope",
+            "kind",
             "name",
             "project",
             "domain",
@@ -74,7 +75,10 @@ class WrittenRequest(StrictSerializer):
     """A document, as text or as an object."""
 
     text = serializers.CharField(
-        max_length=LARGEST, required=False, trim_whitespace=False, help_text="YAML or JSON, at most 64 KiB."
+        max_length=MOST_CHARACTERS,
+        required=False,
+        trim_whitespace=False,
+        help_text="YAML or JSON, at most 64 KiB; of a pipeline 256 KiB.",
     )
     document = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
     note = serializers.CharField(max_length=255, default="", allow_blank=True, help_text="A description of the change.")

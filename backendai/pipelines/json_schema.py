@@ -14,8 +14,8 @@ from backendai.pipelines.documents import ARRAY, ARRAY_KEYS, FINALLY, KIND, STEP
 from backendai.pipelines.retries import REASONS
 from backendai.scheduler.runs.snapshot import OnFailure, When
 from backendai.templates.documents import KEYS as TEMPLATE_KEYS
-from backendai.templates.documents import KIND as TEMPLATE_KIND
 from backendai.templates.documents import SESSION_KEYS
+from backendai.templates.models import SESSION
 from backendai.templates.parameters import TYPES
 
 Schema = dict[str, Any]
@@ -52,7 +52,7 @@ def template_schema() -> Schema:
     """Return the schema of the document of a template."""
     requests, parts = schema_of_requests()
     own = {"params": _parameters(), "locked": {"type": "array", "items": _TEXT, "description": "Keys nobody changes."}}
-    known = _requested(requests) | own | _head(TEMPLATE_KIND)
+    known = _requested(requests) | own | _head(SESSION)
     return {"$schema": _DIALECT, "title": "Template of Backend.AI", **_closed(known, TEMPLATE_KEYS), "$defs": parts}
 
 

@@ -54,6 +54,7 @@ class Run(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
     status = models.CharField(max_length=16, choices=Status, default=Status.RUNNING)
     text = models.TextField(help_text="The document as sent, without secret values.")
+    template = models.CharField(max_length=128, blank=True, help_text="The version of the template; empty: none.")
     digest = models.CharField(max_length=64)
     parameters = models.JSONField(default=dict)
     size = models.PositiveIntegerField(help_text="Number of elements of all steps.")

@@ -21,7 +21,6 @@ from backendai.core.written_documents import check_extent
 from backendai.templates.parameters import Parameter, parameters_of
 from backendai.templates.rendering import check_gaps, filled_in, merged
 
-KIND = "session"
 # What belongs to one launch and one person alone.
 NEVER = frozenset(
     {"owner", "launch_id", "access_key", "starts_at", "depends_on", "depends_when", "template", "parameters"}
@@ -46,14 +45,12 @@ def template_document(said: Mapping[str, Any]) -> TemplateDocument:
     """Return the document in its parts. Raises a UserError that names the key for what could never be launched."""
     check_extent(said)
     _check_keys(said)
-    if said.get("kind", KIND) != KIND:
-        raise UserError("There is one kind of templates: {kind}.", kind=KIND, field="kind", code="invalid-document")
     upgraded({"version": said.get("version", VERSION)})
     parameters = parameters_of(said.get("params"))
     session = {key: value for key, value in said.items() if key in SESSION_KEYS}
     locked = _locked(said.get("locked"))
     check_gaps(session, parameters)
-    _check_secrets(session)
+    check_secrets(session)
     found = TemplateDocument(session, parameters, locked)
     _check_sample(found)
     return found
@@ -96,17 +93,18 @@ def _locked(said: object) -> list[str]:
     return list(said)
 
 
-def _check_secrets(session: Mapping[str, Any]) -> None:
-    for where, environ in _environs(session):
+def check_secrets(session: Mapping[str, Any], prefix: str = "") -> None:
+    """Refuse values of variables that look like secrets; ``prefix``: of the request's keys in the document."""
+    for where, environ in _environs(session, prefix):
         for name, value in environ.items():
             if isinstance(value, str) and value and "${{" not in value and looks_secret(str(name), value):
                 text = Message("{name} looks like a secret: make it a parameter of type secret.", name=str(name)[:64])
                 raise UserError(text, field=f"{where}.{name}", code="secret-in-template")
 
 
-def _environs(session: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _environs(session: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     roles = session.get("roles")
-    parts = [("", session), *((f"roles.{name}.", one) for name, one in _items(roles))]
+    parts = [(prefix, session), *((f"{prefix}roles.{name}.", one) for name, one in _items(roles))]
     for where, part in parts:
         if isinstance(part, Mapping) and isinstance(environ := part.get("environ"), Mapping):
             yield f"{where}environ", environ
@@ -114,7 +112,7 @@ def _environs(session: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def _check_sample(document: TemplateDocument) -> None:
     """Refuse what no launch could be made of, whatever the parameters are."""
-    values = {name: _sample(one) for name, one in document.parameters.items()}
+    values = samples_of(document.parameters)
     sample = merged(filled_in(document.session, values, "", document.parameters)).document
     spec = spec_of({"version": VERSION, "image": "python", **sample})
     _check_parts(spec)
@@ -134,13 +132,18 @@ def _check_parts(spec: SessionSpec) -> None:
             check_variable_name(name, field=f"{where}environ.{name}")
 
 
+def samples_of(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return an answer to each parameter, to check a document with."""
+    return {name: _sample(one) for name, one in parameters.items()}
+
+
 def _sample(one: Parameter) -> Any:
     if one.default is not None:
         return one.default
     if one.choices:
         return one.choices[0]
-    if one.min is not None and one.type in ("integer", "number", "duration"):
-        return int(one.min) if one.type == "integer" else one.min
+    if one.min is not None and one.type in ("integer", "number", "duration", "size"):
+        return one.min if one.type == "number" else int(one.min)
     return _SAMPLES.get(one.type, 1 if one.type in ("integer", "number") else _TEXTS.get(one.format, "text"))
 
 

@@ -1,4 +1,4 @@
-"""Templates of sessions, and their versions."""
+"""Templates and their versions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from backendai.core.errors import PlatformError
 from backendai.core.messages import Message
 from backendai.templates.querysets import TemplateQuerySet
 
+SESSION = "session"  # the kind of a template that launches sessions
 ICONS = ("stack-2", "terminal-2", "player-play", "cpu", "chart-bar", "database", "network", "package", "box", "tool")
 
 
 class Template(models.Model):
-    """A request to launch sessions, kept under a name. ``current`` is the version that launches take who name none.
+    """A request to launch sessions or a run, kept under a name. ``current``: the version that a launch takes who names
+    none.
 
     ``deprecated``: why it should not be used any more; empty: it may be.
     """
@@ -32,6 +34,7 @@ class Template(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     scope = models.CharField(max_length=8, choices=Scope)
+    kind = models.CharField(max_length=16, default=SESSION, help_text="What its documents launch.")
     name = models.CharField(max_length=64)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="templates"
@@ -74,6 +77,11 @@ class Template(models.Model):
 
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}"
+
+    @property
+    def launches_sessions(self) -> bool:
+        """Whether it launches sessions, not a run."""
+        return self.kind == SESSION
 
     @property
     def label(self) -> str:

@@ -213,6 +213,9 @@ def _alike(path: str, one: Any, other: Any) -> bool:
             return Slots.parse({slot: one}) == Slots.parse({slot: other})
     except UserError:
         return False
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = one.keys() | other.keys()
+        return all(_alike(f"{path}.{key}", one.get(key, _MISSING), other.get(key, _MISSING)) for key in keys)
     return as_text(one) == as_text(other) if not isinstance(one, Mapping | list) else False
 
 

@@ -30,7 +30,7 @@ def hostile() -> Iterator[str]:
         yield f"image: {'[' * (20 + number * 100)}"
         yield f"image: {'{a: ' * (21 + number * 50)}"
         yield "\n".join(f"{' ' * n}k{n}:" for n in range(25 + number * 8))
-        yield f"image: x\n{'é' * (33000 + number * 1000)}"
+        yield f"image: x\n# {'é' * (33000 + number * 1000)}"
         yield f"{GOOD}{odd.choice(['image', 'type', 'params', 'roles'])}: again"
         yield f"{GOOD}{odd.choice(['imag', 'tpe', 'env', 'shmm', 'mount', 'owner', 'launch_id'])}{number}: x"
         yield GOOD.replace("$PARAM_LR", odd.choice(["${{ params.lr }}", "${{params.x}}", "${{ }}", "${{ params.lr"]))

@@ -8,6 +8,7 @@ import pytest
 
 from backendai.core.errors import UserError
 from backendai.templates.documents import template_document
+from backendai.templates.kinds import kind_of
 from backendai.templates.parameters import parameters_of, values_of
 from backendai.templates.rendering import Layer, Rendered, Source, check_locks, filled_in, merged
 
@@ -151,7 +152,6 @@ def test_other_answers_are_refused_by_name(given: dict[str, Any]) -> None:
     [
         ({"image": "x", "imge": 1}, "imge", "use image"),
         ({"image": "x", "owner": "a@b.c"}, "owner", "single launch"),
-        ({"kind": "pipeline"}, "kind", "session"),
         ({"version": 9}, "version", "Version 9"),
         ({"image": "${{ params.img }}"}, "image", "Unknown parameter img"),
         ({"image": "${{ secrets.x }}"}, "", "is not known"),
@@ -178,3 +178,10 @@ def test_documents_that_no_launch_could_use_are_refused(document: dict[str, Any]
     with pytest.raises(UserError) as refusal:
         template_document(document)
     assert (refusal.value.field or "") == field and said in str(refusal.value)
+
+
+def test_a_kind_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UserError, match="one of these kinds: session, pipeline") as refusal:
+        kind_of({"kind": "job"})
+    assert refusal.value.field == "kind"
+    assert kind_of({"steps": {}}).name == "pipeline" and kind_of({"image": "x"}).name == "session"

@@ -246,5 +246,6 @@ def run_body(run: Run) -> dict[str, Any]:
     counts = step_counts(run)
     steps = [step_body(step, counts[step.pk]) for step in steps_of(run)]
     total = sum(counts.values(), Counter[State]())
-    told = brief(run, total) | {"steps": steps, "text": run.text, "parameters": run.parameters}
+    same = ("text", "template", "parameters")
+    told = brief(run, total) | {"steps": steps} | {name: getattr(run, name) for name in same}
     return dict(BatchRunBody(told).data)

@@ -22,11 +22,20 @@ from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name
 from backendai.core.written_documents import WrittenDocument, read_document, written
-from backendai.pipelines.documents import ARRAY_KEYS, LARGEST, MOST_VALUES, RunDocument, StepDocument, run_document
+from backendai.pipelines.documents import (
+    ARRAY_KEYS,
+    KIND,
+    LARGEST,
+    MOST_VALUES,
+    RunDocument,
+    StepDocument,
+    run_document,
+)
 from backendai.pipelines.hints import hint_runs
 from backendai.pipelines.keeping import with_secret_parameters, without_secrets
 from backendai.pipelines.models import Edge, Run, State, Step, Task
 from backendai.pipelines.sealing import sealed_request
+from backendai.templates.models import TemplateVersion
 from backendai.templates.rendering import Layer, Source, merged
 from backendai.templates.services.launching import from_template, version_named
 
@@ -37,11 +46,12 @@ _NOT_AGAIN = ("name", "template", "parameters")  # the request has what they say
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """A run as it is asked for: a document as text or as data, and what it is to be called. ``access_key``: the owner's
-    key pair that its sessions count against; empty: the main one."""
+    """A run as it is asked for: a document as text, as data, or by the name of a template, and what it is to be called.
+    ``access_key``: the owner's key pair that its sessions count against; empty: the main one."""
 
     text: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
+    template: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     access_key: str = ""
@@ -49,14 +59,15 @@ class RunWish:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRun:
-    """A run that can be written: what it says, the request of each step as the launch would check it, and the text of
-    its document as it is kept."""
+    """A run that can be written: what it says, the request of each step as the launch would check it, the text of its
+    document as it is kept, and the version of the template that it is of."""
 
     document: RunDocument
     specs: dict[str, SessionSpec]
     checked: dict[str, Checked]
     name: str
     text: str
+    template: str
 
     @property
     def project(self) -> Project:
@@ -64,9 +75,9 @@ class CheckedRun:
         return next(iter(self.checked.values())).project
 
 
-def array_of(spec: SessionSpec, size: int, *, retries: Any = 0) -> RunWish:
-    """Return a run of so many sessions like this one, each retried after a failure: so often, or by a rule as a step
-    has it. Raises a UserError for what only single sessions have."""
+def array_of(spec: SessionSpec, elements: int | Mapping[str, Any], *, retries: Any = 0) -> RunWish:
+    """Return a run of so many sessions like this one, or of one for each combination of values, each retried after a
+    failure: so often, or by a rule as a step has it. Raises a UserError for what only single sessions have."""
     for field_name in ("starts_at", "depends_on", "depends_when", "owner"):
         if getattr(spec, field_name):
             text = Message("An array or a session with retries has no {field}: leave it empty.", field=field_name)
@@ -75,12 +86,16 @@ def array_of(spec: SessionSpec, size: int, *, retries: Any = 0) -> RunWish:
     if isinstance(retries, int) and not isinstance(retries, bool):
         retries = {"times": retries, "wait": _RETRY_WAIT} if retries else None
     again = {"retry": retries} if retries else {}
-    return RunWish(document=request | again | {"array": size}, name=spec.name, access_key=spec.access_key)
+    many = {"array" if isinstance(elements, int) else "matrix": elements}
+    return RunWish(document=request | again | many, name=spec.name, access_key=spec.access_key)
 
 
 def check_run(user: User, wish: RunWish) -> CheckedRun:
     """Return what such a run would write, and write nothing. Raises a UserError with field, and line and column where
     the document came as text."""
+    version = _version(user, wish.template) if wish.template else None
+    if version:
+        wish = replace(wish, text=version.text)
     source = _source(wish)
     try:
         document = run_document(source.value, wish.parameters)
@@ -89,12 +104,14 @@ def check_run(user: User, wish: RunWish) -> CheckedRun:
     except UserError as error:
         raise source.placed(error) from None
     name = _name(wish.name or document.name, checked)
-    return CheckedRun(document, specs, checked, name, _kept(wish, source.value, document.kind))
+    kept = _kept(wish, source.value, document.kind)
+    return CheckedRun(document, specs, checked, name, kept, str(version or ""))
 
 
 def create_run(user: User, wish: RunWish, *, idempotency_key: str | None = None, now: datetime) -> tuple[Run, bool]:
     """Return a new run, or the one made earlier under the same key, and whether it is new. Raises as ``check_run``."""
-    digest = hashlib.sha256(json.dumps([wish.text, wish.document, wish.parameters, wish.name]).encode()).hexdigest()
+    asked = [wish.text, wish.document, wish.parameters, wish.name, *filter(None, [wish.template])]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
     if idempotency_key and (earlier := _earlier(user, idempotency_key, digest)):
         return earlier, False
     found = check_run(user, wish)
@@ -108,6 +125,15 @@ def create_run(user: User, wish: RunWish, *, idempotency_key: str | None = None,
             return earlier, False
         raise
     return run, True
+
+
+def _version(user: User, named: str) -> TemplateVersion:
+    """Return the version of a pipeline template. Raises a UserError at ``template``."""
+    version = version_named(user, named)
+    if version.template.kind != KIND:
+        text = Message("Template {name} launches single sessions: choose one of a pipeline.", name=str(version))
+        raise UserError(text, field="template", code="other-kind")
+    return version
 
 
 def _source(wish: RunWish) -> WrittenDocument:
@@ -192,6 +218,7 @@ def _write(user: User, wish: RunWish, found: CheckedRun, digest: str, key: str |
         owner=user,
         project=found.project,
         text=found.text,
+        template=found.template,
         digest=digest,
         parameters=document.parameters,
         size=document.size,

@@ -72,6 +72,9 @@ def from_template(
     Raises UserError for a parameter that will not do, and ``locked-by-template``.
     """
     check_extent(said)
+    if not version.template.launches_sessions:
+        text = Message("Template {name} is a {kind}: start a run of it.", name=str(version), kind=version.template.kind)
+        raise UserError(text, field="template", code="other-kind")
     parts, name = parts_of(version.document), str(version)
     values = values_of(parts.parameters, parameters, secrets=secrets)
     layers = filled_in(parts.session, values, name, parts.parameters)

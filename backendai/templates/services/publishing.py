@@ -18,7 +18,8 @@ from backendai.core.messages import Message
 from backendai.core.names import check_catalogue_name, clean_line
 from backendai.core.written_documents import WrittenDocument, read_document
 from backendai.core.written_documents import written as written_text
-from backendai.templates.documents import digest_of, template_document
+from backendai.templates.documents import digest_of
+from backendai.templates.kinds import TemplateKind, kind_of, largest_limits
 from backendai.templates.models import ICONS, Template, TemplateVersion
 from backendai.templates.original import converted, is_original
 from backendai.templates.services.launching import version_named
@@ -40,28 +41,37 @@ class TemplateWish:
     icon: str = ICONS[0]
 
 
-def read_and_check(user: User, text: str) -> tuple[WrittenDocument, str]:
-    """Return a document that can be published, with its text; one of the original platform is converted, and the user's
-    templates stand for its nodes. A UserError says with line and column what is wrong."""
-    written = read_document(text)
-    if is_original(written.value):
-        try:
-            converted_one = converted(written.value, lambda name: version_named(user, name).document)
-        except UserError as error:
-            raise written.placed(error) from None
-        text = written_text(converted_one)
-        written = read_document(text)
+@dataclass(frozen=True, slots=True)
+class Publishable:
+    """A document that can be published, with its text and the kind of its template."""
+
+    written: WrittenDocument
+    text: str
+    kind: TemplateKind
+
+
+def read_and_check(user: User, text: str) -> Publishable:
+    """Return a document that can be published; one of the original platform is converted, and the user's templates
+    stand for its nodes. A UserError says with line and column what is wrong."""
+    largest, most = largest_limits()
+    written = read_document(text, largest=largest, most=most)
     try:
-        template_document(written.value)
+        if is_original(written.value):
+            text = written_text(converted(written.value, lambda name: version_named(user, name).document))
+            written = read_document(text)
+        kind = kind_of(written.value)
+        if kind.largest < largest:
+            written = read_document(text, largest=kind.largest, most=kind.most_values)
+        kind.check(written.value)
     except UserError as error:
         raise written.placed(error) from None
-    return written, text
+    return Publishable(written, text, kind)
 
 
 def create_template(user: User, wish: TemplateWish, text: str, *, note: str = "", now: datetime) -> Template:
     """Return a new template whose first version is current. Raises UserError for a document or name that will not do,
     NotAllowed for a scope in which the user may not publish, Conflict when the name is taken."""
-    written, text = read_and_check(user, text)
+    found = read_and_check(user, text)
     check_catalogue_name(wish.name)
     values = _values(user, {"title": wish.title, "description": wish.description, "icon": wish.icon})
     place = _place(user, wish)
@@ -70,9 +80,15 @@ def create_template(user: User, wish: TemplateWish, text: str, *, note: str = ""
     try:
         with transaction.atomic():
             template: Template = Template.objects.create(
-                scope=wish.scope, name=wish.name, created_at=now, updated_at=now, **place, **values
+                scope=wish.scope,
+                name=wish.name,
+                kind=found.kind.name,
+                created_at=now,
+                updated_at=now,
+                **place,
+                **values,
             )
-            template.current = _write_version(template, 1, user, written, text, note, now)
+            template.current = _write_version(template, 1, user, found, note, now)
             template.save(update_fields=["current"])
             audit(user.pk, "template.create", "template", [template.pk], name=str(template))
     except IntegrityError as error:
@@ -85,16 +101,21 @@ def publish_version(user: User, template: Template, text: str, *, note: str = ""
     """Return a new version; which one is current stays. Conflict when it says the same as the newest, or when there are
     as many as there may be. Locks the template."""
     check_changeable(user, template)
-    written, text = read_and_check(user, text)
+    found = read_and_check(user, text)
+    if found.kind.name != template.kind:
+        told = Message(
+            "Template {name} is of kind {kind}: its versions are, too.", name=template.name, kind=template.kind
+        )
+        raise found.written.placed(UserError(told, field="kind", code="other-kind"))
     with transaction.atomic():
         Template.objects.select_for_update().get(pk=template.pk)
         newest = template.versions.order_by("-number").first()
-        if newest and newest.digest == digest_of(written.value) and newest.text == text:
+        if newest and newest.digest == digest_of(found.written.value) and newest.text == found.text:
             raise Conflict("Version {number} says the same.", number=newest.number, field="text", code="same-version")
         number = (template.versions.aggregate(most=Max("number"))["most"] or 0) + 1
         if number > MOST_VERSIONS:
             raise Conflict("A template has at most {most} versions.", most=MOST_VERSIONS, code="too-many")
-        version = _write_version(template, number, user, written, text, note, now)
+        version = _write_version(template, number, user, found, note, now)
         Template.objects.filter(pk=template.pk).update(updated_at=now)
         audit(user.pk, "template.publish", "template", [template.pk], name=str(template), version=number)
     return version
@@ -163,14 +184,14 @@ def places_of(user: User) -> list[tuple[str, str, str]]:
 
 
 def _write_version(
-    template: Template, number: int, user: User, written: WrittenDocument, text: str, note: str, now: datetime
+    template: Template, number: int, user: User, found: Publishable, note: str, now: datetime
 ) -> TemplateVersion:
     return TemplateVersion.objects.create(
         template=template,
         number=number,
-        document=written.value,
-        text=text,
-        digest=digest_of(written.value),
+        document=found.written.value,
+        text=found.text,
+        digest=digest_of(found.written.value),
         note=clean_line(note, longest=255, field="note"),
         author=user,
         created_at=now,

@@ -18,6 +18,8 @@ from backendai.compute.services.recent import parameters_of, recent_launch
 from backendai.compute.services.session_files import brought_by
 from backendai.core.errors import NotFound, UserError
 from backendai.core.written_documents import LARGEST, written
+from backendai.pipelines.copying import copied_text
+from backendai.pipelines.models import Run
 from backendai.templates.models import Template
 from backendai.templates.saving import document_to_save
 from backendai.templates.services.publishing import (
@@ -41,7 +43,7 @@ _BEGINNING = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for a new template, filled from a session, a recent launch or another template; on POST create it."""
+    """Ask for a new template, filled from a session, a run, a recent launch or a template; on POST create it."""
     form = TemplateForm(request.POST or None, user=request.user, initial=_initial(request))
     if request.method == "POST" and form.is_valid():
         try:
@@ -67,7 +69,7 @@ def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
         try:
             version = publish_version(request.user, found, said["text"], note=said["note"], now=now)
         except UserError as error:
-            form.add_error("note" if error.field == "note" else "text", in_words(error.message))
+            form.refuse(error)
         else:
             told = _("Published version %(number)s. Activate it to use it for new launches.")
             messages.success(request, told % {"number": version.number})
@@ -143,6 +145,10 @@ def _initial(request: PageRequest) -> dict[str, Any]:
             record = recent_launch(request.user, UUID(text))
             said = record.said | (_files(request, record.said["files_of"]) if "files_of" in record.said else {})
             return {"text": document_to_save(said), "name": record.name}
+        if text := request.GET.get("run"):
+            own_runs = Run.objects.filter(owner=request.user, kind=Run.Kind.PIPELINE)
+            if (run := own_runs.filter(pk=UUID(text)).first()) is not None:
+                return {"text": copied_text(run), "name": run.name}
         if text := request.GET.get("template"):
             rows = Template.objects.visible_to(request.user).select_related("current")
             if (one := rows.filter(pk=UUID(text)).first()) is not None and one.current:

@@ -12,7 +12,7 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.core.errors import UserError
-from backendai.core.written_documents import LARGEST
+from backendai.pipelines.documents import LARGEST
 from backendai.storage.models import Folder
 from backendai.templates.models import ICONS, Template
 from backendai.templates.parameters import Parameter, as_text, values_of
@@ -34,9 +34,21 @@ class VersionForm(forms.Form):
         label=gettext_lazy("Document"),
         strip=False,
         widget=forms.Textarea(attrs=_CODE),
-        help_text=gettext_lazy("YAML or JSON: the keys of a launch request, with params and locked."),
+        help_text=gettext_lazy(
+            "YAML or JSON: the keys of a launch request, with params and locked; or a pipeline with params and steps."
+        ),
     )
     note = forms.CharField(max_length=255, required=False, label=gettext_lazy("What changed"))
+
+    def refuse(self, error: UserError) -> None:
+        """Show a refusal at its field; one about the document at the document, with its line."""
+        self.mark_line(error)
+        self.add_error("note" if error.field == "note" else "text", in_words(error.message))
+
+    def mark_line(self, error: UserError) -> None:
+        """Let the page's script select the line of the document that is refused."""
+        if line := error.details.get("line"):
+            self.fields["text"].widget.attrs["data-line"] = line
 
 
 class LookForm(forms.Form):
@@ -79,6 +91,7 @@ class TemplateForm(VersionForm):
 
     def refuse(self, error: UserError) -> None:
         """Show a refusal at its field; one about the document at the document."""
+        self.mark_line(error)
         names = {"scope": "place", "project": "place"}
         own = names.get(error.field or "", error.field or "")
         about_text = "line" in error.details or error.code == "too-large"

@@ -35,6 +35,8 @@ def start(request: PageRequest, template_id: UUID) -> HttpResponse:
     found = find_template(request, template_id)
     if found.current is None:
         raise Http404
+    if not found.launches_sessions:
+        return redirect("web:template_run", found.pk)
     version = found.current
     version.template = found
     parameters = parts_of(version.document).parameters

@@ -2,13 +2,14 @@
 
 from django.urls import path
 
-from backendai.web.gallery import changes, pages, starting
+from backendai.web.gallery import changes, pages, running, starting
 
 urlpatterns = [
     path("", pages.templates, name="templates"),
     path("new/", changes.create, name="template_new"),
     path("<uuid:template_id>/", pages.template, name="template"),
     path("<uuid:template_id>/start/", starting.start, name="template_start"),
+    path("<uuid:template_id>/run/", running.start, name="template_run"),
     path("<uuid:template_id>/publish/", changes.publish, name="template_publish"),
     path("<uuid:template_id>/change/", changes.change, name="template_change"),
     path("<uuid:template_id>/activate/", changes.activate, name="template_activate"),
