@@ -2,7 +2,7 @@
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
   static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "template", "parameters", "go", "environ.name", "environ.value"];
-  static KEPT = ["like", "recent", "from"];
+  static KEPT = ["like", "like_run", "recent", "from"];
   static PARAMETER = "p."; // of a template
   static MARKS = "launch-addresses";
 
@@ -46,14 +46,15 @@ class LaunchAddress {
       for (const value of values.length ? values : [""]) query.append(name, value);
     }
     this.addVariables(query, valuesOf("environ.name"), valuesOf("environ.value"));
-    for (const name of ["startup_command", "environ.value", "environ.name"]) {
+    for (const name of ["startup_command", "matrix", "environ.value", "environ.name"]) {
       if (query.toString().length > LaunchAddress.LONGEST) query.delete(name);
     }
     return query;
   }
   shown(name, value) {
     if (name === "starts_at" && value) return new Date(value).toISOString();
-    return name === "startup_command" && this.secretValue.test(value) ? "" : value;
+    if (name === "roles.more" && this.secretName.test(value)) return ""; // its variables
+    return ["startup_command", "roles.command", "roles.more"].includes(name) && this.secretValue.test(value) ? "" : value;
   }
   addVariables(query, names, values) {
     const rows = names.map((name, index) => [name, values[index]]).filter((row) => row.some((text) => text.trim()));

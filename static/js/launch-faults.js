@@ -19,13 +19,13 @@ class Faults {
   // What the portal says now; ``all`` also what nobody has come to yet.
   take(template, all = false) {
     this.list = [...(template?.content.children ?? [])].map((each) => ({
-      name: each.dataset.fault, row: each.dataset.row, step: each.dataset.step, html: each.innerHTML,
+      name: each.dataset.fault, row: each.dataset.row, part: each.dataset.part, step: each.dataset.step, html: each.innerHTML,
     }));
     this.all ||= all;
     this.show();
   }
   get signature() {
-    return JSON.stringify(this.list.map(({ name, row, html }) => [name, row, html]));
+    return JSON.stringify(this.list.map(({ name, row, part, html }) => [name, row, part, html]));
   }
   get any() {
     return this.list.length > 0;
@@ -52,9 +52,9 @@ class Faults {
     if (this.typing === place) this.typing = null;
     this.show();
   }
-  fieldOf({ name, row }) {
+  fieldOf({ name, row, part = "name" }) {
     const plain = CSS.escape(name);
-    if (row !== undefined) return this.form.querySelectorAll(`[name="${plain}.name"]`)[row];
+    if (row !== undefined) return this.form.querySelectorAll(`[name="${plain}.${part}"]`)[row];
     return document.getElementById(`id_${name}`) ?? this.form.querySelector(`[name="${plain}"], [name^="${plain}."]`);
   }
   // Leads there, into the part that is missing.
@@ -94,13 +94,13 @@ class Faults {
   }
   // Of a field with rows, the row that is meant has its number.
   add(fault) {
-    const { name, row, html } = fault;
+    const { name, row, part = "", html } = fault;
     const field = this.fieldOf(fault);
     const place = row ? field?.parentElement : field?.closest(".field");
     if (!place) return;
     // The note of an amount says it already, in words of its own.
     if (!this.all && place.querySelector(".amount-note.tone-bad:not([hidden])")) return;
-    const id = row ? `id_${name}_${row}_error` : `id_${name}_error`;
+    const id = row ? `id_${name}_${row}${part}_error` : `id_${name}_error`;
     let said = document.getElementById(id);
     if (!said) {
       said = Object.assign(document.createElement("div"), { id, className: "invalid-feedback" });

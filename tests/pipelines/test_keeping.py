@@ -195,8 +195,52 @@ def test_an_array_is_in_the_recent_history_and_can_be_copied(alice: Client, cast
     assert dict(copy["environ"].value()) == {"API_KEY": "abc123"} and copy["startup_command"].value() == "run"
 
 
-def test_an_array_with_values_is_copied_as_its_document(alice: Client, cast: Cast) -> None:
-    run = launch(cast.alice, **ARRAY, matrix={"lr": [1, 2]})
+MATRIX = "lr = 0.1, 0.01\r\nseed = 1, 2, 3\r\n"
+
+
+def test_an_array_of_values_is_launched_from_the_form_kept_and_copied(alice: Client, cast: Cast) -> None:
+    form = typed(cast, matrix=MATRIX, request_key="once")
+    looked = alice.post("/sessions/new/", form | {"go": "review"})
+    assert "6 elements" in looked.content.decode()
+    assert alice.post("/sessions/new/", form).status_code == 302
+    run, (record,) = Run.objects.get(), recent_launches(cast.alice)
+    assert (run.kind, run.size) == ("array", 6)
+    run_pipelines(timezone.now())
+    pairs = {(one.environ["PARAM_LR"], one.environ["PARAM_SEED"]) for one in pending(run)}
+    assert pairs == {(lr, seed) for lr in ("0.1", "0.01") for seed in "123"}
+    lines = "lr = 0.1, 0.01\nseed = 1, 2, 3"
+    assert alice.get("/sessions/new/", {"recent": str(record.pk)}).context["form"]["matrix"].value() == lines
+    copy = alice.get(f"/runs/{run.pk}/copy/", follow=True).context["form"]
+    assert (copy["matrix"].value(), copy["array_size"].value()) == (lines, None)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "array_size", "field", "says"),
+    [
+        ("lr 0.1", "", "matrix", "Line 1: write a name and its values"),
+        ("lr = 1\nseed = 1,,2", "", "matrix", "Line 2: a value of seed is empty"),
+        ("lr = 1\nlr = 2", "", "matrix", "Line 2: lr is listed twice"),
+        ("LR = 1", "", "matrix", "LR: A value is named in small letters"),
+        (
+            f"a = {', '.join(map(str, range(101)))}\nb = {', '.join(map(str, range(100)))}",
+            "",
+            "matrix",
+            "10100 elements",
+        ),
+        ("lr = 1, 2", "3", "array_size", "clear the array size, or the values"),
+    ],
+)
+def test_values_that_make_no_array_are_refused_at_their_field(
+    alice: Client, cast: Cast, matrix: str, array_size: str, field: str, says: str
+) -> None:
+    answer = alice.post("/sessions/new/", typed(cast, matrix=matrix, array_size=array_size))
+    assert answer.status_code == 422 and not Run.objects.exists()
+    assert says in str(answer.context["form"].errors[field]), answer.context["form"].errors
+    assert answer.context["steps"][0].is_wrong, "the fault stands on the step of its field"
+
+
+def test_an_array_with_values_that_the_form_cannot_say_is_copied_as_its_document(alice: Client, cast: Cast) -> None:
+    run = launch(cast.alice, **ARRAY, matrix={"lr": [1, 2], "exclude": [{"lr": 2}]})
     page = alice.get(f"/runs/{run.pk}/copy/", follow=True)
     assert "matrix" in page.context["form"]["text"].value()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.compute.models import ComputeSession
+from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.create import create_session
 from backendai.compute.services.recent import launch_and_remember, recent_launches
 from backendai.compute.spec import RoleSpec, SessionSpec
@@ -160,25 +161,55 @@ def test_what_is_locked_cannot_be_changed_in_the_form(site: Cast, browse: Browse
     form = sent(client.get(LAUNCH, {"from": str(template.pk)}).context["form"])
     refused = client.post(LAUNCH, form | {"cpu": "3"})
     assert refused.status_code == 422 and "resources is fixed by template private/train@1" in page(refused)
-    assert client.post(LAUNCH, form | {"roles": ""}).status_code == 302, "roles are not locked"
+    assert client.post(LAUNCH, form | role_form({})).status_code == 302, "roles are not locked"
+
+
+def role_form(*rows: dict[str, str]) -> dict[str, list[str]]:
+    parts = ("name", "count", "image", "cpu", "mem", "slots", "command", "more")
+    return {f"roles.{part}": [row.get(part, "") for row in rows] for part in parts}
 
 
 @pytest.mark.parametrize(
-    ("roles", "said"),
+    ("role", "part", "said"),
     [
-        ("worker:\n  cout: 2", "Line 2, column 3: A launch request has no key"),
-        ("worker: {count: 0}", "needs at least 1 kernel"),
-        ("- worker", "Line 1, column 1"),
-        ("worker: {image: nothing}", "nothing"),
+        ({"name": "worker", "more": "cout: 2"}, "more", "A launch request has no key"),
+        ({"name": "worker", "more": "after: [main\n"}, "more", "Line 2"),
+        ({"name": "worker", "more": "image: python"}, "more", "image has a field of its own"),
+        ({"name": "worker", "count": "0"}, "count", "needs at least 1 kernel"),
+        ({"name": "worker", "count": "two"}, "count", "Enter a whole number of kernels"),
+        ({"name": "worker", "image": "nothing"}, "image", "nothing"),
+        ({"name": "worker", "cpu": "many"}, "cpu", "many"),
+        ({"name": "worker", "slots": "cuda.device"}, "slots", "cuda.device=1"),
+        ({"name": "Worker 1"}, "name", "is not a role"),
+        ({"count": "2"}, "name", "This role has no name"),
     ],
 )
-def test_roles_that_cannot_be_are_refused_at_their_field(site: Cast, browse: Browse, roles: str, said: str) -> None:
+def test_roles_that_cannot_be_are_refused_at_their_field(
+    site: Cast, browse: Browse, role: dict[str, str], part: str, said: str
+) -> None:
     client = browse(site.alice)
     usual = {"image": "python", "name": "run-1", "session_type": "interactive", "project": str(site.project.pk)}
-    form = usual | {"resource_group": "default", "preset": "", "cpu": "2", "mem": "1g", "roles": roles}
-    refused = client.post(LAUNCH, form)
-    assert refused.status_code == 422 and said in page(refused).replace("&#x27;", "'")
-    assert refused.context["form"].errors.get("roles"), refused.context["form"].errors
+    form = usual | {"resource_group": "default", "preset": "", "cpu": "2", "mem": "1g"}
+    refused = client.post(LAUNCH, form | role_form({"name": "first"}, role))
+    assert refused.status_code == 422
+    wrong = refused.context["form"].role_rows()[1].wrong
+    assert wrong.keys() == {part} and said in wrong[part], refused.context["form"].errors
+    (fault,) = refused.context["review"].faults
+    assert (fault.row, fault.part) == (1, part) and f'id="id_roles_1{part}_error"' in page(refused)
+
+
+def test_roles_are_launched_from_rows(site: Cast, browse: Browse) -> None:
+    usual = {"image": "python", "name": "run-1", "session_type": "batch", "project": str(site.project.pk)}
+    form = usual | {"resource_group": "default", "preset": "", "cpu": "2", "mem": "1g", "startup_command": "run"}
+    rows = role_form(
+        {},
+        {"name": "worker", "count": "2", "cpu": "1", "mem": "512m", "command": "a\r\nb", "more": "environ: {A: c}"},
+        {"name": "helper"},
+    )
+    assert browse(site.alice).post(LAUNCH, form | rows).status_code == 302
+    told = [(one.hostname, one.slots["cpu"], one.startup_command) for one in Kernel.objects.order_by("rank")]
+    assert told == [("main1", "2", ""), ("worker1", "1", "a\nb"), ("worker2", "1", "a\nb"), ("helper1", "2", "")]
+    assert Kernel.objects.get(hostname="worker2").environ == {"A": "c"}
 
 
 def test_a_session_with_roles_is_started_again_with_them(site: Cast, browse: Browse) -> None:
@@ -187,7 +218,20 @@ def test_a_session_with_roles_is_started_again_with_them(site: Cast, browse: Bro
     session = create_session(site.alice, spec)
     client = browse(site.alice)
     form = client.get(LAUNCH, {"like": str(session.pk)}).context["form"]
-    assert "worker:" in form["roles"].value() and "RANK_FILE: x" in form["roles"].value()
+    (row,) = form["roles"].value()
+    assert (row["name"], row["count"], row["cpu"], row["mem"]) == ("worker", "2", "1", "512m")
+    assert "RANK_FILE: x" in row["more"]
+
+
+def test_locked_roles_launch_as_they_are_and_not_otherwise(site: Cast, browse: Browse) -> None:
+    text = (
+        "image: python\nroles: {worker: {count: 2, resources: {cpu: 1, mem: 512m}, after: [main]}}\nlocked: [roles]\n"
+    )
+    client = browse(site.alice)
+    form = sent(client.get(LAUNCH, {"from": str(made(site.alice, text).pk)}).context["form"])
+    refused = client.post(LAUNCH, form | {"roles.count": ["3"]})
+    assert refused.status_code == 422 and "roles is fixed by template" in page(refused)
+    assert client.post(LAUNCH, form).status_code == 302
 
 
 def test_a_session_and_a_recent_launch_are_saved_as_a_template(site: Cast, browse: Browse) -> None:
@@ -226,3 +270,18 @@ def test_the_launcher_names_what_is_locked_and_makes_it_read_only(site: Cast, br
     assert "startup_command, priority" in page(answer)
     assert "readonly" in str(form["startup_command"]) and "readonly" in str(form["priority"])
     assert "readonly" not in str(form["name"]) and "readonly" not in str(form["shm"])
+
+
+def test_locked_choices_and_amounts_are_named_to_the_page_also_when_it_is_refused(site: Cast, browse: Browse) -> None:
+    text = (
+        "image: python\nresources: {cpu: 2}\nenviron: {A: b}\nlocked: [image, resources.cpu, cluster_mode, environ.A]\n"
+    )
+    client, template = browse(site.alice), made(site.alice, text)
+    answer = client.get(LAUNCH, {"from": str(template.pk)})
+    names = ["image", "environment", "version", "manual_image", "cpu", "preset", "cluster_mode", "environ=A"]
+    assert json.loads(answer.context["form"].locked_text) == names
+    assert re.search(r'name="cpu"[^>]* readonly', page(answer)) and not re.search(
+        r'name="mem"[^>]* readonly', page(answer)
+    )
+    refused = client.post(LAUNCH, {"template": f"{template.pk}@1", "session_type": "batch", "go": "review"})
+    assert json.loads(refused.context["form"].locked_text) == names

@@ -68,7 +68,7 @@ def with_size(spec: SessionSpec) -> SessionSpec:
             raise UserError(
                 "{name} is not a role: use up to 15 lower-case letters, digits and dashes, a letter last.",
                 name=repr(name[:32]),
-                field="roles",
+                field=f"roles.{name[:64]}",
                 code="invalid-role",
             )
         if role.count < 1 or (name == MAIN and role.count != 1):

@@ -16,6 +16,7 @@ from backendai.core.secret_names import looks_secret
 from backendai.web.launcher.allocation_fields import CUSTOM
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.mount_fields import PREFIX
+from backendai.web.launcher.roles_field import PARTS
 
 _NEVER = frozenset(
     {"request_key", "owner", "access_key", "time_zone", "wished", "emptied", "template", "parameters", "unshown"}
@@ -23,7 +24,8 @@ _NEVER = frozenset(
 )
 _ROWS = ("environ.name", "environ.value")
 _PATH, _TEXTS = "files.path", ("files.bytes", "files.content")
-_COMMANDS = frozenset({"startup_command", *_ROWS})
+_ROLES = tuple(f"roles.{part}" for part in PARTS)
+_COMMANDS = frozenset({"startup_command", "roles.command", "roles.more", *_ROWS})
 _OF_CUSTOM = frozenset({"cpu", "mem", "shm"})
 
 Sent = MultiValueDict[str, str]
@@ -31,7 +33,7 @@ Sent = MultiValueDict[str, str]
 
 def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
     """Return what an address says of the form's fields, by the name under which each is sent."""
-    known = (set(form.fields) - _NEVER - {"environ", "files"}) | {*_ROWS, _PATH}
+    known = (set(form.fields) - _NEVER - {"environ", "files", "roles"}) | {*_ROWS, *_ROLES, _PATH}
     said = {name: query.getlist(name) for name in query if name in known or name.startswith(PREFIX)}
     if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
         said.setdefault("preset", [CUSTOM])

@@ -103,6 +103,11 @@ class EnvironmentFields(forms.Form):
         return offer
 
     @property
+    def image_names(self) -> list[str]:
+        """The names of the images that can be chosen where the form stands."""
+        return sorted({image.name for image in self.offer.images})
+
+    @property
     def environment_key(self) -> str:
         """The environment whose version is chosen now; empty: none."""
         name = self["image"].value()

@@ -28,6 +28,7 @@ from backendai.web.launcher.file_fields import UPLOAD, FileFields
 from backendai.web.launcher.mount_fields import MountFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.owner_fields import OwnerFields
+from backendai.web.launcher.roles_field import placed
 from backendai.web.launcher.template_fields import TemplateFields
 from backendai.web.launcher.thread_fields import ThreadFields
 from backendai.web.launcher.type_fields import TypeFields
@@ -123,7 +124,10 @@ class LaunchForm(
 
     def refuse(self, error: UserError) -> None:
         """Show a refusal at the field it names, else on top; with a link to the session that is in the way."""
-        self.add_error(self._field_of(error), _with_link(error))
+        if (error.field or "").startswith("roles."):
+            self.add_error("roles", placed(error, self["roles"].value() or []))
+        else:
+            self.add_error(self._field_of(error), _with_link(error))
 
     def demand_names(self) -> None:
         """Refuse names that are taken: of a form that is to be launched. One that is sent twice has made the session
@@ -142,7 +146,7 @@ class LaunchForm(
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")
-        if name.startswith(("roles.", "environ.")):
+        if name.startswith(("environ.", "matrix.")):
             name = name.partition(".")[0]
         if name == "image" and self.is_image_typed():
             name = "manual_image"

@@ -11,9 +11,12 @@ from django.http import QueryDict
 
 from backendai.accounts.models import User
 from backendai.core.errors import UserError
+from backendai.core.written_documents import read_document
+from backendai.pipelines.documents import LARGEST, MOST_VALUES
 from backendai.pipelines.models import Run, Step
 from backendai.pipelines.sealing import Secrets, opened_files, opened_request
 from backendai.web.launcher.file_fields import FileRow
+from backendai.web.launcher.matrix_field import matrix_text
 from backendai.web.launcher.refill import files_in, free_name, initial_of
 
 LIKE_RUN = "like_run"
@@ -28,7 +31,9 @@ def run_like(query: QueryDict, actor: User) -> dict[str, Any] | None:
     request = _request_of(step)
     values = initial_of(request) | {"files": files_in(request)}
     values["name"] = free_name(actor, step.run.name)
-    if step.size > 1:
+    if step.values:
+        values["matrix"] = _matrix_of(step)
+    elif step.size > 1:
         values["array_size"] = step.size
     if times := step.retry.get("times"):
         values["retries"] = times
@@ -42,9 +47,18 @@ def files_of_run(run_id: str, actor: User) -> list[FileRow]:
 
 
 def is_of_the_form(step: Step) -> bool:
-    """Return whether the form could ask for this array: its elements count from 0 and have no values; one query."""
+    """Return whether the form could ask for this array: its elements count from 0, or each has a combination of values;
+    one query."""
+    if step.values:
+        return _matrix_of(step) is not None
     last = step.tasks.order_by("-place").values_list("index", flat=True).first()
-    return not step.values and last == step.size - 1
+    return bool(last == step.size - 1)
+
+
+def _matrix_of(step: Step) -> str | None:
+    """Return the values of an array as the form has them; None for what it cannot say."""
+    said = read_document(step.run.text, largest=LARGEST, most=MOST_VALUES).value.get("matrix")
+    return matrix_text(said) if isinstance(said, Mapping) else None
 
 
 def _step_of(run_id: str, actor: User) -> Step | None:

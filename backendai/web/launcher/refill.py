@@ -26,9 +26,12 @@ from backendai.core.slots import Slots
 from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.file_fields import PARTS, FileRow, FilesField, rows_of_files
+from backendai.web.launcher.matrix_field import matrix_text
 from backendai.web.launcher.mount_fields import MountsField, sent_of, start_in, wishes_of
 from backendai.web.launcher.presets import typed_amounts
-from backendai.web.launcher.template_fields import roles_text, unshown_in
+from backendai.web.launcher.roles_field import PARTS as ROLE_PARTS
+from backendai.web.launcher.roles_field import RolesField, rows_of_roles
+from backendai.web.launcher.template_fields import unshown_in
 from backendai.web.launcher.variables import VariablesField
 
 _LONGEST_NAME = 64
@@ -114,7 +117,9 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
     if mounts := said.get("mounts"):
         values |= {"mounts": wishes_of(mounts), "start_in": start_in(said)}
     if roles := said.get("roles"):
-        values["roles"] = roles_text(roles)
+        values["roles"] = rows_of_roles(roles)
+    if matrix := said.get("matrix"):
+        values["matrix"] = matrix_text(matrix)
     if parameters := said.get("parameters"):
         values["parameters"] = json.dumps(parameters)
     if unshown := unshown_in(said):
@@ -136,6 +141,9 @@ def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
         elif isinstance(bound.field, MountsField):
             data.setlist(bound.html_name, [wish.folder for wish in value or ()])
             data.update(sent_of(value or ()))
+        elif isinstance(bound.field, RolesField):
+            for part in ROLE_PARTS:
+                data.setlist(f"{bound.html_name}.{part}", [row[part] for row in value or ()])
         elif isinstance(bound.field, VariablesField):
             rows = list(value.items() if isinstance(value, Mapping) else value or ())
             data.setlist(f"{bound.html_name}.name", [name for name, _ in rows])

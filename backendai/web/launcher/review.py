@@ -42,12 +42,13 @@ _OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment",
 
 class Fault(NamedTuple):
     """Something wrong: the form's field (``__all__``: none), its name for people, the reason, and of a field with rows
-    the number of the row."""
+    the number of the row and, where the row has several parts, which."""
 
     field: str
     label: str
     message: str
     row: int | None
+    part: str = ""
 
     @property
     def step(self) -> int:
@@ -71,7 +72,7 @@ class Review:
         self.form = form
         self.checked = checked
         self.data: dict[str, Any] = getattr(form, "cleaned_data", {})
-        self.faults = [Fault(name, _label(form, name), text, row) for name, text, row in _errors(form)]
+        self.faults = list(_faults(form))
         self.cards = {
             key: Card(title, step, [fault for fault in self.faults if _card_of(fault.field) == key])
             for key, (title, step) in _CARDS.items()
@@ -177,10 +178,11 @@ def review_of(form: LaunchForm, user: User) -> Review:
     return Review(form, checked)
 
 
-def _errors(form: LaunchForm) -> Iterator[tuple[str, str, int | None]]:
+def _faults(form: LaunchForm) -> Iterator[Fault]:
     for name, errors in form.wrong_in_order():
         for error in errors:
-            yield name, error.messages[0], (error.params or {}).get("row")
+            params = error.params or {}
+            yield Fault(name, _label(form, name), error.messages[0], params.get("row"), params.get("part", ""))
 
 
 def _label(form: LaunchForm, name: str) -> str:

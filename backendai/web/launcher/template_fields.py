@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.core.exceptions import ValidationError
 
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
@@ -19,50 +18,35 @@ from backendai.compute.spec_document import VERSION, document_of, spec_of
 from backendai.core.errors import NotFound, UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
-from backendai.core.written_documents import LARGEST, read_document, written
+from backendai.core.written_documents import LARGEST
 from backendai.templates.documents import parts_of
 from backendai.templates.models import TemplateVersion
 from backendai.templates.rendering import check_locks
 from backendai.templates.services.launching import from_template, version_named
-from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy as _
+from backendai.web.launcher.roles_field import RoleRow, RolesField, rows_to_show
 
 UNSHOWN = ("agents", "placement")  # of the first, the form shows one, where people may choose an agent at all
-_EXAMPLE = "worker:\n  count: 2\n  resources: {cpu: 2, mem: 4g}"
-
-
-class RolesField(forms.CharField):
-    """Becomes roles by their names, as a document in YAML has them."""
-
-    def clean(self, value: Any) -> dict[str, RoleSpec]:
-        """Return the roles; what is wrong is told with line and column."""
-        text = super().clean(value)
-        if not text.strip():
-            return {}
-        try:
-            return roles_in(text)
-        except UserError as error:
-            raise ValidationError(in_words(error.message), code=error.code) from error
+_INPUTS = {
+    "type": ["session_type"],
+    "image": ["image", "environment", "version", "manual_image"],
+    "resources": ["preset", "cpu", "mem", "mem_unit", "slot."],
+    "shm": ["shm", "shm_unit"],
+    "environ": ["environ."],
+    "mounts": ["mounts", "mount."],
+    "files": ["files.", "upload"],
+    "roles": ["roles."],
+}
 
 
 class TemplateFields(forms.Form):
     """Neither template nor parameters stand in the address of the page, whose own part names them."""
 
+    locked_inputs: Sequence[str] = ()
     template = forms.CharField(max_length=80, required=False, widget=forms.HiddenInput)
     parameters = forms.CharField(max_length=LARGEST, required=False, widget=forms.HiddenInput)
     unshown = forms.CharField(max_length=LARGEST, required=False, widget=forms.HiddenInput)
-    roles = RolesField(
-        max_length=LARGEST,
-        required=False,
-        strip=False,
-        label=_("Roles"),
-        help_text=_(
-            "YAML: each role with its count, image, resources, shm, environ, startup_command and mounts. "
-            "What is left out is as above. Leave Kernels at 1."
-        ),
-        widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "placeholder": _EXAMPLE}),
-    )
-
+    roles = RolesField(required=False, label=_("Roles"))
     done_when = forms.CharField(
         max_length=64,
         required=False,
@@ -75,11 +59,22 @@ class TemplateFields(forms.Form):
     )
 
     def lock(self, keys: Sequence[str]) -> None:
-        """Make the inputs of these keys of a request read-only. Choices stay as they are: other values are refused."""
-        for key in keys:
-            field = self.fields.get(key)
-            if field is not None and isinstance(field.widget, forms.TextInput | forms.NumberInput | forms.Textarea):
-                field.widget.attrs["readonly"] = True
+        """Make the inputs of these keys of a request read-only. Choices are left to the page's script, which offers the
+        chosen one alone: other values are refused."""
+        self.locked_inputs = inputs_of(keys)
+        for name in self.fields.keys() & set(self.locked_inputs):
+            widget = self.fields[name].widget
+            if isinstance(widget, forms.TextInput | forms.NumberInput | forms.Textarea):
+                widget.attrs["readonly"] = True
+
+    def role_rows(self) -> list[RoleRow]:
+        """Return the roles so far with what is wrong with each, and an empty one."""
+        return rows_to_show(self["roles"].value(), self["roles"].errors.as_data())
+
+    @property
+    def locked_text(self) -> str:
+        """The names of the inputs that a template locks, as JSON for the page's script."""
+        return json.dumps(self.locked_inputs)
 
     def with_unshown(self, spec: SessionSpec) -> SessionSpec:
         """Return the request with the values of the request before it that the form has no field for. Raises a
@@ -129,31 +124,32 @@ class TemplateFields(forms.Form):
         return {slot: amount for slot, amount in base.resources.items() if slot not in fields} | dict(spec.resources)
 
 
+def locked_keys(reference: str, actor: User) -> list[str]:
+    """Return the keys that a template locks; none for one that is not there any more."""
+    try:
+        return parts_of(version_named(actor, reference).document).locked if reference else []
+    except UserError:
+        return []
+
+
+def inputs_of(keys: Sequence[str]) -> list[str]:
+    """Return by what names the form sends these keys of a request; one that ends with a dot begins several."""
+    found: list[str] = []
+    for key in keys:
+        first, _dot, rest = key.partition(".")
+        if first == "resources" and rest:
+            own = {"cpu": ["cpu"], "mem": ["mem", "mem_unit"]}.get(rest, [f"slot.{rest}"])
+            found += [*own, "preset"]
+        elif first == "environ" and rest:
+            found.append(f"environ={rest}")
+        else:
+            found += _INPUTS.get(first, [first])
+    return list(dict.fromkeys(found))
+
+
 def unshown_in(said: Mapping[str, Any]) -> str:
     """Return as JSON what a form keeps of a request without showing it."""
     return json.dumps(kept) if (kept := {key: said[key] for key in UNSHOWN if key in said}) else ""
-
-
-def roles_in(text: str) -> dict[str, RoleSpec]:
-    """Return the roles that a YAML text describes; a UserError tells line and column."""
-    found = read_document(text)
-    try:
-        spec = spec_of({"version": VERSION, "image": "", "roles": found.value})
-        with_size(spec)
-    except UserError as error:
-        field = (error.field or "").removeprefix("roles.")
-        raise found.placed(UserError(Message.of(error.message), field=field, code=error.code)) from None
-    return dict(spec.roles)
-
-
-def roles_text(roles: Mapping[str, Any]) -> str:
-    """Return roles of a document as the form shows them; without values of secrets, which are typed again."""
-    return written({name: _typed_again(role) for name, role in roles.items()})
-
-
-def _typed_again(role: Mapping[str, Any]) -> dict[str, Any]:
-    environ = {name: text if text is not None else "" for name, text in role.get("environ", {}).items()}
-    return {**role, **({"environ": environ} if environ else {})}
 
 
 def _mapping_in(text: str | None) -> dict[str, Any]:

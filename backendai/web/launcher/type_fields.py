@@ -23,11 +23,13 @@ from backendai.texts.messages import in_words_lazy
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.kind_words import KindWords, kinds_to_launch
 from backendai.web.launcher.checks import checked, ignore_errors
+from backendai.web.launcher.matrix_field import LONGEST, MatrixField, size_of
 
 _WISHES = {
     "starts_at": _("Enter a start time or clear the box."),
     "batch_timeout": _("Enter a timeout or clear the box."),
 }
+_MATRIX = "lr = 0.1, 0.01\nseed = 1, 2, 3"
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
 
@@ -64,6 +66,19 @@ class TypeFields(forms.Form):
         widget=forms.NumberInput(attrs={"inputmode": "numeric"}),
         help_text=_(
             "Runs the command so many times; $BACKENDAI_ARRAY_INDEX counts from 0. Leave empty to run it once."
+        ),
+    )
+    matrix = MatrixField(
+        required=False,
+        max_length=LONGEST,
+        strip=False,
+        label=_("Values of an array"),
+        widget=forms.Textarea(
+            attrs={"rows": 2, "class": "mono", "spellcheck": "false", "autocapitalize": "off", "placeholder": _MATRIX}
+        ),
+        help_text=_(
+            "Runs the command once for each combination. It reads the values as $PARAM_LR, $PARAM_SEED and so on; "
+            "an array has 10,000 elements at most."
         ),
     )
     retries = forms.IntegerField(
@@ -153,8 +168,13 @@ class TypeFields(forms.Form):
         for name in self.cleaned_data.get("wished", ()):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
+        if self.cleaned_data.get("matrix") and self.cleaned_data.get("array_size"):
+            text = _("The values make the elements: clear the array size, or the values.")
+            self.add_error("array_size", forms.ValidationError(text, code="twice"))
         if self.runs_program() is False:
-            ignore_errors(self, "startup_command", "array_size", "retries", "starts_at", "batch_timeout", "depends_on")
+            ignore_errors(
+                self, "startup_command", "array_size", "matrix", "retries", "starts_at", "batch_timeout", "depends_on"
+            )
         return data
 
     def condition(self) -> str:
@@ -164,11 +184,20 @@ class TypeFields(forms.Form):
 
     def is_run(self) -> bool:
         """Return whether the command runs more than once: as elements, or again after a failure."""
-        return bool(self.cleaned_data.get("array_size") or self.cleaned_data.get("retries"))
+        return any(self.cleaned_data.get(name) for name in ("array_size", "matrix", "retries"))
+
+    def elements(self) -> int:
+        """Return how many elements the array has; 0 for none."""
+        return self.cleaned_data.get("array_size") or size_of(self.cleaned_data.get("matrix") or {})
 
     def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:
         """Return the kinds to choose from, as ``kinds_to_launch`` does."""
         return kinds_to_launch()
+
+    @property
+    def most_elements(self) -> int:
+        """How many elements an array may have."""
+        return MOST_TASKS
 
     def runs_program(self) -> bool | None:
         """Return whether the chosen kind runs a command; None while no kind is chosen."""

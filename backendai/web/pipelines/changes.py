@@ -28,7 +28,7 @@ from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext_lazy
 from backendai.web.gallery.forms import PREFIX, ParametersForm
 from backendai.web.launcher.from_run import LIKE_RUN, is_of_the_form
-from backendai.web.pipelines.examples import EXAMPLES, example_text
+from backendai.web.pipelines.examples import EXAMPLES, KEYS, example_text
 from backendai.web.pipelines.pages import SECTION, find_run, run_page
 from backendai.web.requests import PageRequest
 
@@ -85,7 +85,14 @@ def create(request: PageRequest) -> HttpResponse:
         except UserError as error:
             form.refuse(error)
     is_wrong = bool(form.errors or (asked.is_bound and asked.errors))
-    context = {"form": form, "asked": asked, "found": found, "is_answered": is_answered, "examples": EXAMPLES} | SECTION
+    context = {
+        "form": form,
+        "asked": asked,
+        "found": found,
+        "is_answered": is_answered,
+        "examples": EXAMPLES,
+        "keys": KEYS,
+    } | SECTION
     return render(request, "web/pipelines/new.html", context, status=422 if is_wrong else 200)
 
 

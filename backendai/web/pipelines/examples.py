@@ -99,6 +99,50 @@ finally: {startup_command: echo cleaned up}  # runs at the end, also after failu
     ),
 )
 
+# Names of keys, and what they say.
+KEYS: tuple[tuple[str, str | Promise], ...] = (
+    (
+        "defaults",
+        _("keys of a launch request for every step: image, resources, environ, mounts, project, resource_group …"),
+    ),
+    (
+        "steps",
+        _("each step under its name, with its startup_command and what differs from defaults"),
+    ),
+    (
+        "after",
+        _("the steps that it waits for, as a list; or each with success, failure, any, or each (element by element)"),
+    ),
+    (
+        "array, matrix, foreach",
+        _("more than one session: a number, lists of values by name, or a list; programs read $PARAM_…"),
+    ),
+    (
+        "at_once, probe, give_up_after",
+        _("how many run at the same time, how many are tried first, and after how many failures a step ends"),
+    ),
+    (
+        "retry",
+        _("how often and when a failed session is launched again, and with how much more"),
+    ),
+    (
+        "template",
+        _("a template of a session that the step starts from, with its parameters"),
+    ),
+    (
+        "params",
+        _("what is asked for before the launch"),
+    ),
+    (
+        "workspace",
+        _("a folder in which steps hand files to each other: $STEP_OUT and $IN_STEP"),
+    ),
+    (
+        "finally, on_failure",
+        _("a last step that always runs, and whether the run continues, drains or stops after a failure"),
+    ),
+)
+
 
 def example_text(name: str, user: User) -> str:
     """Return the document of this name, else the first, with an image that the user can use; one query."""

@@ -45,6 +45,7 @@ from backendai.web.launcher.owner import asked_owner, kept_for_another
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
 from backendai.web.launcher.steps import REVIEW, TYPE, step_named, steps_of
+from backendai.web.launcher.template_fields import locked_keys
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -95,8 +96,8 @@ def _form(
     named = {"owner": "" if owner == request.user else owner.email}
     form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis | named)
     usual, said = sent_by(form), said_in(request.GET, form)
+    form.lock(refill.locked if refill else locked_keys(request.POST.get("template", ""), request.user))
     if refill:
-        form.lock(refill.locked)
         refill.leave_empty(form, usual)
     context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
     if request.POST and not _looks_up(request):
@@ -155,8 +156,9 @@ def _create_run(request: PageRequest, form: LaunchForm) -> Run:
     """Return the run of an array, or of a command with retries, that the form asks for."""
     now, data, spec = timezone.now(), form.cleaned_data, form.spec()
     check_launch_rate(request.user, 1, now=now)
-    own = {name: data[name] for name in ("array_size", "retries") if data.get(name)}
-    wish = array_of(spec, own.get("array_size") or form.how_many(), retries=own.get("retries", 0))
+    own = {name: data[name] for name in ("array_size", "matrix", "retries") if data.get(name)}
+    elements = own.get("matrix") or own.get("array_size") or form.how_many()
+    wish = array_of(spec, elements, retries=own.get("retries", 0))
     with transaction.atomic():
         run, is_new = create_run(request.user, wish, idempotency_key=data["request_key"] or None, now=now)
         if is_new:

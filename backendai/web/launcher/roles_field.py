@@ -1,0 +1,171 @@
+"""Kernels that differ, in the launch form: a row for each role, with what is rarely said as YAML behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from backendai.compute.services.check_roles import MOST_ROLES, with_size
+from backendai.compute.spec import RoleSpec
+from backendai.compute.spec_document import VERSION, spec_of
+from backendai.core.errors import UserError
+from backendai.core.written_documents import LARGEST, read_document, written
+from backendai.texts.messages import in_words
+from backendai.texts.translation import gettext as _
+
+PARTS = ("name", "count", "image", "cpu", "mem", "slots", "command", "more")
+_PART_OF = {"count": "count", "image": "image", "startup_command": "command", "cpu": "cpu", "mem": "mem"}
+_OWN = frozenset({"count", "image", "startup_command"})  # keys of a role that have a field
+_EXAMPLES = {
+    "name": "worker",
+    "count": "1",
+    "mem": "4g",
+    "slots": "cuda.device=1",
+    "more": "on_failure: restart\nafter: [main]\nready: {tcp: 8786, within: 60}\nenviron: {A: b}",
+}
+_Typed = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """A role as the form shows it; ``wrong`` says by part what is wrong with it."""
+
+    typed: Mapping[str, str]
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+    def cells(self) -> list[tuple[str, str, str, str]]:
+        """Return part, value, what is wrong and an example of each field."""
+        return [(part, self.typed.get(part, ""), self.wrong.get(part, ""), _EXAMPLES.get(part, "")) for part in PARTS]
+
+
+class RoleRows(forms.Widget):
+    """Reads ``<name>.name``, ``<name>.count`` and so on, each sent once per row."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[_Typed]:
+        """Return the rows as they were typed, those between others that were left empty too."""
+        columns = [data.getlist(f"{name}.{part}") for part in PARTS]
+        rows = [dict(zip(PARTS, texts, strict=True)) for texts in zip(*columns, strict=False)]
+        while rows and not any(text.strip() for text in rows[-1].values()):
+            rows.pop()
+        return rows
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Return whether the form had no such rows at all."""
+        return f"{name}.name" not in data
+
+
+class RolesField(forms.Field):
+    """Becomes the roles of a ``SessionSpec`` by their names."""
+
+    widget = RoleRows
+
+    def clean(self, value: list[_Typed]) -> dict[str, RoleSpec]:
+        """Return the roles. What is wrong is told with its row (from 0) and its part as parameters."""
+        found: dict[str, Any] = {}
+        for number, row in enumerate(value):
+            if not any(text.strip() for text in row.values()):
+                continue
+            name = row["name"].strip()
+            if not name or name in found:
+                text = _("%(name)s is listed twice.") % {"name": name} if name else _("This role has no name.")
+                raise _wrong(number, "name", text)
+            found[name] = _role(number, row)
+        try:
+            spec = spec_of({"version": VERSION, "image": "", "roles": found}) if found else None
+            if spec:
+                with_size(spec)
+        except UserError as error:
+            raise placed(error, value) from None
+        return dict(spec.roles) if spec else {}
+
+
+def placed(error: UserError, rows: list[_Typed]) -> ValidationError:
+    """Return a refusal with the row and the part that it is about, as far as it names them."""
+    where = (error.field or "").removeprefix("roles").lstrip(".").split(".")
+    number = next((place for place, row in enumerate(rows) if row["name"].strip() == where[0]), None)
+    if number is None:
+        return ValidationError(in_words(error.message), code=error.code)
+    key = where[2] if where[1:2] == ["resources"] and len(where) > 2 else "".join(where[1:2])
+    part = "slots" if where[1:2] == ["resources"] and key not in _PART_OF else _PART_OF.get(key, "more")
+    return _wrong(number, part if len(where) > 1 else "name", str(in_words(error.message)))
+
+
+def rows_to_show(value: list[_Typed] | None, wrong: Iterable[ValidationError] = ()) -> list[RoleRow]:
+    """Return the rows so far, each with what is wrong with it, and one to fill in."""
+    found: dict[int, dict[str, str]] = {}
+    for error in wrong:
+        if (params := error.params or {}) and params.get("row") is not None:
+            found.setdefault(params["row"], {})[params["part"]] = error.messages[0]
+    rows = [RoleRow(typed, found.get(number, {})) for number, typed in enumerate(value or ())]
+    return rows if len(rows) >= MOST_ROLES else [*rows, RoleRow({})]
+
+
+def rows_of_roles(roles: Mapping[str, Any]) -> list[_Typed]:
+    """Return roles of a document as rows; values of secrets stand empty, which are typed again."""
+    return [_row(name, role) for name, role in roles.items()]
+
+
+def _row(name: str, role: Mapping[str, Any]) -> _Typed:
+    amounts = {slot: str(amount) for slot, amount in (role.get("resources") or {}).items()}
+    more = {key: value for key, value in role.items() if key not in _OWN | {"resources"}}
+    if environ := more.get("environ"):
+        more["environ"] = {variable: "" if text is None else text for variable, text in environ.items()}
+    return {
+        "name": name,
+        "count": str(role.get("count", 1)),
+        "image": role.get("image", ""),
+        "cpu": amounts.pop("cpu", ""),
+        "mem": amounts.pop("mem", ""),
+        "slots": ", ".join(f"{slot}={amount}" for slot, amount in amounts.items()),
+        "command": role.get("startup_command", ""),
+        "more": written(more) if more else "",
+    }
+
+
+def _role(number: int, row: _Typed) -> dict[str, Any]:
+    typed = {part: text.strip() for part, text in row.items()}
+    if typed["count"] and not (typed["count"].isascii() and typed["count"].isdigit() and len(typed["count"]) < 6):
+        raise _wrong(number, "count", _("Enter a whole number of kernels, such as 2."))
+    role = _more(number, row["more"])
+    role["count"] = int(typed["count"] or 1)
+    amounts = {slot: _amount(typed[slot]) for slot in ("cpu", "mem") if typed[slot]} | _slots(number, typed["slots"])
+    own = {"image": typed["image"], "resources": amounts, "startup_command": row["command"].replace("\r\n", "\n")}
+    return role | {key: value for key, value in own.items() if value}
+
+
+def _amount(text: str) -> int | str:
+    """Return an amount as documents have it."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else text
+
+
+def _slots(number: int, text: str) -> dict[str, int | str]:
+    found: dict[str, int | str] = {}
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        slot, equals, amount = (part.strip() for part in one.partition("="))
+        if not (slot and equals and amount):
+            raise _wrong(number, "slots", _("Write slots with their amounts, such as cuda.device=1"))
+        found[slot] = _amount(amount)
+    return found
+
+
+def _more(number: int, text: str) -> dict[str, Any]:
+    """Return the keys that have no field of their own."""
+    if not text.strip():
+        return {}
+    if len(text) > LARGEST:
+        raise _wrong(number, "more", _("This is too long."))
+    try:
+        said = read_document(text.replace("\r\n", "\n")).value
+    except UserError as error:
+        raise _wrong(number, "more", str(in_words(error.message))) from None
+    if twice := sorted(said.keys() & (_OWN | {"resources"})):
+        raise _wrong(number, "more", _("%(keys)s has a field of its own.") % {"keys": ", ".join(twice)})
+    return dict(said)
+
+
+def _wrong(number: int, part: str, text: str) -> ValidationError:
+    return ValidationError("%(text)s", code="invalid-role", params={"row": number, "part": part, "text": text})
