@@ -87,7 +87,11 @@ def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Uplo
 
 
 def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
-    """Put a whole upload in its place; it is forgotten then. Raises FileExistsError."""
+    """Put a whole upload in its place and delete its state. Does nothing where a crash left only the state. Raises
+    FileExistsError."""
+    with opened_part(tree.base, INCOMING) as incoming:
+        if not beneath.exists(incoming, _data(upload.id)):
+            return
     place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
     with opened_part(tree.base, INCOMING) as incoming, contextlib.suppress(FileNotFoundError):
         os.unlink(_state(upload.id), dir_fd=incoming)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backendai.files import upload_views
+from backendai.files import upload_views, uploads
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio
@@ -125,6 +125,23 @@ async def test_an_upload_replaces_only_when_it_was_said_so(portal: Portal) -> No
     late = await begin(portal, "g", 3)
     (portal.data / "g").write_text("somebody was faster")
     assert (await send(portal, late, 0, b"new")).status == 409
+    assert (portal.data / "g").read_text() == "somebody was faster"
+
+
+async def test_a_whole_upload_that_was_not_placed_is_placed_before_it_is_called_whole(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (portal.data / "f").write_text("old")
+    upload, taken = await begin(portal, "f", 3, overwrite="1"), await begin(portal, "g", 3)
+    with monkeypatch.context() as crash:
+        crash.setattr(uploads, "finish", lambda tree, upload, *, now: os.listdir("/nonexistent"))
+        for one in (upload, taken):
+            assert (await send(portal, one, 0, b"new")).status == 404
+    assert (portal.data / "f").read_text() == "old"
+    assert await offset_of(portal, upload) == 3
+    assert (portal.data / "f").read_text() == "new"
+    (portal.data / "g").write_text("somebody was faster")
+    assert (await portal.ask("HEAD", taken, headers=TUS, rights="edit")).status == 409
     assert (portal.data / "g").read_text() == "somebody was faster"
 
 
