@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from django.db import models
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, Subquery, Value, When
 
-from backendai.accounts.models import Membership
+from backendai.accounts.models import Membership, User
 from backendai.storage.status import LIVE, FolderStatus, GrantKind, Rights
 
-if TYPE_CHECKING:
-    from backendai.accounts.models import User
-
 MANAGE = "manage"
+Person = User | OuterRef  # a column of the query around a subquery
 
 
 class StorageHostQuerySet(models.QuerySet[Any]):
@@ -37,18 +36,12 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def with_rights_of(self, user: User) -> FolderQuerySet:
         """Annotate ``rights``: manage, edit, view or none. An override or accepted invitation beats the default."""
-        granted, member = self._granted_to(user), self._memberships_of(user)
-        rules = [When(user=user, then=Value(MANAGE))]
+        rules = []
         if user.role == "superadmin":
             rules.append(When(pk__isnull=False, then=Value(MANAGE)))
         elif user.role == "admin" and user.domain_id:
             rules.append(When(Q(user__domain=user.domain_id) | Q(project__domain=user.domain_id), then=Value(MANAGE)))
-        rules += [
-            When(Exists(member.filter(role=Membership.Role.ADMIN)), then=Value(MANAGE)),
-            When(Exists(granted), then=Subquery(granted.values("rights")[:1])),
-            When(Exists(member), then=F("member_rights")),
-        ]
-        return self.annotate(rights=Case(*rules, default=Value(Rights.NONE.value), output_field=CharField()))
+        return self._with_rights(user, user, rules)
 
     def visible_to(self, user: User) -> FolderQuerySet:
         """Folders to which the user has any rights, with ``rights``; administrators manage those of their domain. Those
@@ -58,16 +51,41 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def offered_to(self, user: User) -> FolderQuerySet:
         """Ready folders that the user owns, was granted or has by a project: what lists and the launcher show."""
-        mine = Q(user=user) | Exists(self._memberships_of(user)) | Exists(self._granted_to(user))
-        return self.mountable().filter(mine).with_rights_of(user).exclude(rights=Rights.NONE)
+        return self.mountable()._held_by(user, user).with_rights_of(user).exclude(rights=Rights.NONE)
 
-    def _memberships_of(self, user: User) -> models.QuerySet[Any]:
-        return Membership.objects.filter(project=OuterRef("project"), user=user)
+    def offered_to_column(self, column: str) -> FolderQuerySet:
+        """For a subquery: the folders of ``offered_to`` for the user in a column of the query around it."""
+        person, inner = OuterRef(column), OuterRef(OuterRef(column))
+        domain = Q(domain=OuterRef("user__domain")) | Q(domain=OuterRef("project__domain"))
+        managing = User.objects.filter(Q(role="superadmin") | Q(role="admin") & domain, pk=inner)
+        rows = self.mountable()._held_by(person, inner)
+        rows = rows._with_rights(person, inner, [When(Exists(managing), then=Value(MANAGE))])
+        return rows.exclude(rights=Rights.NONE)
 
-    def _granted_to(self, user: User) -> FolderGrantQuerySet:
+    def _with_rights(self, person: Person, inner: Person, managing: Sequence[When]) -> FolderQuerySet:
+        """Annotate ``rights``. ``inner`` is the person as subqueries name them."""
+        granted, member = self._granted_to(inner), self._memberships_of(inner)
+        rules = [
+            When(user=person, then=Value(MANAGE)),
+            *managing,
+            When(Exists(member.filter(role=Membership.Role.ADMIN)), then=Value(MANAGE)),
+            When(Exists(granted), then=Subquery(granted.values("rights")[:1])),
+            When(Exists(member), then=F("member_rights")),
+        ]
+        return self.annotate(rights=Case(*rules, default=Value(Rights.NONE.value), output_field=CharField()))
+
+    def _held_by(self, person: Person, inner: Person) -> FolderQuerySet:
+        """Those that the person owns, was granted or has by a project."""
+        mine = Q(user=person) | Exists(self._memberships_of(inner)) | Exists(self._granted_to(inner))
+        return self.filter(mine)
+
+    def _memberships_of(self, person: Person) -> models.QuerySet[Any]:
+        return Membership.objects.filter(project=OuterRef("project"), user=person)
+
+    def _granted_to(self, person: Person) -> FolderGrantQuerySet:
         """Return the grant that counts; an override holds only as long as its user belongs to the project."""
-        grants = self.model.grants.rel.related_model.objects.filter(folder=OuterRef("pk"), user=user).counting()
-        member = Membership.objects.filter(project=OuterRef("folder__project"), user=user)
+        grants = self.model.grants.rel.related_model.objects.filter(folder=OuterRef("pk"), user=person).counting()
+        member = Membership.objects.filter(project=OuterRef("folder__project"), user=OuterRef("user"))
         rows: FolderGrantQuerySet = grants.filter(Q(kind=GrantKind.INVITATION) | Exists(member))
         return rows
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
-from backendai.compute.spec import MountWish
-from backendai.core.errors import Conflict
+from backendai.compute.services.mounts import resolve_mounts
+from backendai.compute.spec import MountWish, SessionSpec
+from backendai.core.errors import Conflict, UserError
 from backendai.pipelines.services.changing import cancel_run
-from backendai.serving.models import Endpoint, Wish
-from backendai.storage.models import Folder
+from backendai.serving.models import Endpoint, Revision, Wish
+from backendai.storage.claims import claims_on
+from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.services import trash_folder
-from backendai.storage.status import FolderStatus
+from backendai.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
 from tests.mount_tools import ready_folder
 from tests.pipelines.world import ARRAY, launch
@@ -58,6 +62,49 @@ def test_a_role_of_a_waiting_element_keeps_its_folder(cast: Cast) -> None:
     run = launch(cast.alice, **ARRAY, name="sweep", array=3, cluster_size=2, roles=roles)
     assert f"the run {run.name} of alice@example.com" in refusal(folder, cast)
     assert trash_folder(other, cast.bob, now=NOW).status == FolderStatus.TRASHED
+
+
+def test_the_number_of_queries_does_not_grow_with_endpoints_and_runs(
+    cast: Cast, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    folder = ready_folder(cast.alice, "data")
+    for number in range(3):
+        for owner in (cast.alice, cast.bob):
+            ready_folder(owner, f"other-{number}")
+            revision = a_revision(mounts=[MountWish(f"other-{number}")])
+            make_endpoint(owner, f"chat-{owner.email[:3]}-{number}", revision=revision)
+            launch(owner, **ARRAY, name=f"sweep-{number}", array=2, mounts=[{"folder": f"other-{number}"}])
+    with django_assert_num_queries(2):
+        assert claims_on(folder, most=9) == []
+
+
+def test_a_name_claims_the_folder_that_a_launch_would_mount(cast: Cast) -> None:
+    owners: dict[str, Any] = {
+        "owner": {"owner": cast.bob},
+        "project": {"owner": None, "project": cast.project},
+        "project without rights": {"owner": None, "project": cast.project, "member_rights": Rights.NONE},
+        "grant": {"owner": cast.alice},
+        "stranger": {"owner": cast.charlie},
+    }
+    endpoint = make_endpoint(cast.bob, "chat", revision=a_revision())
+    Revision.objects.filter(pk=endpoint.current_id).update(mounts=[{"folder": "model"}])
+    spec, claimed = SessionSpec("python", mounts=(MountWish("model"),)), set()
+    for one, other in combinations(owners, 2):
+        if one == "project" and other == "project without rights":
+            continue  # a project has a name once
+        folders = {place: ready_folder(name="model", **owners[place]) for place in (one, other)}
+        if "grant" in folders:
+            told = {"rights": Rights.VIEW, "kind": GrantKind.INVITATION, "accepted_at": NOW}
+            FolderGrant.objects.create(folder=folders["grant"], user=cast.bob, **told)
+        try:
+            meant = {mount.folder_id for mount in resolve_mounts(cast.bob, cast.project, spec)}
+        except UserError:
+            meant = set()
+        for place, folder in folders.items():
+            assert bool(claims_on(folder, most=1)) is (folder.pk in meant), (place, list(folders))
+            claimed |= {place} if folder.pk in meant else set()
+        Folder.objects.all().delete()
+    assert claimed == {"owner", "project", "grant"}
 
 
 def test_an_endpoint_of_somebody_without_rights_keeps_no_folder(cast: Cast) -> None:

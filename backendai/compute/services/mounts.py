@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 
 from backendai.accounts.homes import Residents, homes_of
 from backendai.accounts.models import Project, User
@@ -77,18 +77,23 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     return [*found, *_automatic(owner, offered, found, files)][:MOST_MOUNTS]
 
 
-def is_meant(folder: Folder, name: str, owner: User, project: Project) -> bool:
-    """Return whether a session of the owner would mount this folder by this name or id. No query if the folder has
-    another name and id."""
-    if pk := _uuid(name):
-        return pk == folder.pk and Folder.objects.offered_to(owner).filter(pk=pk).exists()
-    if name != folder.name:
-        return False
-    offered = list(Folder.objects.offered_to(owner).filter(name=name))
-    try:
-        return bool(_named(owner, project, offered, name).pk == folder.pk)
-    except UserError:  # several folders have this name, so this folder may be meant
-        return folder in offered
+def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
+    """Return those rows whose owner is offered the folder, with ``by_name``: whether its name means this folder to a
+    session of the owner in the project, or may mean it. ``owner`` and ``project`` are columns of the rows."""
+    offered = Folder.objects.offered_to_column(owner)
+    others = offered.filter(name=folder.name).exclude(pk=folder.pk)
+    of_owner, of_project = Exists(others.filter(user=OuterRef(owner))), Exists(others.filter(project=OuterRef(project)))
+    if folder.project_id is None:
+        means = Case(When(**{owner: folder.user_id}, then=True), default=~of_owner & ~of_project)
+    else:
+        means = Case(When(of_owner, then=False), When(**{project: folder.project_id}, then=True), default=~of_project)
+    offered_rows: QuerySet[Any] = rows.filter(Exists(offered.filter(pk=folder.pk))).annotate(by_name=means)
+    return offered_rows
+
+
+def is_meant(folder: Folder, names: Collection[str], *, by_name: bool) -> bool:
+    """Return whether one of these names or ids means the folder, on a row of ``annotate_meaning``."""
+    return (by_name and folder.name in names) or any(_uuid(name) == folder.pk for name in names)
 
 
 def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
