@@ -22,7 +22,9 @@ PYTHON_IMAGE = "local/backendai-test-python:1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
 SSH_IMAGE = "local/backendai-test-ssh:1"
 WORK_IMAGE = "local/backendai-test-work:2"
+LINKED_IMAGE = "local/backendai-test-linked:1"
 LABEL = "backendai-test.image"
+File = tuple[str, bytes | Path | str]  # a name with its content, the file that is copied, or the target of a link
 _SERVICE_FILES = Path(__file__).parent / "service_image"
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
 _GROUP = b"root:x:0:\nwork:x:1000:\n"
@@ -63,7 +65,7 @@ def ensure_work_image(client: APIClient) -> str:
     if not _has(client, WORK_IMAGE):
         programs = [Path("/usr/bin/git"), Path("/usr/bin/nohup")]  # Debian's busybox has no nohup
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
-        links = [(f"bin/git-{name}", b"/usr/bin/git") for name in ("receive-pack", "upload-pack")]
+        links = [(f"bin/git-{name}", "/usr/bin/git") for name in ("receive-pack", "upload-pack")]
         told = {name: content for name, content in [*_busybox_files(), *_python_files(), *files, *links]}
         _import(client, WORK_IMAGE, told.items())
     return WORK_IMAGE
@@ -76,6 +78,13 @@ def ensure_ssh_image(client: APIClient) -> str:
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         _import(client, SSH_IMAGE, [*_busybox_files(), *files])
     return SSH_IMAGE
+
+
+def ensure_linked_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with links where kernels have mounts; one of them leads nowhere."""
+    if not _has(client, LINKED_IMAGE):
+        _import(client, LINKED_IMAGE, [*_busybox_files(), ("var/tmp", "/tmp"), ("run", "/srv/run")])
+    return LINKED_IMAGE
 
 
 def ensure_packages_image(client: APIClient, reference: str, packages: Path) -> str:
@@ -96,7 +105,7 @@ def _libraries_of(programs: Iterable[Path]) -> list[Path]:
     return sorted({Path(word) for word in linked if word.startswith("/") and not word.endswith(":")})
 
 
-def _python_files() -> list[tuple[str, bytes | Path]]:
+def _python_files() -> list[File]:
     python = Path("/usr/bin/python3").resolve()
     library = Path("/usr/lib", python.name)
     assert library.is_dir(), "install python3"
@@ -115,15 +124,15 @@ def _has(client: APIClient, reference: str) -> bool:
     return True
 
 
-def _busybox_files() -> list[tuple[str, bytes | Path]]:
+def _busybox_files() -> list[File]:
     busybox = shutil.which("busybox")
     assert busybox, "install busybox-static"
     names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    links: list[tuple[str, bytes | Path]] = [(f"bin/{name}", b"busybox") for name in names if name != "busybox"]
+    links: list[File] = [(f"bin/{name}", "busybox") for name in names if name != "busybox"]
     return [("bin/busybox", Path(busybox)), ("etc/passwd", _PASSWD), ("etc/group", _GROUP), *links]
 
 
-def _tmux_files() -> list[tuple[str, bytes | Path]]:
+def _tmux_files() -> list[File]:
     tmux = shutil.which("tmux")
     assert tmux, "install tmux"
     linked = subprocess.run(["ldd", tmux], capture_output=True, text=True, check=True).stdout.split()
@@ -133,7 +142,7 @@ def _tmux_files() -> list[tuple[str, bytes | Path]]:
     return [(str(path).lstrip("/"), path) for path in [Path(tmux), *libraries, *descriptions, *locale]]
 
 
-def _service_files() -> list[tuple[str, bytes | Path]]:
+def _service_files() -> list[File]:
     notes = {"command": ["nc", "-ll", "-p", "{ports[0]}", "-e", "/srv/handle"], "url_template": "/notes"}
     broken = {"command": ["sh", "-c", "echo nothing works >&2; exit 3"]}
     definitions = "etc/backend.ai/service-defs"
@@ -144,9 +153,7 @@ def _service_files() -> list[tuple[str, bytes | Path]]:
     ]
 
 
-def _import(
-    client: APIClient, reference: str, files: Iterable[tuple[str, bytes | Path]], more: tuple[str, ...] = ()
-) -> None:
+def _import(client: APIClient, reference: str, files: Iterable[File], more: tuple[str, ...] = ()) -> None:
     repository, _, tag = reference.partition(":")
     client.import_image_from_data(
         _archive(files),
@@ -156,8 +163,8 @@ def _import(
     )
 
 
-def _archive(files: Iterable[tuple[str, bytes | Path]]) -> bytes:
-    """Return a tar of the files: a path is copied, bytes under bin/ are the target of a link, other bytes content."""
+def _archive(files: Iterable[File]) -> bytes:
+    """Return a tar of the files: a path is copied, bytes are content, a string is the target of a link."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder, mode, owner in (("tmp", 0o1777, 0), ("home/work", 0o755, 1000), ("proc", 0o755, 0)):
@@ -169,8 +176,8 @@ def _archive(files: Iterable[tuple[str, bytes | Path]]) -> bytes:
             entry.mode = 0o755
             if isinstance(content, Path):
                 data = content.read_bytes()
-            elif name.startswith("bin/"):
-                entry.type, entry.linkname, data = tarfile.SYMTYPE, content.decode(), b""
+            elif isinstance(content, str):
+                entry.type, entry.linkname, data = tarfile.SYMTYPE, content, b""
             else:
                 data = content
             entry.size = len(data)

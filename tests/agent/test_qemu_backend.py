@@ -24,7 +24,7 @@ from docker import APIClient
 from backendai.agent.app_starts import AppStarts
 from backendai.agent.backends.base import Backend, BackendError, StartFailed
 from backendai.agent.backends.qemu import QemuBackend
-from backendai.agent.backends.qemu_ask import open_stream, output_of
+from backendai.agent.backends.qemu_ask import open_stream, output_of, put_file
 from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.ports import NotListening, Ports
@@ -36,10 +36,12 @@ from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of, until
 from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import (
+    LINKED_IMAGE,
     PYTHON_IMAGE,
     SERVICE_IMAGE,
     SERVICE_LABEL,
     TMUX_IMAGE,
+    ensure_linked_image,
     ensure_python_image,
     ensure_service_image,
     ensure_tiny_image,
@@ -74,7 +76,13 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> MachineSettings:
 def images() -> None:
     """The test images in the Docker Engine, from where machines get them."""
     client = APIClient()
-    for ensure in (ensure_tiny_image, ensure_tmux_image, ensure_service_image, ensure_python_image):
+    for ensure in (
+        ensure_tiny_image,
+        ensure_tmux_image,
+        ensure_service_image,
+        ensure_python_image,
+        ensure_linked_image,
+    ):
         ensure(client)
     client.close()
 
@@ -222,7 +230,9 @@ def test_a_home_has_its_files_and_limits_hold(backend: QemuBackend, new_spec: Ne
     command = (
         "cat made it*me?; pwd; id -u; stat -c '%a %U' .ssh/config; nproc; df -m /dev/shm | tail -1 | awk '{print $2}';"
         "cat /proc/self/status | grep NoNewPrivs | tr '\\t' ' '; touch /etc/x 2>&1 | grep -c denied;"
-        "dd if=/dev/zero of=big bs=1M count=100 2>&1 | grep -c 'No space'; exit 7"
+        "cd /var/tmp && pwd -P; ls -d /srv/run/backendai;"
+        "dd if=/dev/zero of=big bs=1M count=100 2>&1 | grep -c 'No space';"
+        "until [ -e /dev/shm/enough ]; do sleep 0.1; done; exit 7"
     )
     spec = new_spec(
         files=files,
@@ -230,11 +240,20 @@ def test_a_home_has_its_files_and_limits_hold(backend: QemuBackend, new_spec: Ne
         session_type="batch",
         command=command,
         scratch_bytes=2**25,
+        image=LINKED_IMAGE,
     )
     backend.start(spec)
+    until(lambda: len(backend.read_log(spec.kernel_id, limit=5000)[0].splitlines()) == 12)
+    machine = backend._running(spec.kernel_id).path
+    with pytest.raises(BackendError, match="disk of the session is full"):
+        put_file(machine, "/run/backendai/program", bytes(2**20))
+    with pytest.raises(BackendError, match="No such file"):
+        put_file(machine, "/nowhere/program", b"")
+    assert "program" not in run(backend, spec.kernel_id, "ls /run/backendai; touch /dev/shm/enough")
     ended = ended_of(backend, spec.kernel_id)
     assert backend.read_log(spec.kernel_id, limit=5000)[0].decode().split("\n") == [
-        "made", "$HOME 'quoted' $(id)", "/home/work", "1000", "600 work", "1", "16", "NoNewPrivs: 1", "1", "1", "",
+        "made", "$HOME 'quoted' $(id)", "/home/work", "1000", "600 work", "1", "16", "NoNewPrivs: 1", "1", "/tmp",
+        "/srv/run/backendai", "1", "",
     ]  # fmt: skip
     assert ended.exit_code == 7
     assert "disk of 32 MiB is full" in ended.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -96,15 +97,27 @@ def output_of(folder: Path, words: Sequence[str]) -> tuple[bytes, int]:
 
 
 def put_file(folder: Path, path: str, content: bytes) -> None:
-    """Write a file in the guest as its root. Raises BackendError."""
-    connection, _ = open_stream(folder, "w", [path, "644"])
-    with connection:
-        try:
-            connection.sendall(content)
-            connection.shutdown(socket.SHUT_WR)
-        except OSError as error:
-            raise BackendError("The file {path} cannot be written: {error}", path=path, error=str(error)) from error
+    """Write a file in the guest as its root, whole or not at all. Raises BackendError."""
+    try:
+        connection, number = open_stream(folder, "w", [path, "644"])
+    except Refused as refusal:
+        raise _not_written(path, refusal.number) from refusal
+    with connection, contextlib.suppress(OSError, BackendError):  # the guest breaks off where it cannot write
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
         _all_of(connection)
+    code = ask(folder, {"ended": number}).get("exit_code")
+    if code != 0:
+        raise _not_written(path, errno.EPIPE if code is None else int(code))
+
+
+def _not_written(path: str, number: int) -> BackendError:
+    if number == errno.ENOSPC:
+        text = "The disk of the session is full: {path} cannot be written. Delete files, or ask for more scratch space."
+        return BackendError(text, path=path, code="scratch-full")
+    return BackendError(
+        "{path} cannot be written in the virtual machine: {error}.", path=path, error=os.strerror(number)
+    )
 
 
 def ask(folder: Path, question: dict[str, Any]) -> dict[str, Any]:

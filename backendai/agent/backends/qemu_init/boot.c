@@ -37,25 +37,6 @@ void fail(const char *text, const char *about)
     _exit(1);
 }
 
-static void mount_or_fail(const char *source, const char *target, const char *type, unsigned long flags, const char *data)
-{
-    if (mount(source, target, type, flags, data))
-        fail("cannot mount", target);
-}
-
-static void make_folders(const char *path)
-{
-    char part[4096];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *at = part + 1; *at; at++)
-        if (*at == '/') {
-            *at = 0;
-            mkdir(part, 0755);
-            *at = '/';
-        }
-    mkdir(part, 0755);
-}
-
 static void load_modules(void)
 {
     char name[256], path[300];
@@ -173,50 +154,10 @@ static void read_launch(struct launch *launch, const char *path)
     }
 }
 
-/* "source:target" of the disk; a target is a folder of the image, made where it has none. */
-static void bind_folders(char **binds)
+static void enter_root(void)
 {
-    char from[4200], to[4200];
-    for (; binds && *binds; binds++) {
-        char *colon = strchr(*binds, ':');
-        *colon = 0;
-        snprintf(from, sizeof from, SCRATCH "/%s", *binds);
-        snprintf(to, sizeof to, ROOT "%s", colon + 1);
-        make_folders(to);
-        mount_or_fail(from, to, NULL, MS_BIND, NULL);
-    }
-}
-
-/* "tag:ro:target" or "tag:rw:target"; the host keeps out writes as well. */
-static void mount_shares(char **shares)
-{
-    char to[4200];
-    for (; shares && *shares; shares++) {
-        char *rights = strchr(*shares, ':'), *target = strchr(rights + 1, ':');
-        *rights++ = *target++ = 0;
-        snprintf(to, sizeof to, ROOT "%s", target);
-        make_folders(to);
-        mount_or_fail(*shares, to, "virtiofs", MS_NOSUID | MS_NODEV | (*rights == 'r' && rights[1] == 'o' ? MS_RDONLY : 0), NULL);
-    }
-}
-
-static void mount_system(const char *shm)
-{
-    char size[64];
-    make_folders(ROOT "/dev"), make_folders(ROOT "/proc"), make_folders(ROOT "/sys");
-    mount_or_fail("/dev", ROOT "/dev", NULL, MS_MOVE, NULL);
-    mount_or_fail("/proc", ROOT "/proc", NULL, MS_MOVE, NULL);
-    mount_or_fail("/sys", ROOT "/sys", NULL, MS_MOVE, NULL);
-    mount("sysfs", ROOT "/sys", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    make_folders(ROOT "/dev/pts"), make_folders(ROOT "/dev/shm");
-    mount_or_fail("devpts", ROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "mode=620,ptmxmode=666,gid=5");
-    unlink(ROOT "/dev/ptmx");
-    if (symlink("pts/ptmx", ROOT "/dev/ptmx") || symlink("/proc/self/fd", ROOT "/dev/fd")
-        || symlink("/proc/self/fd/0", ROOT "/dev/stdin") || symlink("/proc/self/fd/1", ROOT "/dev/stdout")
-        || symlink("/proc/self/fd/2", ROOT "/dev/stderr"))
-        fail("cannot fill", "/dev");
-    snprintf(size, sizeof size, "mode=1777,size=%s", shm);
-    mount_or_fail("shm", ROOT "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, size);
+    if (chdir(ROOT) || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
+        fail("cannot change to", ROOT);
 }
 
 /* As on a large machine: memory is refused when it is used, and the end of a program then says why. */
@@ -261,15 +202,12 @@ void boot(struct launch *launch)
     give_tree(SCRATCH "/upper", 0, 0), give_tree(SCRATCH "/guest", 0, 0), give_tree(SCRATCH "/authorities", 0, 0);
     give_tree(SCRATCH "/home", launch->uid, launch->gid);
     mount_or_fail("overlay", ROOT, "overlay", MS_NODEV, "lowerdir=/lower,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work");
-    if (!access("/dev/vdc", F_OK)) { /* Python and tools, for images without them */
-        make_folders(ROOT "/run/backendai-kit");
-        mount_or_fail("/dev/vdc", ROOT "/run/backendai-kit", "squashfs", MS_RDONLY | MS_NODEV | MS_NOSUID, NULL);
-    }
-    mount_system(launch->shm);
-    bind_folders(launch->binds);
-    mount_shares(launch->shares);
-    if (chdir(ROOT) || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
-        fail("cannot change to", ROOT);
+    int scratch = open(SCRATCH, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (scratch < 0)
+        fail("cannot open", SCRATCH);
+    enter_root();
+    fill_root(launch, scratch);
+    close(scratch);
     if (sethostname(launch->host, strlen(launch->host)))
         fail("cannot set the name", launch->host);
     raise_loopback();

@@ -28,6 +28,10 @@ void boot(struct launch *launch);
 int open_channel(void);
 void fail(const char *text, const char *about);
 
+/* mounts.c */
+void mount_or_fail(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
+void fill_root(const struct launch *launch, int scratch);
+
 /* programs.c */
 pid_t start_main(const struct launch *launch, int output);
 pid_t start_program(const struct launch *launch, char **words, int count, int input, int output);

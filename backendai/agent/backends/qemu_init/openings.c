@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -65,14 +66,20 @@ static void open_program(struct stream *one, char **words, int count)
     frame(OPENED, one->id, NULL, 0);
 }
 
+void draft_of(const char *path, char *draft, size_t room) { snprintf(draft, room, "%s.draft", path); }
+
 /* words: path, mode in octal. Written beside it first: whoever reads the file sees all of it. */
 static void open_file(struct stream *one, char **words)
 {
-    one->to = open(words[0], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, strtol(words[1], NULL, 8));
-    if (one->to < 0)
+    char draft[4200];
+    draft_of(words[0], draft, sizeof draft);
+    one->to = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, strtol(words[1], NULL, 8));
+    if (one->to < 0) {
         end_stream(one, errno);
-    else
-        frame(OPENED, one->id, NULL, 0);
+        return;
+    }
+    one->path = strdup(words[0]);
+    frame(OPENED, one->id, NULL, 0);
 }
 
 void open_stream(uint32_t id, char *body, size_t length)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -44,8 +45,14 @@ void close_ends(struct stream *one)
 
 static void drop(struct stream *one)
 {
+    char draft[4200];
     close_ends(one);
     free(one->kept);
+    if (one->path) { /* not complete */
+        draft_of(one->path, draft, sizeof draft);
+        unlink(draft);
+        free(one->path);
+    }
     if (one->pid > 0)
         kill(-one->pid, one->kind == 'p' ? SIGHUP : SIGTERM);
     memset(one, 0, sizeof *one);
@@ -67,10 +74,28 @@ static void look(struct stream *one)
         end_stream(one, one->code);
 }
 
+/* All of a file has come; returns an errno. */
+static int complete_file(struct stream *one)
+{
+    char draft[4200];
+    int failed = close(one->to);
+    one->from = one->to = -1;
+    draft_of(one->path, draft, sizeof draft);
+    if (failed || rename(draft, one->path))
+        return errno;
+    free(one->path);
+    one->path = NULL;
+    return 0;
+}
+
 static void write_kept(struct stream *one)
 {
     if (one->to >= 0 && one->kept_length) {
         ssize_t written = write(one->to, one->kept, one->kept_length);
+        if (written < 0 && errno != EAGAIN && one->kind == 'w') { /* the disk is full, most likely */
+            end_stream(one, errno);
+            return;
+        }
         if (written < 0 && errno != EAGAIN)
             written = one->kept_length; /* nobody reads it any more */
         if (written > 0) {
@@ -81,15 +106,15 @@ static void write_kept(struct stream *one)
         }
     }
     if (!one->kept_length && one->input_ends && one->to >= 0) {
-        if (one->kind == 't' || one->kind == 'u')
+        one->input_ends = 0;
+        if (one->kind == 'w')
+            end_stream(one, complete_file(one));
+        else if (one->kind == 't' || one->kind == 'u')
             shutdown(one->to, SHUT_WR);
         else if (one->kind != 'p') {
             close(one->to);
             one->to = -1;
         }
-        one->input_ends = 0;
-        if (one->kind == 'w')
-            end_stream(one, 0);
     }
 }
 

@@ -16,6 +16,7 @@ struct stream {
     size_t kept_length;
     int tries;            /* addresses of the port that were tried */
     int port;
+    char *path;           /* of a file: where it is when it is complete */
 };
 
 extern int listener;
@@ -30,5 +31,6 @@ void end_stream(struct stream *one, int code);
 void open_stream(uint32_t id, char *body, size_t length);
 void connected(struct stream *one);
 void take_call(void);
+void draft_of(const char *path, char *draft, size_t room);
 
 #endif
