@@ -1,0 +1,34 @@
+"""A Kubernetes backend on a scripted API, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backendai.agent.backends import kubernetes_feed
+from backendai.agent.backends.kubernetes import KubernetesBackend
+from backendai.agent.backends.kubernetes_access import Access
+from backendai.agent.kubernetes_settings import PoolSettings
+from tests.agent.kubernetes_fake import Cluster, serving
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def backend(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
+    monkeypatch.setattr(kubernetes_feed, "_LOOK_SECONDS", 0.2)
+    with serving(cluster) as address:
+        access = Access(address, "lab", None, lambda: "")
+        backend = KubernetesBackend(tmp_path, access, PoolSettings(), deployment="test", agent="n1")
+        yield backend
+        backend.close()
+
+
+def name_of(spec: Any) -> str:
+    return f"krn-{spec.kernel_id}"
