@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.storage_layout import INCOMING
-from backendai.files.refusals import Refusal
+from backendai.files.entries import shown_path
+from backendai.files.refusals import Refusal, as_refusal
 from backendai.files.removal import remove_tree
 from backendai.files.trash import put_into_trash
 from backendai.files.tree import FolderTree, opened_part
@@ -21,6 +23,9 @@ from backendai.files.tree import FolderTree, opened_part
 _FICLONE = 0x40049409
 _AT_ONCE = 2**26  # of copy_file_range, so that progress is seen
 _BUFFER = 2**20
+_STALE_TRIES = 3
+_OF_THE_ENTRY = (errno.EACCES, errno.EIO, errno.EPERM, errno.ESTALE)
+_LEFTOVER = re.compile(rb"\.nfs[0-9a-f]{16,24}\Z")
 
 Progress = Callable[[int], None]
 
@@ -96,19 +101,21 @@ def copy_tree(
     copied: Progress = lambda _: None,
 ) -> None:
     """Copy what bears a name in one open directory into another. Links are copied as they are, devices are left out.
-    Files that are there already with the same size and time are kept: a copy can be resumed. Nothing is synced."""
+    Files that are there already with the same size and time are kept: a copy can be resumed. Nothing is synced. A
+    Refusal names its entry."""
     waiting: list[tuple[Parts, Parts]] = [((name,), (new_name,))]
     times: list[tuple[Parts, os.stat_result]] = []
     while waiting:
         from_parts, to_parts = waiting.pop()
-        found = _copy_one(source, from_parts, target, to_parts, written)
+        found = _copy_named(source, from_parts, target, to_parts, written)
         if found is None:
             copied(1)
             continue
         times.append((to_parts, found))
         directory = beneath.open_directory(source, from_parts, follow=False)
         try:
-            waiting += [((*from_parts, below), (*to_parts, below)) for below in beneath.names_in(directory)]
+            names = [below for below in beneath.names_in(directory) if not is_leftover(below)]
+            waiting += [((*from_parts, below), (*to_parts, below)) for below in names]
         finally:
             os.close(directory)
         if len(from_parts) > beneath.MOST_PARTS:
@@ -120,6 +127,27 @@ def copy_tree(
             os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns))
         finally:
             os.close(descriptor)
+
+
+def is_leftover(name: bytes) -> bool:
+    """Return whether a network file system keeps a deleted file under this name while a program has it open."""
+    return _LEFTOVER.match(name) is not None
+
+
+def _copy_named(source: int, parts: Parts, target: int, to: Parts, written: Progress) -> os.stat_result | None:
+    """Copy one entry; tries again where a network file system has lost its handle. A Refusal names the entry."""
+    for left in reversed(range(_STALE_TRIES)):
+        try:
+            return _copy_one(source, parts, target, to, written)
+        except OSError as error:
+            refusal = as_refusal(error)
+            if error.errno == errno.ESTALE and left:
+                continue
+            if refusal is None or error.errno not in _OF_THE_ENTRY:
+                raise
+            path = shown_path(parts)["path"]
+            raise Refusal(refusal.status, refusal.code, f"{path}: {refusal.message}") from error
+    return None
 
 
 def _copy_one(source: int, parts: Parts, target: int, to: Parts, written: Progress) -> os.stat_result | None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from backendai.core import beneath
 from backendai.core.storage_layout import DATA
-from backendai.files.changes import copy_tree
+from backendai.files.changes import copy_tree, is_leftover
 from backendai.files.lifecycle import ABSENT, CLONING, enforced, opened_place, publish, set_aside, state_of, with_facts
 from backendai.files.progress import Progress, Stopped
 from backendai.files.refusals import Refusal
@@ -100,6 +100,8 @@ def _copy_all(source: int, base: int, progress: Progress, limit: int | None) -> 
     target = beneath.open_directory(base, (DATA.encode(),), follow=False)
     try:
         for name in beneath.names_in(source):
+            if is_leftover(name):
+                continue
             copy_tree(source, name, target, name, written=written, copied=progress.add_files)
         beneath.sync_all(target)
     finally:

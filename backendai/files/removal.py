@@ -3,67 +3,95 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from backendai.core import beneath
+from backendai.files.refusals import Refusal
 
 _DEEPEST = 32
+_IN_USE = (errno.EBUSY, errno.ENOTEMPTY, errno.ESTALE)
 
 
 def remove_tree(parent: int, name: bytes, removed: Callable[[int], None] = lambda _: None) -> None:
-    """Remove what bears a name in an open directory, with everything in it. Nothing there is no error."""
+    """Remove what bears a name in an open directory, with everything in it. Nothing there is no error. Raises a Refusal
+    for what is still in use, once all else is removed."""
+    kept: list[bytes] = []
     try:
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-        if not stat.S_ISDIR(mode):
-            os.unlink(name, dir_fd=parent)
-            return
-        top = _open_whatever_its_mode(parent, name)
+        if stat.S_ISDIR(mode):
+            top = _open_whatever_its_mode(parent, name)
+            try:
+                while _empty(top, top, 0, removed, kept):
+                    kept.clear()  # what lay too deep now lies at the top
+            finally:
+                os.close(top)
+        _remove_one(parent, name, stat.S_ISDIR(mode), kept)
     except FileNotFoundError:
         return
-    try:
-        while _empty(top, top, 0, removed):
-            pass  # what lay too deep now lies at the top
-    finally:
-        os.close(top)
-    with contextlib.suppress(FileNotFoundError):
-        os.rmdir(name, dir_fd=parent)
+    if kept:
+        message = f"Programs still use files here, such as {kept[0].decode(errors='replace')}. Try again later."
+        raise Refusal(503, "still-in-use", message)
 
 
-def _empty(top: int, here: int, depth: int, removed: Callable[[int], None]) -> bool:
+def remove_trees(parent: int, names: Iterable[bytes], removed: Callable[[int], None] = lambda _: None) -> None:
+    """Remove several; what is still in use in one does not keep the others. Raises the first Refusal at the end."""
+    refusals = []
+    for name in names:
+        try:
+            remove_tree(parent, name, removed)
+        except Refusal as refusal:
+            refusals.append(refusal)
+    if refusals:
+        raise refusals[0]
+
+
+def _empty(top: int, here: int, depth: int, removed: Callable[[int], None], kept: list[bytes]) -> bool:
     """Remove what lies in a directory; directories too deep for the stack are moved to the top. True: not done yet."""
     again = False
     with os.scandir(here) as entries:
         found = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
-        if not is_directory:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=here)
-                removed(1)
-        elif depth >= _DEEPEST:
+        if is_directory and depth >= _DEEPEST:
             os.rename(name, uuid.uuid4().hex, src_dir_fd=here, dst_dir_fd=top)
             again = True
-        else:
-            again |= _remove_directory(top, here, name, depth, removed)
+            continue
+        if is_directory:
+            again |= _empty_directory(top, here, name, depth, removed, kept)
+        removed(_remove_one(here, name, is_directory, kept))
     return again
 
 
-def _remove_directory(top: int, here: int, name: bytes, depth: int, removed: Callable[[int], None]) -> bool:
+def _empty_directory(
+    top: int, here: int, name: bytes, depth: int, removed: Callable[[int], None], kept: list[bytes]
+) -> bool:
     try:
         below = _open_whatever_its_mode(here, name)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        again = _empty(top, below, depth + 1, removed)
+        return _empty(top, below, depth + 1, removed, kept)
     finally:
         os.close(below)
-    with contextlib.suppress(FileNotFoundError):
-        os.rmdir(name, dir_fd=here)
-        removed(1)
-    return again
+
+
+def _remove_one(parent: int, name: bytes, is_directory: bool, kept: list[bytes]) -> bool:
+    """Return whether an entry was removed. On a network file system a file that a program has open becomes ``.nfs…``
+    when it is deleted; it cannot be deleted before that program closes it, and neither can its directory."""
+    try:
+        (os.rmdir if is_directory else os.unlink)(name, dir_fd=parent)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno not in _IN_USE:
+            raise
+        kept.append(name)
+        return False
+    return True
 
 
 def _open_whatever_its_mode(parent: int, name: bytes) -> int:

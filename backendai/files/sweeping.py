@@ -16,7 +16,7 @@ from backendai.core.storage_layout import DATA, INCOMING, META
 from backendai.files import trash
 from backendai.files.lifecycle import list_folders, opened_place
 from backendai.files.progress import Progress
-from backendai.files.removal import remove_tree
+from backendai.files.removal import remove_tree, remove_trees
 from backendai.files.tree import (
     DELETING,
     STAGING,
@@ -66,9 +66,8 @@ def unfinished(root: int, *, now: float) -> Unfinished:
 def remove(root: int, folder_id: UUID, progress: Progress) -> None:
     """Remove everything that was set aside of a folder."""
     with opened_place(root, DELETING) as deleting:
-        for name in beneath.names_in(deleting):
-            if name.startswith(str(folder_id).encode()):
-                remove_tree(deleting, name, progress.add_files)
+        names = [name for name in beneath.names_in(deleting) if name.startswith(str(folder_id).encode())]
+        remove_trees(deleting, names, progress.add_files)
 
 
 def sweep(root: int, *, now: float) -> None:

@@ -16,7 +16,7 @@ from backendai.core.beneath import Parts
 from backendai.core.storage_layout import TRASH
 from backendai.files.entries import kind_of, shown_path
 from backendai.files.refusals import Refusal
-from backendai.files.removal import remove_tree
+from backendai.files.removal import remove_tree, remove_trees
 from backendai.files.tree import PRIVATE, FolderTree, opened_part, read_json, write_json
 
 _FEW = 8
@@ -154,8 +154,7 @@ def hide_all(tree: FolderTree, *, before: float | None = None) -> list[bytes]:
 def remove_hidden(tree: FolderTree, names: list[bytes]) -> None:
     """Remove from the disk what was taken out of the trash."""
     with opened_part(tree.base, TRASH) as trash:
-        for name in names:
-            remove_tree(trash, name)
+        remove_trees(trash, names)
 
 
 def _hide(trash: int, item: str) -> bytes:
