@@ -67,7 +67,8 @@ def closing(application: Any) -> Any:
     return call
 
 
-streaming = StreamingHandler()
+waiting = WorkerThreads(django_application)
+streaming = WorkerThreads(StreamingHandler())
 pages = WorkerThreads(BufferedResponses(closing(WSGIHandler())))
 
 
@@ -79,7 +80,7 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     """
     plain = [(name, value) for name, value in scope["headers"] if b"_" not in name]
     route = route_of(scope["path"])
-    application = streaming if route.is_streamed else django_application if route.is_async else pages
+    application = streaming if route.is_streamed else waiting if route.is_async else pages
     await application({**scope, "headers": plain}, receive, send)
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
+from uuid import UUID
 
 import pytest
 from django.core.signals import request_finished, request_started
@@ -82,15 +83,16 @@ def test_it_ends_every_request_so_that_its_database_connection_goes_back(path: s
     assert len(ended) == 1
 
 
-def test_it_serves_one_request_after_the_other_on_the_same_thread() -> None:
-    threads: list[int] = []
+@pytest.mark.parametrize("path", ["/healthz", f"/api/v1/sessions/{UUID(int=1)}/runs/"])
+def test_it_serves_one_request_after_the_other_on_the_same_thread(path: str) -> None:
+    threads: list[str] = []
 
     def note(**kwargs: Any) -> None:
-        threads.append(threading.get_ident())
+        threads.append(threading.current_thread().name)  # numbers of threads are used again, names are not
 
     async def two() -> None:
-        await get("/healthz")
-        await get("/healthz")
+        await get(path)
+        await get(path)
 
     request_finished.connect(note)
     try:
