@@ -30,14 +30,19 @@ class Follower:
                 seen.setdefault(run.run_id, -1)
                 self._number = run.number
             is_behind = False
-            for run_id in [key for key in seen if key in self._runs]:
-                is_behind |= await self._pass_on(self._runs[run_id], seen)
+            for run in [run for run in self._runs.values() if self._has_news(run, seen)]:
+                is_behind |= await self._pass_on(run, seen)
             if not is_behind:
                 await changes.next(_BEAT_SECONDS)
                 if self._writer.is_closing():
                     return
                 self._writer.write(b"\n")  # a reader that left is noticed
                 await self._writer.drain()
+
+    def _has_news(self, run: Run, seen: dict[str, int]) -> bool:
+        """Whether its state or its output changed since it was told; nearly all of many runs ended long ago."""
+        told = seen.get(run.run_id)
+        return told is not None and (run.version != told or run.output.log.end > self._after.get(run.run_id, 0))
 
     async def _pass_on(self, run: Run, seen: dict[str, int]) -> bool:
         """Send what is new of one run; returns whether there is more."""

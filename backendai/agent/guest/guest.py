@@ -19,7 +19,7 @@ from backendai.agent.guest.files import FileRefused
 from backendai.agent.guest.following import Follower, beginning_of
 from backendai.agent.guest.items import encoded
 from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
-from backendai.agent.guest.run import ENDED, LOST, WAITING_INPUT, Run, new_record
+from backendai.agent.guest.run import ENDED, LOST, QUEUED, WAITING_INPUT, Run, new_record
 
 LARGEST_QUESTION = 4 * 2**20
 MOST_CONTEXTS, MOST_QUEUED = 8, 100
@@ -120,7 +120,10 @@ class Guest:
                 raise Refused("queue-full", f"{MOST_QUEUED} runs wait in this context: wait, or withdraw some.")
             run = self._enter(wanted)
             context.submit(run)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # where nothing runs it begins, and is saved in its first state
+            if run.state == QUEUED:
+                run.save()
+            self._tidy()  # what runs is not kept waiting by it
         seconds = float(order.get("wait") or 0)
         if order.get("takes"):
             return await self._next_part(run, seconds, again=True)  # a repeated question has the same answer
@@ -236,11 +239,9 @@ class Guest:
         return run
 
     def _enter(self, order: dict[str, Any]) -> Run:
-        self._tidy()
         run = Run(self._journal, new_record(self._next_number, order), self._changes.tell)
         self._next_number += 1
         self._runs[run.run_id] = run
-        self._journal.save(run.record)
         return run
 
     def _tidy(self) -> None:
@@ -269,7 +270,7 @@ class Guest:
             if record["state"] not in ENDED:
                 run.say("The program that ran this was killed.")
                 run.record.update(state=LOST, reason="guest-ended", prompt=None, ended_at=time.time())
-                self._journal.save(run.record)
+                run.save()
 
     _OPERATIONS = {
         "run": _run,

@@ -63,10 +63,14 @@ class Run:
         elif self.state == QUEUED:
             facts.setdefault("started_at", time.time())
         self.record.update(facts, state=state)
-        self._journal.save(self.record)
+        self.save()
         self.version += 1
         self._changed()
         return True
+
+    def save(self) -> None:
+        """Write its record to the disk, so that a guest after this one knows of the run."""
+        self._journal.save(self.record)
 
     def say(self, text: str) -> None:
         """Add a sentence of the platform to its output."""
