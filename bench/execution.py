@@ -1,6 +1,6 @@
 """Running code beside jupyter_client in the same session: 1+1 by REST and websocket, a million lines, the first run.
 
-bin/bench execution [--json] [--rounds N] [--lines N]
+bin/bench execution [--json] [--rounds N] [--lines N] [--only short]
 
 The session is a native one. ipykernel is installed in it, so that both sides run the same interpreter; the ways take
 turns. The first run is measured in a session for each.
@@ -33,8 +33,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each way (5)")
     parser.add_argument("--lines", type=int, default=1_000_000, metavar="N", help="lines that are printed (1000000)")
+    parser.add_argument("--only", choices=["short"], help="1+1 alone")
     options = parser.parse_args()
-    figures = run(options.rounds, options.lines)
+    figures = run(options.rounds, options.lines, only_short=options.only == "short")
     if options.json:
         print(json.dumps(figures))
     else:
@@ -42,7 +43,7 @@ def main() -> None:
             print(f"{name:28} {value}")
 
 
-def run(rounds: int, lines: int) -> dict[str, float]:
+def run(rounds: int, lines: int, *, only_short: bool = False) -> dict[str, float]:
     """Return the figures, measured on a platform of its own."""
     say("starting a platform ...")
     native = {
@@ -62,7 +63,8 @@ def run(rounds: int, lines: int) -> dict[str, float]:
             here = session()
             here.batch(_INSTALL)
             here.send_file("probe.py", _PROBE.read_bytes())
-            return _short_runs(here, rounds) | _much_output(here, lines) | _first_runs(here, session)
+            short = _short_runs(here, rounds)
+            return short if only_short else short | _much_output(here, lines) | _first_runs(here, session)
         finally:
             end_all(portal.client(), events, session_ids)
 
