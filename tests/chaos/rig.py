@@ -24,7 +24,7 @@ from tests.chaos.clock import MovableClock
 from tests.chaos.nodes import AGENTS, DockerNodes, Missed, NativeNodes, Nodes
 from tests.chaos.relay import Relay
 from tests.chaos.servers import Postgres, RedisServer
-from tests.system.platform import ROOT, Platform
+from tests.system.platform import ROOT, Platform, free_port
 
 AGENT_NAMES = [f"agent-{number}" for number in range(1, AGENTS + 1)]
 _DISK_MEGABYTES = 700
@@ -135,12 +135,13 @@ class Rig:
 
     def _start_platform(self, stack: ExitStack, home: Path, extra: Mapping[str, str]) -> None:
         self.to_portal = stack.enter_context(Relay(host=self.nodes.host))
-        data = home / "data"
+        data, nodes = home / "data", self.nodes
         data.mkdir()
         stack.callback(self._keep_logs, home)
         address = {"BACKENDAI_PORTAL_URL": f"http://{self.nodes.host}:{self.to_portal.port}"}
+        # Endpoints keep their address when the supervisor starts again.
+        address |= {"BACKENDAI_APPS_PORT": str(free_port(nodes.host)), "BACKENDAI_AGENT_NATIVE_SERVING": "yes"}
         extra = {**extra, **address, **self.clock.environment}
-        nodes = self.nodes
         platform = Platform(
             data,
             host=nodes.host,

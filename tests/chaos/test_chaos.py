@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.callers import Callers
 from tests.chaos.faults import catalogue
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rig import Rig
@@ -46,8 +47,9 @@ def test_it_adds_up_after_every_misfortune(
     nemesis = Nemesis(rig, {kind.name: inflict for kind, inflict in kinds.items()})
     minds = [random.Random(f"{SEED} {number}") for number in range(USERS)]
     users = [User(rig.platform.url, rig.platform.client.token, rig.nodes.image, mind) for mind in minds]
-    verdict = Verdict(rig, users, nemesis)
-    work(nemesis, users, plan(SEED, SECONDS, list(kinds)))
+    callers = Callers(rig)
+    verdict = Verdict(rig, users, callers, nemesis)
+    work(nemesis, users, callers, plan(SEED, SECONDS, list(kinds)))
     try:
         judge(verdict)
     finally:
@@ -64,11 +66,11 @@ def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
         sys.stdout.flush()
 
 
-def work(nemesis: Nemesis, users: list[User], strikes: list[Strike]) -> None:
+def work(nemesis: Nemesis, users: list[User], callers: Callers, strikes: list[Strike]) -> None:
     """Let everybody work until the last fault is lifted."""
     over = threading.Event()
-    with ThreadPoolExecutor(USERS + 1) as crew:
-        others = [crew.submit(user.work, over) for user in users]
+    with ThreadPoolExecutor(USERS + 2) as crew:
+        others = [crew.submit(one.work, over) for one in (*users, callers)]
         try:
             nemesis.work(strikes, over)
         finally:
@@ -82,6 +84,7 @@ def judge(verdict: Verdict) -> None:
     verdict.converges()
     verdict.nothing_is_lost_or_doubled()
     verdict.every_end_is_explained()
+    verdict.no_request_is_lost_without_a_fault()
     verdict.audit_is_clean()
     verdict.all_ends()
     verdict.audit_is_clean()

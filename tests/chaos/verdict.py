@@ -12,6 +12,7 @@ from uuid import UUID
 
 import requests
 
+from tests.chaos.callers import Callers
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rig import AGENT_NAMES, Rig
 from tests.chaos.users import Launched, User
@@ -31,8 +32,8 @@ Body = dict[str, Any]
 class Verdict:
     """Looks at the platform after a run. Every method is one demand; an AssertionError says what is not so."""
 
-    def __init__(self, rig: Rig, users: Sequence[User], nemesis: Nemesis) -> None:
-        self._rig, self._users, self._nemesis = rig, users, nemesis
+    def __init__(self, rig: Rig, users: Sequence[User], callers: Callers, nemesis: Nemesis) -> None:
+        self._rig, self._users, self._callers, self._nemesis = rig, users, callers, nemesis
         self._client = rig.platform.client
         self.converged_after = self.ended_after = 0.0
         self.ends: Counter[str] = Counter()
@@ -54,17 +55,25 @@ class Verdict:
             "every session has settled",
             last=self._unsettled,
         )
+        self._callers.retry()
+        until(self._callers.serves, CONVERGED_WITHIN, "the endpoint serves", last=self._callers.look)
         self.converged_after = time.monotonic() - started_at
+
+    def no_request_is_lost_without_a_fault(self) -> None:
+        """Callers of the endpoint had answers, or refusals that say what was struck."""
+        answers, inflicted = self._callers.answers, self._nemesis.inflicted
+        assert not self._callers.unexcused(), answers
+        assert answers["no answer"] <= self._callers.most_lost(inflicted), (answers, inflicted)
 
     def nothing_is_lost_or_doubled(self) -> None:
         """The portal has exactly the sessions that it has accepted."""
-        there = {session["id"] for session in self._client.sessions()}
+        there = {session["id"] for session in self._of_users()}
         assert there == set(self.launched), f"lost {set(self.launched) - there}, doubled {there - set(self.launched)}"
 
     def every_end_is_explained(self) -> None:
         """No session has ended but by its owner's wish, by its own program, or by a fault that explains it."""
         surprises = []
-        for session in self._client.sessions():
+        for session in self._of_users():
             self.ends[f"{session['status']} {session['status_reason']}".strip()] += 1
             if session["status"] in TERMINAL and not self._is_explained(session, self.launched[session["id"]]):
                 surprises.append((session, self._client.history(session["id"])))
@@ -85,6 +94,7 @@ class Verdict:
         """After everybody has ended everything no process and no slot is taken."""
         started_at = time.monotonic()
         until(lambda: all([user.end_all() for user in self._users]), CONVERGED_WITHIN, "every end is answered")
+        until(self._callers.delete, CONVERGED_WITHIN, "the end of the endpoint is answered")
         until(lambda: not self._live(), CONVERGED_WITHIN, "every session has ended", last=self._live)
         kernels = self._rig.nodes.kernels
         until(lambda: not kernels(), CONVERGED_WITHIN, "no kernel's process is left", last=kernels)
@@ -108,12 +118,17 @@ class Verdict:
             f"sessions accepted: {len(self.launched)}; answers: {dict(answers)}",
             *(f"  {number:4} {end}" for end, number in self.ends.most_common()),
             *(f"  {number:4} refused: {one}" for one, number in refused.most_common(5)),
+            f"requests to the endpoint: {dict(self._callers.answers.most_common())}",
             f"settled {self.converged_after:.1f} s after the last fault; all ended within {self.ended_after:.1f} s; "
             f"bin/up was started again {self._rig.supervisor_starts} times",
             "errors in the log:",
             *(f"  {number:4} {one}" for one, number in said.most_common(25)),
         ]
         return "\n".join(rows)
+
+    def _of_users(self) -> list[Body]:
+        """Return the sessions but for the replicas of the endpoint."""
+        return [session for session in self._client.sessions() if session["type"] != "inference"]
 
     def _log(self, what: str, found: list[str]) -> list[str]:
         """Return what was found; the log has it."""
@@ -142,6 +157,8 @@ class Verdict:
         there = self._rig.nodes.kernels()
         wrong = []
         for session in sessions:
+            if session["type"] == "inference":
+                continue  # the endpoint serves, which says more
             status, own = session["status"], [UUID(kernel["id"]) for kernel in session["kernels"]]
             left = [kernel for kernel in own if kernel in there]
             alive = [kernel for kernel in left if there[kernel]]
@@ -179,5 +196,5 @@ class Verdict:
         return any(self._nemesis.inflicted[kind] for kind in _EXPLAINED.get(reason, ()))
 
     def _live(self) -> list[str]:
-        sessions = self._client.sessions()
-        return [f"{one['id']} {one['status']}" for one in sessions if one["status"] not in TERMINAL]
+        live = [one for one in self._client.sessions() if one["status"] not in TERMINAL]
+        return [f"{one['id']} {one['type']} {one['status']} {one['status_reason']} {one['kernels']}" for one in live]
