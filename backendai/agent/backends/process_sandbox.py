@@ -150,6 +150,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         *("--ro-bind", str(place.guest), GUEST_INSIDE),
         *(("--ro-bind", str(place.environments), ENVIRONMENTS_INSIDE) if place.environments else ()),
         *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
+        *_folders(*_parents_outside_home(place.binds)),
         *(w for one in place.binds for w in ("--ro-bind" if one.read_only else "--bind", one.source, one.target)),
         "--",
     ]
@@ -206,6 +207,12 @@ def _covers(folders: Sequence[Path]) -> Iterator[str]:
         if prefix.is_relative_to(folder):
             yield from _interpreter(prefix)
         yield from ("--remount-ro", str(folder))
+
+
+def _parents_outside_home(binds: Sequence[Bind]) -> list[str]:
+    """Return the parents of mount points such as ``/data/corpus``; bubblewrap alone would make them for root only."""
+    targets = [Path(one.target) for one in binds if not Path(one.target).is_relative_to(HOME)]
+    return sorted({str(parent) for target in targets for parent in target.parents if parent != Path("/")})
 
 
 def _folders(*paths: str) -> list[str]:
