@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Campus, Visit
 from tests.browser.people import ALICE
+from tests.browser.visitor import run_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 
@@ -45,6 +46,38 @@ def test_commands_are_copied_and_a_key_is_downloaded(
     assert download.value.suggested_filename == "id_by-ssh"
     download.value.save_as(tmp_path / "key")
     assert load_ssh_private_key((tmp_path / "key").read_bytes(), password=None)
+    assert not visitor.faults_in_every_light()
+
+
+@pytest.fixture
+def folders(campus: Campus) -> Iterator[None]:
+    """Folders of Alice; the session that opens them ends, and they go, for other tests begin without any."""
+    run_on(campus.platform, "make_folders", "make_folders")
+    yield
+    campus.alice.end(*[one["id"] for one in campus.alice.sessions() if one["type"] == "system"])
+    run_on(campus.platform, "remove_folders", "make_folders")
+
+
+def test_the_page_of_all_folders_has_commands_and_starts_their_session(
+    walk: Visit, campus: Campus, folders: None
+) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visitor.go("/folders/sftp/")
+    expect(page.get_by_role("heading", name="Folders by SFTP")).to_be_visible()
+    fingerprint, line = page.get_by_text("SHA256:"), page.get_by_text("ssh-ed25519 ")
+    expect(fingerprint).to_be_visible()
+    expect(line).to_contain_text("[127.0.0.1]:")
+    copied = []
+    for number in range(3):
+        page.get_by_role("button", name="Copy the command").nth(number).click()
+        copied.append(page.evaluate("navigator.clipboard.readText()"))
+    assert [one.split()[0] for one in copied] == ["sftp", "scp", "rsync"]
+    assert all(" folders@127.0.0.1" in one for one in copied)
+    page.get_by_role("button", name="Start now").click()
+    expect(page.get_by_role("link", name="folders-")).to_be_visible()  # the session, by its name
+    expect(page.get_by_role("button", name="Start now")).to_have_count(0)
     assert not visitor.faults_in_every_light()
 
 
