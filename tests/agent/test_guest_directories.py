@@ -128,7 +128,8 @@ def test_deleting_a_link_leaves_what_it_points_to(home: Path) -> None:
     (home / "d").mkdir()
     (home / "d/link").symlink_to(home.parent / "kept")
     assert directories.entries({})["entries"][1]["target"].endswith("/kept")
-    directories.remove({"paths": ["link", "d"]})
+    assert directories.remove({"paths": ["link", "gone", "d"]}) == {"deleted": 2}
+    assert refusal(directories.remove, {"paths": ["gone"]}) == "no-such-file"
     assert names() == [] and (home.parent / "kept/file").exists()
 
 

@@ -75,19 +75,22 @@ def move(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove(order: dict[str, Any]) -> dict[str, Any]:
-    """Delete files, and directories with what they hold, for good; returns how many. Raises FileRefused."""
+    """Delete files, and directories with what they hold, for good; returns how many. Those that are gone already are
+    passed over, unless all are. Raises FileRefused."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
         raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
     places = [_named(str(path)) for path in paths]
     for place in places:
         _refuse_mounts(place)
+    deleted = 0
     for place in places:
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        else:
-            place.unlink()
-    return {"deleted": len(places)}
+        with contextlib.suppress(FileNotFoundError):
+            (shutil.rmtree if place.is_dir() and not place.is_symlink() else os.unlink)(place)
+            deleted += 1
+    if not deleted:
+        raise FileRefused("There is no such file.", "no-such-file")
+    return {"deleted": deleted}
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
