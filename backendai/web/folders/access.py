@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 
 from backendai.core.errors import UserError
 from backendai.storage.file_origins import file_origin
@@ -21,6 +22,7 @@ from backendai.storage.querysets import MANAGE
 from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.texts.messages import in_words
 from backendai.web.app_reach import why_out_of_reach
+from backendai.web.folders.away import away_of
 from backendai.web.requests import PageRequest
 
 
@@ -58,6 +60,7 @@ def folder_page(
         "is_ready": folder.status == FolderStatus.READY,
         "is_enforced": folder.host.quota_mode == QuotaMode.ENFORCED,
         "used_percent": used_percent(folder),
+        "away": away_of(folder.host, timezone.now()),
         "origin": origin,
         "obstacle": obstacle,
         **explored(folder),

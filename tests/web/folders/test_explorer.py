@@ -14,14 +14,16 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from backendai.cluster.models import Agent
 from backendai.compute.mount_models import SessionMount
 from backendai.core.path_texts import bytes_of, encode_raw, text_of
 from backendai.storage.file_origins import file_host, file_origin, read_file_code
-from backendai.storage.models import Folder, FolderGrant
+from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.status import FolderStatus, Rights
 from backendai.web.folders.paths import directory_of, entry_in, inside, moved_to, name_of, path_in, places_of
 from tests.cast import Cast
-from tests.factories import make_session
+from tests.factories import make_agent, make_session
+from tests.mount_tools import storage_host
 from tests.storage.fake_file_server import FakeFileServer
 from tests.web.conftest import HTMX
 
@@ -54,6 +56,27 @@ def test_it_shows_what_is_there_and_whom_it_belongs_to(
     shown = text(bob.get(page(data)))
     assert "a b.txt" in shown
     assert "Upload files" not in shown and "data-rename" not in shown and 'id="new-directory"' not in shown
+
+
+def test_it_says_since_when_the_folder_cannot_be_reached(data: Folder, host: StorageHost, alice: Client) -> None:
+    agents = [make_agent(f"gpu{number}") for number in (1, 2)]
+    storage_host(host.name, *agents)
+    now = timezone.now()
+    since = now - timedelta(hours=2)
+    look = lambda: re.sub("[\u2068\u2069]", "", text(alice.get(page(data))))  # noqa: E731  (without marks of direction)
+    assert "reachable</strong>" not in look()
+    Agent.objects.filter(pk=agents[0].pk).update(status=Agent.Status.LOST, lost_at=now - timedelta(hours=9))
+    assert "reachable</strong>" not in look()
+    Agent.objects.filter(pk=agents[1].pk).update(status=Agent.Status.LOST, lost_at=since)
+    shown = look()
+    assert f"No agent that mounts folders of {host.name} is reachable</strong> since" in shown
+    assert f'<time datetime="{since.isoformat()}" data-exact="short">' in shown
+    StorageHost.objects.update(fault="It does not answer.", answered_at=since)
+    shown = look()
+    assert f"Storage host {host.name} is unreachable</strong> since <time" in shown and "It does not answer." in shown
+    assert f'<time datetime="{since.isoformat()}" data-exact="short">' in shown and "No agent" not in shown
+    StorageHost.objects.update(answered_at=now)
+    assert f"Storage host {host.name} cannot be used now." in look()
 
 
 def test_a_look_brings_the_size_that_the_folder_has_now(data: Folder, files: FakeFileServer, alice: Client) -> None:
