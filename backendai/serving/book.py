@@ -87,6 +87,10 @@ class BookEndpoint:
     tokens: tuple[BookToken, ...] = ()
     replicas: tuple[BookReplica, ...] = ()
 
+    def token_of(self, digest: str) -> BookToken | None:
+        """Return the token with this digest."""
+        return next((one for one in self.tokens if one.digest == digest), None)
+
     @property
     def is_open(self) -> bool:
         """Whether requests need no token. What the site does not allow any more holds for endpoints of earlier, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -180,9 +181,7 @@ def test_a_replica_that_breaks_every_answer_leaves_the_rotation_and_its_errors_a
 
 
 def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() -> None:
-    async def scene() -> None:
-        silent = await asyncio.start_server(lambda *_: asyncio.Event().wait(), "127.0.0.1", 0)
-        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    async def scene(address: str) -> None:
         target = Target(uuid4(), 1, "replica", 8000, address, visitor="v")
         connector = TunnelConnector(patience=0.05)
         async with new_client(replays=False, connector=connector) as client:
@@ -190,9 +189,9 @@ def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() 
                 await asyncio.wait_for(client.get(address_through(target, "/")), 10)
             assert caught.value.code == "node-unreachable"
         await connector.close()
-        silent.close()
 
-    asyncio.run(scene())
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # nobody ever looks at its connections
+        asyncio.run(scene(f"http://127.0.0.1:{silent.getsockname()[1]}"))
 
 
 def test_an_agent_that_stops_lets_requests_end_and_others_wait_until_it_is_back() -> None:

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from backendai.appproxy.endpoints import keeper as keeper_module
+from backendai.appproxy.endpoints import service as service_module
 from backendai.serving.models import Endpoint, Replica, State, Wish
 from backendai.serving.services.endpoints import change_endpoint, set_wish
 from backendai.serving.services.tokens import create_token, revoke_token
@@ -234,6 +235,21 @@ def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pyt
             monkeypatch.setattr(settings, "SERVING_TRUST", -1)
             answer = await here.ask()
             assert (answer.status, (await answer.json())["error"]["code"]) == (503, "book-too-old")
+
+    asyncio.run(scene())
+
+
+def test_a_token_opens_from_the_moment_in_which_it_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            monkeypatch.setattr(service_module, "LOOK_SECONDS", 600.0)
+            looks, read = list[float](), keeper_module.read_sign
+            monkeypatch.setattr(keeper_module, "read_sign", lambda: looks.append(0) or read())
+            await here.until(lambda: looks, steps=False)  # the pause after this one is the long one
+            for host in (here.host, "models.apps.localhost"):
+                _, text = await sync_to_async(create_token)(here.endpoint, here.cast.alice, "new")
+                answer = await here.ask(headers={"Host": host, "Authorization": f"Bearer {text}"})
+                assert answer.status == 200, host
 
     asyncio.run(scene())
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from backendai.appproxy.endpoints import common, origins
 from backendai.appproxy.endpoints.keeper import Away
-from backendai.appproxy.endpoints.refusals import Refused, answer_of
+from backendai.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, stopped
 from backendai.appproxy.endpoints.relay import Body, BrokeOff, CallerLeft, TooLarge, begin, pass_back
 from backendai.appproxy.endpoints.repeats import Repeats
 from backendai.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
@@ -63,7 +63,7 @@ class EndpointDoor:
             if origins.is_preflight(request):
                 return origins.preflight(request, common.origins_of(self._endpoints.pools.values()))
             self._refuse_untrusted()
-            opened = common.opened_by(self._endpoints.pools.values(), digest_in(request), time.time())
+            opened = await self._opened(digest_in(request))
             if (listed := common.models_answer(request, opened)) is not None:
                 return origins.allowed(request, listed, common.origins_of(opened))
             model, beginning = await common.model_asked_for(request)
@@ -81,7 +81,7 @@ class EndpointDoor:
             if origins.is_preflight(request):
                 return origins.preflight(request, pool.endpoint.origins)
             origins.refuse_foreign(request, pool.endpoint.origins)
-            token = self._admit(request, pool.endpoint)
+            token = await self._admit(request, pool)
             pool.counters.requests += 1
             self._repeats.note_request()
             transport = request.transport
@@ -90,7 +90,7 @@ class EndpointDoor:
         except (BrokeOff, CallerLeft):
             return _last(web.Response(status=502))  # nobody reads it: the connection is gone
         except Stopped:
-            return self._refuse(request, pool, _stopped())
+            return self._refuse(request, pool, stopped())
         except Refused as refused:
             return self._refuse(request, pool, refused)
 
@@ -103,15 +103,27 @@ class EndpointDoor:
             text = "The portal's database has been away for too long to say who may ask. Try again later."
             raise Refused(503, "book-too-old", text, retry_after=60)
 
-    def _admit(self, request: web.BaseRequest, endpoint: BookEndpoint) -> str:
+    async def _opened(self, digest: str) -> list[Pool]:
+        """Return the endpoints that the token opens, and the public ones. Raises Refused."""
+        try:
+            return common.opened_by(self._endpoints.pools.values(), digest, time.time())
+        except Refused:
+            if not digest:
+                raise
+        await self._endpoints.keeper.look_anew()
+        return common.opened_by(self._endpoints.pools.values(), digest, time.time())
+
+    async def _admit(self, request: web.BaseRequest, pool: Pool) -> str:
         """Return the id of the token that came, or a word for anybody. Raises Refused."""
         self._refuse_untrusted()
-        if endpoint.is_stopped:
-            raise _stopped()
-        if endpoint.is_open:
+        if pool.endpoint.is_stopped:
+            raise stopped()
+        if pool.endpoint.is_open:
             return ANYBODY
         digest = digest_in(request)
-        found = next((one for one in endpoint.tokens if one.digest == digest), None)
+        if (found := pool.endpoint.token_of(digest)) is None and digest:
+            await self._endpoints.keeper.look_anew()
+            found = pool.endpoint.token_of(digest)
         if found is None or found.is_over(time.time()):
             message = "A valid token of this endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
             raise Refused(401, "token-refused", message)
@@ -135,7 +147,7 @@ class EndpointDoor:
             if known is None:
                 assert fault is not None
                 if not _is_away(fault) or time.monotonic() >= patience:
-                    raise _broken(fault) from fault
+                    raise broken(fault) from fault
                 # Its agent starts again, or is gone: nothing has reached a replica, so the request can wait for one.
                 with pool.counters.queued.one_more():
                     await asyncio.sleep(AGAIN_SECONDS)
@@ -151,7 +163,7 @@ class EndpointDoor:
                     self._note_broken(known, error)
                     tried.append(known.entry.id)
                     if not _is_away(error) and not self._repeats.allow(request, pool.endpoint, body, error, len(tried)):
-                        raise _broken(error) from error
+                        raise broken(error) from error
                     fault = error
 
     async def _through(
@@ -225,7 +237,7 @@ class EndpointDoor:
                 try:
                     await self._endpoints.wake(pool)
                 except Away:
-                    raise _no_wake(endpoint) from None
+                    raise no_wake(can_sleep=endpoint.can_sleep) from None
             try:
                 await pool.until_answering(_patience(request, endpoint))
             except (TimeoutError, Blocked) as error:
@@ -260,24 +272,6 @@ def _given_back(pool: Pool, known: Known) -> Iterator[None]:
         yield
     finally:
         pool.give_back(known)
-
-
-def _broken(error: Exception) -> Refused:
-    if isinstance(error, TimeoutError):
-        return Refused(504, "answer-timeout", "The replica was silent for too long.")
-    return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
-
-
-def _stopped() -> Refused:
-    return Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
-
-
-def _no_wake(endpoint: BookEndpoint) -> Refused:
-    if endpoint.can_sleep:
-        message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
-        return Refused(503, "cannot-wake", message, retry_after=10)
-    message = "No replica of the endpoint was ready when the portal's database, which knows of new ones, went away."
-    return Refused(503, "no-replica", message, retry_after=10)
 
 
 def _is_away(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from backendai.serving.book import Book, from_json, read_book, read_sign
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS, WHOLE_SECONDS, PATIENCE_SECONDS, OPEN_SECONDS, CLOSE_SECONDS = 1.0, 30.0, 10.0, 2.0, 2.0
+AGAIN_SECONDS = 0.2
 _Answer = TypeVar("_Answer")
 
 
@@ -38,6 +39,8 @@ class Keeper:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="endpoints")
         self.book, self._read_at, self._confirmed_at = Book(), 0.0, 0.0
         self._is_away = False
+        self._turn, self._looked_at = asyncio.Lock(), -AGAIN_SECONDS
+        self._next: asyncio.Task[None] | None = None
 
     @property
     def is_trusted(self) -> bool:
@@ -83,13 +86,34 @@ class Keeper:
 
     async def close(self) -> None:
         """Wait for the question under way, not for long, and let go of the threads."""
+        if self._next is not None:
+            self._next.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.to_thread(self._threads.shutdown)
 
+    async def look_anew(self) -> None:
+        """Read what has changed just now: a token that is not in the book may be newer than it. All who ask share one
+        look; looks are a fifth of a second apart, and a database that is away is not waited for."""
+        if self._is_away:
+            return
+        if self._next is None or self._next.done():
+            self._next = asyncio.create_task(self._look_soon())
+        await asyncio.wait({self._next}, timeout=OPEN_SECONDS)
+
+    async def _look_soon(self) -> None:
+        await asyncio.sleep(max(0.0, self._looked_at + AGAIN_SECONDS - time.monotonic()))
+        self._looked_at = time.monotonic()
+        with contextlib.suppress(Exception):  # the look of every second meets and logs the same
+            await self.look()
+
     async def look(self) -> None:
         """Read the book when it has changed, and at times in any case: agents may have moved."""
+        async with self._turn:
+            await self._look()
+
+    async def _look(self) -> None:
         with contextlib.suppress(Away):
             is_old = time.monotonic() - self._read_at >= WHOLE_SECONDS or not self._read_at
             if not is_old and await self.ask(read_sign) == self.book.sign:

@@ -18,6 +18,27 @@ class Refused(Exception):
         self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
 
 
+def broken(error: Exception) -> Refused:
+    """Return the refusal for a replica that gave no answer."""
+    if isinstance(error, TimeoutError):
+        return Refused(504, "answer-timeout", "The replica was silent for too long.")
+    return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
+
+
+def stopped() -> Refused:
+    """Return the refusal of an endpoint that its owner stopped."""
+    return Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
+
+
+def no_wake(*, can_sleep: bool) -> Refused:
+    """Return the refusal of an endpoint without replicas while the database is away."""
+    if can_sleep:
+        message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
+        return Refused(503, "cannot-wake", message, retry_after=10)
+    message = "No replica of the endpoint was ready when the portal's database, which knows of new ones, went away."
+    return Refused(503, "no-replica", message, retry_after=10)
+
+
 def answer_of(request: web.BaseRequest, refused: Refused) -> web.Response:
     """Return the answer to a refused request."""
     headers: Mapping[str, str] = _HEADERS
