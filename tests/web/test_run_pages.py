@@ -63,7 +63,7 @@ def test_a_run_is_one_row_of_the_list_and_opens_into_its_page(alice: Client, cas
 def test_the_page_of_a_large_run_has_few_queries(alice: Client, cast: Cast, django_assert_max_num_queries: Any) -> None:
     run = launch(cast.alice, **ARRAY, array=3000)
     run_pipelines(timezone.now())
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         page = text_of(alice, f"/runs/{run.pk}/", index="2999")
     assert page.count('class="cell ') == 1000 and "start=1000" in page
 
@@ -109,7 +109,7 @@ def test_the_board_of_500_steps_has_a_page_of_them_and_a_fixed_number_of_queries
     large = launch(cast.alice, steps={f"s{n}": {**step, "after": [f"s{n - 1}"] if n else []} for n in range(500)})
     alice.get(f"/runs/{small.pk}/board/")
     for run in (small, large):
-        with django_assert_num_queries(15):
+        with django_assert_num_queries(16):
             page = text_of(alice, f"/runs/{run.pk}/board/")
     assert page.count('class="node ') == 500 and page.count('<th scope="row"><a') == 100 and "1–100 / 500" in page
     chosen = text_of(alice, f"/runs/{large.pk}/board/", step="s250")

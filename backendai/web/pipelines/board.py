@@ -33,28 +33,30 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A run as its page shows it. ``mark`` changes with everything on it but the time."""
+    """A run as its page shows it, with the step that is looked at. ``mark`` changes with everything on it but the
+    time."""
 
     run: Run
-    rows: list[StepRow]
-    chosen: StepRow
+    step: Step
     element: Element | None
     query: QueryDict
     mark: str
 
     def context(self) -> dict[str, Any]:
-        """Return what the template shows; one query."""
-        run, chosen = self.run, self.chosen
-        total = sum((row.counts for row in self.rows), Counter[State]())
+        """Return what the template shows; four queries."""
+        run, rows = self.run, step_rows(self.run)
+        chosen = next(row for row in rows if row.step.id == self.step.pk)
+        total = sum((row.counts for row in rows), Counter[State]())
         said = self.query.get("state", "")
         state = said if said in State.values else ""
         address = reverse("web:run", args=[run.pk])
         index = self.element.task.index if self.element else None
+        first = number_in(self.query, "from")
         return {
             "run": run,
             "row": RunRow(run, parts_of(total, run.size)),
-            "steps": _page_of(self.rows, self._first_row()),
-            "graph": graph_of(address, self.rows),
+            "steps": _page_of(rows, rows.index(chosen) if first is None else first),
+            "graph": graph_of(address, rows),
             "step": chosen.step,
             "grid": grid_of(address, chosen, number_in(self.query, "start") or 0, index, state),
             "parts": chosen.parts,
@@ -65,11 +67,6 @@ class Board:
             "is_live": run.ended_at is None,
             "mark": self.mark,
         }
-
-    def _first_row(self) -> int:
-        """Return where the page of the table begins: as it is asked for, else with the chosen step on it."""
-        asked = number_in(self.query, "from")
-        return self.rows.index(self.chosen) if asked is None else asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +82,14 @@ class StepPage:
 
 
 def board_of(run: Run, query: QueryDict) -> Board:
-    """Return the run with the step and the element that the query chooses; three queries, and at most eleven more for
-    the element."""
-    rows = step_rows(run)
-    chosen = next((row for row in rows if row.step.name == query.get("step")), rows[0])
+    """Return the run with the step and the element that the query chooses, else the first; two queries, and at most
+    ten more for the element."""
+    steps = Step.objects.filter(run=run).defer("request", "secrets", "values")
+    name = query.get("step", "")[:32]
+    step = (steps.filter(name=name).first() if name else None) or steps.earliest("place")
     index = number_in(query, "index")
-    element = _element(run, chosen, index) if index is not None or chosen.step.size == 1 else None
-    return Board(run, rows, chosen, element, query, _mark_of(run, rows, element))
+    element = _element(run, step, index) if index is not None or step.size == 1 else None
+    return Board(run, step, element, query, _mark_of(run, element))
 
 
 def number_in(query: QueryDict, name: str) -> int | None:
@@ -100,10 +98,11 @@ def number_in(query: QueryDict, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
-def _mark_of(run: Run, rows: list[StepRow], element: Element | None) -> str:
-    """Return a digest of what can change. The run's version stands for the states of its elements: it grows in the
-    transaction of each change."""
-    said: list[object] = [run.version, run.status, run.ended_at, *(row.step.message for row in rows)]
+def _mark_of(run: Run, element: Element | None) -> str:
+    """Return a digest of what can change; one query. The run's version stands for the states of its elements: it grows
+    in the transaction of each change."""
+    messages = Step.objects.filter(run=run).exclude(message="").order_by("place").values_list("place", "message")
+    said: list[object] = [run.version, run.status, run.ended_at, *messages]
     if element:
         said += [element.task.state, *(one.message for one in element.reasons)]
         for one in element.attempts:
@@ -120,10 +119,10 @@ def _page_of(rows: list[StepRow], first: int) -> StepPage:
     return StepPage(rows[first:last], first + 1, last, number, first - MOST_STEP_ROWS if first else None, later)
 
 
-def _element(run: Run, row: StepRow, index: int | None) -> Element | None:
-    found = Task.objects.filter(step=row.step.id).select_related("session")
+def _element(run: Run, step: Step, index: int | None) -> Element | None:
+    found = Task.objects.filter(step=step).select_related("session")
     task = (found if index is None else found.filter(index=index)).first()
     if task is None:
         return None
-    task.step = Step.objects.defer("request", "secrets", "values").get(pk=row.step.id)
+    task.step = step
     return Element(task, why_waits(run, task, timezone.now()), own_values(task), attempts_of(task))
