@@ -21,8 +21,16 @@ done
 """.strip()
 
 
-def cluster_specs(new_spec: NewSpec, hostnames: list[str], *, native: bool = False, **over: object) -> list[KernelSpec]:
-    """Return the specs of a batch session: its main kernel runs ``MPIRUN``, the others stay until it has ended."""
+# What a user types who has Open MPI: a program, and no hosts, numbers or keys.
+OPEN_MPI = """
+mpirun sh -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $BACKENDAI_CLUSTER_HOST"'
+""".strip()
+
+
+def cluster_specs(
+    new_spec: NewSpec, hostnames: list[str], *, native: bool = False, command: str = MPIRUN, **over: object
+) -> list[KernelSpec]:
+    """Return the specs of a batch session: its main kernel runs the command, the others stay until it has ended."""
     session_id = uuid4()
     ids = [uuid4() for _ in hostnames]
     peers = [
@@ -34,7 +42,7 @@ def cluster_specs(new_spec: NewSpec, hostnames: list[str], *, native: bool = Fal
             kernel_id=ids[rank],
             session_id=session_id,
             session_type="batch" if rank == 0 else "interactive",
-            command=MPIRUN,
+            command=command,
             hostname=name,
             cluster_size=len(hostnames),
             peers=peers,
@@ -51,9 +59,9 @@ def cluster_specs(new_spec: NewSpec, hostnames: list[str], *, native: bool = Fal
     ]
 
 
-def run(backend: Backend, specs: list[KernelSpec]) -> str:
-    """Return what the main kernel printed, once its program has ended well."""
-    for spec in specs:
+def run(backend: Backend, specs: list[KernelSpec], *, main_last: bool = False) -> str:
+    """Return what the main kernel printed, once its program has ended well. ``main_last``: as with ``after``."""
+    for spec in reversed(specs) if main_last else specs:
         backend.start(spec)
     ended = ended_of(backend, specs[0].kernel_id)
     log = backend.read_log(specs[0].kernel_id, limit=10_000)[0].decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import shutil
 import subprocess
 import tarfile
@@ -21,6 +22,7 @@ SERVICE_IMAGE = "local/backendai-test-service:1"
 PYTHON_IMAGE = "local/backendai-test-python:1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
 SSH_IMAGE = "local/backendai-test-ssh:1"
+MPI_IMAGE = "local/backendai-test-mpi:1"
 WORK_IMAGE = "local/backendai-test-work:2"
 LINKED_IMAGE = "local/backendai-test-linked:1"
 LABEL = "backendai-test.image"
@@ -78,6 +80,19 @@ def ensure_ssh_image(client: APIClient) -> str:
         files = [(str(path).lstrip("/"), path) for path in [*programs, *_libraries_of(programs)]]
         _import(client, SSH_IMAGE, [*_busybox_files(), *files])
     return SSH_IMAGE
+
+
+def ensure_mpi_image(client: APIClient) -> str:
+    """Return the reference of the SSH image with Open MPI. Needs openssh-server and openmpi-bin."""
+    if not _has(client, MPI_IMAGE):
+        named = ["/usr/bin/ssh", "/usr/sbin/sshd", *(f"/usr/bin/{name}" for name in ("mpirun", "orted"))]
+        folders = [Path("/usr/lib", f"{platform.machine()}-linux-gnu", name) for name in ("openmpi", "pmix2")]
+        shared = [*folders, Path("/usr/share/openmpi"), Path("/etc/openmpi")]
+        kept = [path for folder in shared for path in folder.rglob("*") if path.is_file()]
+        programs = [*map(Path, named), *(path for path in kept if ".so" in path.suffixes)]
+        files = {str(path).lstrip("/"): path for path in [*map(Path, named), *kept, *_libraries_of(programs)]}
+        _import(client, MPI_IMAGE, dict([*_busybox_files(), *files.items()]).items())
+    return MPI_IMAGE
 
 
 def ensure_linked_image(client: APIClient) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import shutil
 import stat
 import subprocess
 from functools import partial
@@ -25,10 +26,10 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.core.ssh_keys import key_of, private_text
 from backendai.wire.cluster_access import Peer
 from backendai.wire.messages import HomeFile
-from tests.agent.cluster_tools import HOSTILE, cluster_specs, run
+from tests.agent.cluster_tools import HOSTILE, OPEN_MPI, cluster_specs, run
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
-from tests.agent.images import ensure_ssh_image
+from tests.agent.images import ensure_mpi_image, ensure_ssh_image
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
 
@@ -133,6 +134,22 @@ def test_a_program_starts_processes_on_every_kernel_of_its_session(
     assert log.count(digest) == 3, "variables with quotes and line feeds arrive as they are"
     assert backend.left_out(specs[0].kernel_id) == ""
     assert "Read-only" in shell(engine, specs[1].kernel_id, "echo x >/run/backendai/hostfile")[1]
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_open_mpi_starts_a_program_on_every_kernel_of_its_session(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    need_program("sshd", "openssh-server")
+    if shutil.which("mpirun") is None:
+        pytest.skip("needs mpirun: apt-get install openmpi-bin")
+    specs = cluster_specs(partial(new_spec, image=ensure_mpi_image(engine)), NAMES, command=OPEN_MPI)
+    log = run(backend, specs, main_last=True)
+    told = sorted(line for line in log.splitlines() if line.startswith("rank "))
+    # A kernel's slots are its rank + 1 here: one process on the first, two on the second, three on the third.
+    hosts = [name for slots, name in enumerate(NAMES, 1) for _ in range(slots)]
+    assert told == [f"rank {rank} of 6 on {host}" for rank, host in enumerate(hosts)], log
 
 
 @pytest.mark.docker
