@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from backendai.agent.backends.base import Backend
+from backendai.agent.backends.base import Backend, Terminal
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_sandbox import Isolation
@@ -67,12 +67,24 @@ def walk(backend: Backend, image: str, deployment: str = "test") -> None:
             await read_until(terminal, b" results)")
             await terminal.find("end", "")
             await ask(terminal, f"echo shell-$((100+{number}))\n".encode(), f"shell-{100 + number}".encode())
+        await go_both_ways(terminal)
         await terminal.close()
 
     try:
         asyncio.run(look())
     finally:
         backend.remove(spec.kernel_id)
+
+
+async def go_both_ways(terminal: Terminal) -> None:
+    """The nearest place above comes first, and each step is one place, also where the direction changes."""
+    twins = "; ".join(f"echo above-{name}; echo twin; seq 300" for name in ("one", "two"))
+    await terminal.write(f"clear; {twins}; echo st''ill\n".encode())
+    await read_until(terminal, b"still")
+    for does, place in (("find", b"two"), ("previous", b"one"), ("next", b"two"), ("previous", b"one")):
+        await terminal.find(does, "twin")
+        await read_until(terminal, b"above-" + place)
+    await terminal.find("end", "")
 
 
 def test_only_finds_are_read_and_their_text_is_one_printable_line() -> None:

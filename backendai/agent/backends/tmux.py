@@ -15,18 +15,26 @@ STATUS_LINES = (
 
 # Looks through all that tmux has kept of the session $1. $2: "find" goes upwards from the end to the text $3, then
 # "previous" and "next" go on from there; "end" leaves copy mode. An argument that ends with a semicolon would end the
-# command.
+# command. A search that turns round finds the same place first, because the cursor moves to the other end of the text;
+# with the keys of vi it does not.
 FIND = r"""
 socket=${TMPDIR:-/tmp}/.tmux.sock session="=$1:" does=$2 text=$3
 ask() { if [ -S "$socket" ]; then tmux -S "$socket" "$@"; else tmux "$@"; fi; }
 act() { ask send-keys -t "$session" -X "$@"; }
+go_on() {
+  before=$(ask show-options -qv -t "$session" @backendai-find)
+  ask set-option -q -t "$session" @backendai-find "$does"
+  [ "$before" = "$does" ] || [ "$(ask display-message -p -t "$session" '#{mode-keys}')" = vi ] || act "$1"
+  act "$1"
+}
 case $text in *\;) text="${text%?}\;";; esac
 case $does in
 find)
   ask copy-mode -t "$session" && act history-bottom
+  ask set-option -q -t "$session" @backendai-find previous
   act search-backward-text "$text" || act search-backward "$text";;
-previous) act search-again;;
-next) act search-reverse;;
+previous) go_on search-again;;
+next) go_on search-reverse;;
 end) act cancel;;
 esac >/dev/null 2>&1
 """.strip()
