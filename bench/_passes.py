@@ -24,7 +24,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.status import Status
 from backendai.controller import loops
-from backendai.controller.collector import collector_at_rest
+from backendai.controller.collector import collector_paused
 from backendai.core.slots import Slots
 from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
@@ -115,7 +115,7 @@ def one_pass(cluster: Cluster) -> tuple[tuple[float, float, float], int]:
     """Run one pass; returns the seconds of its reading, deciding and writing, and how many it placed."""
     group, now = ResourceGroup.objects.get(pk=cluster.group.pk), timezone.now()
     gc.collect()
-    with collector_at_rest():
+    with collector_paused():
         marks = [time.perf_counter()]
         snapshot = read_snapshot(group, now)
         marks.append(time.perf_counter())

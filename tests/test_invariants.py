@@ -20,7 +20,7 @@ from backendai.cluster.models import Agent, PassLease, Reachability, ResourceGro
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import MountWish, RoleSpec
+from backendai.compute.spec import MountRequest, RoleSpec
 from backendai.compute.status import LIVE, TERMINAL, Status
 from backendai.controller import loops
 from backendai.controller.pipelines import run_pipelines
@@ -92,7 +92,7 @@ class WholePlatform(RuleBasedStateMachine):
     @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans(), mounts=st.booleans())
     def create(self, cpu: int, size: int, batch: bool, mounts: bool) -> None:
         kind: dict[str, Any] = {"session_type": "batch", "startup_command": "true"} if batch else {}
-        kind |= {"mounts": [MountWish("data")]} if mounts else {}
+        kind |= {"mounts": [MountRequest("data")]} if mounts else {}
         try:
             make_session(self.cast.alice, resources={"cpu": cpu, "mem": "1g"}, cluster_size=size, **kind)
         except UserError as error:

@@ -12,7 +12,7 @@ from uuid import UUID
 import urllib3
 from pydantic import ValidationError
 
-from backendai.core.connection_faults import unreachable_words
+from backendai.core.connection_faults import connection_failure_text
 from backendai.core.errors import PlatformError
 from backendai.wire.broker_messages import BrokerDown, BrokerUp
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
@@ -178,7 +178,7 @@ class PortalClient:
         try:
             response = self._request(method, self._root + path, body=body, headers=headers, timeout=timeout)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise PortalUnreachable(unreachable_words(self._root, error, monotonic() - began)) from error
+            raise PortalUnreachable(connection_failure_text(self._root, error, monotonic() - began)) from error
         self._note_clock(response.headers.get("Date"))
         if response.status >= 500 or response.status == 429:
             raise PortalUnreachable(f"{method} {self._root}{path}: HTTP {response.status}")

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from backendai.api.answers import Answer
 from backendai.api.launch_bodies import MountBody
 from backendai.api.parsing import AmountsField, StrictSerializer
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.compute.status import ClusterMode
 from backendai.scheduler.serving.health import Health
 from backendai.serving.models import MOST_REPLICAS, EndpointToken, Revision, ScalingRecord
@@ -288,4 +288,4 @@ def reason_body(reason: Any) -> dict[str, Any]:
 
 
 def _revision_spec(values: Mapping[str, Any]) -> RevisionSpec:
-    return RevisionSpec(**{**values, "mounts": [MountWish(**one) for one in values["mounts"]]})
+    return RevisionSpec(**{**values, "mounts": [MountRequest(**one) for one in values["mounts"]]})

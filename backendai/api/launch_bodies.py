@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.services.check_order import MAIN
-from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 from backendai.compute.spec_document import VERSION
 from backendai.core.session_kinds import USUAL_KIND, launched_kinds
 
@@ -195,11 +195,11 @@ class LaunchRequest(StrictSerializer):
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
         del values["version"], values["retry"]
-        files = [BroughtFile(**each) for each in values.pop("files")]
-        mounts = [MountWish(**each) for each in values.pop("mounts")]
+        files = [LaunchFile(**each) for each in values.pop("files")]
+        mounts = [MountRequest(**each) for each in values.pop("mounts")]
         roles = {name: RoleSpec(**_with_mounts(each)) for name, each in values.pop("roles").items()}
         return SessionSpec(session_type=values.pop("type"), files=files, mounts=mounts, roles=roles, **values)
 
 
 def _with_mounts(values: dict[str, Any]) -> dict[str, Any]:
-    return values | {"mounts": [MountWish(**each) for each in values["mounts"]]}
+    return values | {"mounts": [MountRequest(**each) for each in values["mounts"]]}

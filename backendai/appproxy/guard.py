@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from backendai.appproxy.file_grants import may_ask
 from backendai.appproxy.targets import AnyTarget, Key, open_at, redeem_at
-from backendai.compute.services.app_settings import words_for
+from backendai.compute.services.app_settings import arguments_for
 from backendai.gateways.guard import Guard
 from backendai.gateways.targets import Target
 
@@ -23,7 +23,7 @@ class AppGuard(Guard[Key, AnyTarget]):
 
     async def arguments(self, target: Target) -> tuple[str, ...]:
         """Return the words that the command of the target's service gets. Raises Unknown."""
-        return await self.ask(lambda: words_for(target.session_id, target.service))
+        return await self.ask(lambda: arguments_for(target.session_id, target.service))
 
     async def may_ask(self, origin: str, host: str) -> bool:
         """Return whether pages of this origin may ask for the files of this host. Raises Unknown."""

@@ -177,9 +177,9 @@ async def join(
     await response.prepare(request)
     app = take_over(connection.protocol, is_client=True)
     browser = take_over(request.protocol, is_client=False)
-    browser.heard = lambda data: None if _is_pong(data) else _note_use(target)
+    browser.on_bytes = lambda data: None if _is_pong(data) else _note_use(target)
     if heard is not None:
-        app.heard = lambda data: heard()
+        app.on_bytes = lambda data: heard()
     try:
         await splice(browser, app)
     finally:

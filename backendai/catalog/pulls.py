@@ -119,7 +119,9 @@ def pull_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
         return False
     state, share = _state_after(report, row.job), report.progress
     rows = ImagePull.objects.filter(pk=row.pk, status__in=_NOT_OVER)
-    rows.update(status=state, message=report.said, progress=1.0 if state == _Status.DONE else share, heard_at=now)
+    rows.update(
+        status=state, message=report.full_message, progress=1.0 if state == _Status.DONE else share, heard_at=now
+    )
     if state != row.status or now - row.job.updated_at >= _SPEAK_EVERY:
         _follow(row.job, now)
     return state != _Status.CANCELLED

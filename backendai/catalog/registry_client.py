@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import urllib3
 
-from backendai.core.connection_faults import unreachable_words
+from backendai.core.connection_faults import connection_failure_text
 from backendai.core.errors import PlatformError
 from backendai.core.image_names import is_digest
 from backendai.core.messages import Message
@@ -242,7 +242,7 @@ class RegistryClient:
             finally:
                 response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(unreachable_words(url, error, time.monotonic() - began)) from error
+            raise Unreachable(connection_failure_text(url, error, time.monotonic() - began)) from error
         if len(body) > LARGEST_ANSWER:
             response.close()
             raise RegistryError("The registry answered with more than {limit} MiB.", limit=LARGEST_ANSWER // 2**20)

@@ -1,4 +1,4 @@
-"""Apps of sessions that their owners have opened to everybody."""
+"""Apps of sessions that their owners have made public, and settings of apps."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class LaunchRecord(models.Model):
         return self.name
 
     @property
-    def said(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The request as a document of the newest version."""
         return upgraded(self.parameters)
 

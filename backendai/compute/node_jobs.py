@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import register
 from backendai.compute.models import ImageCommit
-from backendai.compute.services.commit_reports import commit_heard, commit_spec, commits_wanted
+from backendai.compute.services.commit_reports import commit_reported, commit_spec, commits_wanted
 from backendai.compute.services.commits import follow_commits
 from backendai.wire.commits import COMMIT
 from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
@@ -28,7 +28,7 @@ class CommitKind:
         return commit_spec(agent, job_id)
 
     def heard(self, agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
-        return commit_heard(agent, report, now=now)
+        return commit_reported(agent, report, now=now)
 
     def follow(self, now: datetime) -> int:
         return follow_commits(now)

@@ -12,7 +12,7 @@ from backendai.core.session_kinds import USUAL_KIND
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtFile:
+class LaunchFile:
     """A text file for a new session's home. ``path``: relative to the home. The text may contain secrets."""
 
     path: str
@@ -25,7 +25,7 @@ class BroughtFile:
 
 
 @dataclass(frozen=True, slots=True)
-class MountWish:
+class MountRequest:
     """A requested mount of a folder, by id or name. Empty ``target``: the folder's name in the home. Empty ``rights``:
     all granted rights. Empty ``path``: the whole folder."""
 
@@ -51,7 +51,7 @@ class RoleSpec:
     shm: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     startup_command: str = ""
-    mounts: Sequence[MountWish] = ()
+    mounts: Sequence[MountRequest] = ()
     on_failure: str = ""
     after: Sequence[str] = ()
     ready: Mapping[str, Any] = field(default_factory=dict)
@@ -102,8 +102,8 @@ class SessionSpec:
     owner: str = ""
     retry_on_agent_loss: bool = False
     access_key: str = ""
-    files: Sequence[BroughtFile] = ()
-    mounts: Sequence[MountWish] = ()
+    files: Sequence[LaunchFile] = ()
+    mounts: Sequence[MountRequest] = ()
     start_in: str = ""
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     done_when: str = ""

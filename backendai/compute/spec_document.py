@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.nearest import nearest_to
@@ -30,10 +30,10 @@ _READER = TypeAdapter(SessionSpec)
 
 def document_of(spec: SessionSpec) -> dict[str, Any]:
     """Return the request as a document of the newest version, without default values."""
-    said = {
+    values = {
         key: _plain(value) for key, name in _KEYS.items() if not _is_usual(value := getattr(spec, name), USUAL[key])
     }
-    return {"version": VERSION, **said}
+    return {"version": VERSION, **values}
 
 
 def kept_document(spec: SessionSpec) -> dict[str, Any]:
@@ -74,11 +74,11 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def spec_of(document: Mapping[str, Any]) -> SessionSpec:
     """Return the request in a document. Raises UserError at the first invalid key, with the closest known key."""
-    said = upgraded(document)
-    del said["version"]
-    _check_all_keys(said)
+    values = upgraded(document)
+    del values["version"]
+    _check_all_keys(values)
     try:
-        return _READER.validate_python({_KEYS[key]: value for key, value in said.items()})
+        return _READER.validate_python({_KEYS[key]: value for key, value in values.items()})
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         where = ".".join(str(_NAMES.get(str(part), part)) for part in wrong["loc"])
@@ -88,9 +88,9 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
 
 def schema_of_requests() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON Schemas of all keys of a launch request, and of the parts that they refer to."""
-    told = _READER.json_schema()
-    keys = {key: _bare(told["properties"][name]) for key, name in _KEYS.items()}
-    parts = {name: _bare(part) | {"additionalProperties": False} for name, part in told["$defs"].items()}
+    schemas = _READER.json_schema()
+    keys = {key: _bare(schemas["properties"][name]) for key, name in _KEYS.items()}
+    parts = {name: _bare(part) | {"additionalProperties": False} for name, part in schemas["$defs"].items()}
     return keys, parts
 
 
@@ -98,11 +98,11 @@ def _bare(schema: Any) -> Any:
     """Return the schema without titles, defaults and descriptions, which come from Python."""
     if not isinstance(schema, dict):
         return schema
-    said = {key: value for key, value in schema.items() if key not in ("title", "default", "description")}
+    values = {key: value for key, value in schema.items() if key not in ("title", "default", "description")}
     return (
-        said | {"properties": {key: _bare(one) for key, one in said.get("properties", {}).items()}}
-        if said.get("properties")
-        else said
+        values | {"properties": {key: _bare(one) for key, one in values.get("properties", {}).items()}}
+        if values.get("properties")
+        else values
     )
 
 
@@ -111,22 +111,22 @@ def digest_of(spec: SessionSpec) -> str:
     return hashlib.sha256(json.dumps(document_of(spec), sort_keys=True).encode()).hexdigest()
 
 
-def _check_all_keys(said: Mapping[str, Any]) -> None:
+def _check_all_keys(values: Mapping[str, Any]) -> None:
     """Raise UserError for an unknown key, also in nested parts. Parts of a wrong type are left to the reader, which
     rejects them."""
-    _check_keys(said, _KEYS, "")
-    mounts, roles, files = said.get("mounts"), said.get("roles"), said.get("files")
-    for part, kind, found in (("mounts", MountWish, mounts), ("files", BroughtFile, files)):
+    _check_keys(values, _KEYS, "")
+    mounts, roles, files = values.get("mounts"), values.get("roles"), values.get("files")
+    for part, kind, found in (("mounts", MountRequest, mounts), ("files", LaunchFile, files)):
         for one in found if isinstance(found, list | tuple) else ():
             _check_keys(one, _names_of(kind), f"{part}.")
     for name, role in roles.items() if isinstance(roles, Mapping) else ():
         _check_keys(role, _names_of(RoleSpec), f"roles.{name}.")
 
 
-def _check_keys(said: Any, known: Collection[str], where: str) -> None:
-    if not isinstance(said, Mapping):
+def _check_keys(values: Any, known: Collection[str], where: str) -> None:
+    if not isinstance(values, Mapping):
         raise UserError("Write keys with their values.", field=where.rstrip("."), code="invalid-document")
-    for key in said:
+    for key in values:
         if key not in known:
             near = nearest_to(str(key), known) or ", ".join(sorted(known))
             text = Message("A launch request has no key {key}: use {near}.", key=repr(str(key)[:64]), near=near)

@@ -16,7 +16,7 @@ _resting = 0
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause garbage collection in this process until the last such block ends."""
     global _resting
     with _lock:

@@ -43,7 +43,7 @@ from backendai.storage.status import FolderStatus
 logger = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 2
-_TELL_EVERY = 2.0
+_REPORT_EVERY = 2.0
 _MOST_NAMED = 5
 _workers = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
@@ -89,8 +89,8 @@ def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
             raise _Unwanted
         orders.order_creation(fill.folder)
         orders.order_limit(fill.folder)  # the limit may have changed since the last try
-        told = send_folder(fill.folder, _told(fill, _source(fill.folder, keep), _total(fill.folder), clock))
-        if finish_fill(fill, message=_left_out(told), now=clock()) and keep and keep.ends_session:
+        result = send_folder(fill.folder, _with_progress(fill, _source(fill.folder, keep), _total(fill.folder), clock))
+        if finish_fill(fill, message=_left_out(result), now=clock()) and keep and keep.ends_session:
             with suppress(UserError):  # the session has already ended
                 terminate_session(keep.session, keep.user)
     except _Unwanted:
@@ -118,15 +118,15 @@ def _total(folder: Folder) -> int | None:
     return folder.cloned_from.used_bytes if folder.cloned_from else None
 
 
-def _told(
+def _with_progress(
     fill: FolderFill, archive: Iterator[bytes], total: int | None, clock: Callable[[], datetime]
 ) -> Iterator[bytes]:
     """Yield the pieces of the archive, reporting progress every two seconds. Raises _Unwanted if the copy is cancelled
     or taken over."""
-    sent, told_at = 0, -_TELL_EVERY
+    sent, reported_at = 0, -_REPORT_EVERY
     for piece in archive:
-        if time.monotonic() - told_at >= _TELL_EVERY:
-            told_at = time.monotonic()
+        if time.monotonic() - reported_at >= _REPORT_EVERY:
+            reported_at = time.monotonic()
             if not report_fill(fill, fill.taken_by, sent, total, now=clock()):
                 raise _Unwanted
         yield piece
@@ -154,15 +154,15 @@ def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
     ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:
-        told = Message("Not all files of the home are here. {reason}", reason=message)
-        finish_fill(fill, message=told, now=now)
+        result = Message("Not all files of the home are here. {reason}", reason=message)
+        finish_fill(fill, message=result, now=now)
     else:
         fail_fill(fill, message, now=now)
 
 
-def _left_out(told: dict[str, object]) -> str:
+def _left_out(result: dict[str, object]) -> str:
     """Return a sentence that names at most five of the files that were not copied; empty if all were copied."""
-    refused = told.get("refused")
+    refused = result.get("refused")
     if not isinstance(refused, list) or not refused:
         return ""
     names, left = [str(one.get("path", "")) for one in refused[:_MOST_NAMED]], len(refused) - _MOST_NAMED

@@ -27,7 +27,7 @@ from backendai.scheduler.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-_told: set[str] = set()  # ids of errors that this process has logged with their traceback
+_logged: set[str] = set()  # ids of errors that this process has logged with their traceback
 
 
 def schedule(group: ResourceGroup, now: datetime) -> int:
@@ -106,9 +106,9 @@ def _log(error: Exception, what: str) -> str:
         trace = trace.tb_next
     place = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace else ""
     name = hashlib.sha256(f"{type(error).__name__} {error} {place}".encode()).hexdigest()[:8]
-    if name in _told:
+    if name in _logged:
         logger.warning("error %s again: %s", name, what)
     else:
-        _told.add(name)
+        _logged.add(name)
         logger.error("error %s: %s", name, what, exc_info=error)
     return name

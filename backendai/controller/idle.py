@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
-from backendai.planning.idle import look_at_idle
+from backendai.planning.idle import check_idle
 from backendai.planning.idle_actions import act_on_idle
 
 IDLE_LEASE = "idle"
@@ -24,6 +24,6 @@ def run_idle(now: datetime) -> int:
     if not take_lease(IDLE_LEASE, owner, now=now, duration=_LEASE):
         return 0
     try:
-        return act_on_idle(look_at_idle(now))
+        return act_on_idle(check_idle(now))
     finally:
         release_lease(IDLE_LEASE, owner, now=timezone.now())

@@ -25,7 +25,7 @@ async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 
-async def something_comes(agent_id: UUID, seconds: float) -> bool:
+async def work_arrives(agent_id: UUID, seconds: float) -> bool:
     """Wait until the agent has work and return True. Returns False after ``seconds``, or when the agent starts another
     poll."""
     mine = _newest[agent_id] = object()

@@ -22,7 +22,7 @@ from django.utils import timezone
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import release_lease, take_lease
 from backendai.compute.models import ComputeSession
-from backendai.controller.collector import collector_at_rest
+from backendai.controller.collector import collector_paused
 from backendai.controller.group_pass import schedule
 from backendai.controller.outages import log_failure
 from backendai.controller.repair import repair
@@ -89,7 +89,7 @@ def _one_of_many(group_id: int, now: datetime) -> int:
 def _one_group(group: ResourceGroup, now: datetime) -> int:
     """Run one pass over a group without garbage collection; returns how many sessions were placed. Logs its own
     errors."""
-    with collector_at_rest():
+    with collector_paused():
         return schedule(group, now)
 
 

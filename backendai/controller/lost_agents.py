@@ -14,7 +14,7 @@ from backendai.cluster.models import Agent
 from backendai.cluster.services import mark_lost, reachable_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
-from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, lose
+from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, end_unconfirmed
 from backendai.compute.services.moves import Why
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
 from backendai.core.messages import Message
@@ -33,7 +33,7 @@ def mark_silent_agents(now: datetime) -> int:
     return len(lost)
 
 
-def end_what_is_lost(now: datetime) -> int:
+def end_lost_sessions(now: datetime) -> int:
     """End sessions whose agent has been lost longer than the group allows; returns how many ended or restarted.
 
     Kernels that may still run keep their slots. Batch sessions with a retry left start again on another agent; the
@@ -49,7 +49,7 @@ def end_what_is_lost(now: datetime) -> int:
     kernels = Kernel.objects.filter(
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
     ).order_by("pk")
-    again = lose(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
+    again = end_unconfirmed(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
     whys: dict[UUID, Why] = {}
     for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
         message = Message(

@@ -57,12 +57,12 @@ def endpoint_mail(notice: EndpointNotice) -> tuple[str, str]:
         return subject, "\n\n".join(part for part in parts if part) + "\n"
 
 
-def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
+def unknown_mail(admin: User, agents: Sequence[UnknownOn]) -> tuple[str, str]:
     """Return subject and text of a mail about unknown kernels, in this superadmin's language."""
     with override(admin.language or settings.LANGUAGE_CODE):
         parts = [
             _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
-            "\n".join(f"{one.agent}: {one.number}" for one in news),
+            "\n".join(f"{one.agent}: {one.number}" for one in agents),
             _("They keep running, and these agents take no new sessions until you adopt or remove them."),
             f"{settings.PORTAL_URL.rstrip('/')}/manage/unknown-kernels/",
         ]

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
 
 
-def mail_news(now: datetime) -> int:
+def send_due_mails(now: datetime) -> int:
     """Start sending due mails, unless this process is already sending; returns 0, as this rule repairs nothing."""
     is_due = any(has(now) for has in (has_unknown_mails, has_mails, has_run_mails, has_endpoint_mails))
     if is_due and _one_at_a_time.acquire(blocking=False):

@@ -26,9 +26,9 @@ from backendai.cluster.services import agent_of_token, hold_back, note_refused, 
 from backendai.compute.services.kernel_specs import spec_for, specs_for
 from backendai.compute.services.logs import LARGEST, save_log, save_logs
 from backendai.compute.services.node_view import registry_access_for, work_for
-from backendai.compute.services.reports import Verdict, Word, kernel_reported, kernels_reported
+from backendai.compute.services.reports import ReceivedReport, Verdict, kernel_reported, kernels_reported
 from backendai.compute.services.unknown_kernels import note_unknown
-from backendai.controller.long_polls import look, something_comes
+from backendai.controller.long_polls import look, work_arrives
 from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.refused_nodes import refuse
 from backendai.controller.usage import take_usage, take_work
@@ -103,7 +103,7 @@ async def sync(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=405)
     status, answer, wait, agent_id = await look(_sync, request)
     idle = isinstance(answer, SyncDown) and not _is_work(answer)
-    if wait and idle and agent_id and await something_comes(agent_id, wait):
+    if wait and idle and agent_id and await work_arrives(agent_id, wait):
         status, answer, _, _ = await look(_sync, request)
     if status == 401:
         return refuse(request)
@@ -133,7 +133,9 @@ def bundle(request: HttpRequest, agent: Agent) -> HttpResponse:
     """Store logs, apply reports and return specs of many kernels. Replaces one request per kernel."""
     message, now = BundleUp.model_validate_json(request.body), timezone.now()
     kept = save_logs(agent, message.logs, now=now)
-    verdicts = kernels_reported([Word(agent, one) for one in message.reports], now=now) if message.reports else []
+    verdicts = (
+        kernels_reported([ReceivedReport(agent, one) for one in message.reports], now=now) if message.reports else []
+    )
     specs = specs_for(dict.fromkeys(message.specs, agent), also_running=True)
     applied = [None if one is Verdict.FOREIGN else one is Verdict.APPLIED for one in verdicts]
     return _answer(BundleDown(specs=list(specs.values()), kept=kept, applied=applied).model_dump_json())
@@ -182,17 +184,17 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
         return 429, {"code": "too-fast", "detail": f"Too many syncs. Try again in {wait:.1f} s."}, 0.0, None
     try:
         message, was_away = SyncUp.model_validate_json(request.body), agent.status != Agent.Status.ALIVE
-        news = record_sync(agent, message, now=timezone.now())
+        changed = record_sync(agent, message, now=timezone.now())
         if message.images is not None:
             record_images(agent, message.images, message.images_digest)
-        news = bool(record_host_reports([(agent, message.storage_hosts)], now=timezone.now())) or news
+        changed = bool(record_host_reports([(agent, message.storage_hosts)], now=timezone.now())) or changed
     except (UserError, ValidationError, DataError) as error:
         logger.warning("agent %s sent what cannot be used: %s", agent.name, error)
         note_refused({agent.pk: _in_short(error)}, now=timezone.now())
         status = 422 if is_too_much(error) else 400
         return status, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None
     want_images = message.images is None and message.images_digest != agent.images_digest
-    if news or message.images is not None:
+    if changed or message.images is not None:
         hint("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
     kept = {(one.kernel_id, one.generation) for one in message.unknown if one.kept}
     answer, now = work_for(agent, message.kernels, want_images=want_images, kept=kept), timezone.now()

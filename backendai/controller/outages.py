@@ -33,8 +33,8 @@ def note(error: BaseException) -> bool:
         is_first = not _away.is_set()
         _away.set()
     if is_first:
-        said = str(error).partition("\n")[0]
-        logger.error("the database does not answer; passes go on when it does (%s)", said)
+        cause = str(error).partition("\n")[0]
+        logger.error("the database does not answer; passes go on when it does (%s)", cause)
     return True
 
 

@@ -55,25 +55,25 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
         still = Kernel.objects.filter(pk__in=candidates, status=Status.TERMINATING, **conditions)
         marked = [UUID(str(pk)) for (pk,) in update_returning(still, columns, ("id",))]
         forced = "forced_at" in columns
-        told = _sentences(Kernel.objects.filter(pk__in=marked), now, _is_killed if forced else _is_silent)
-        touch(list(told))  # locks the sessions, so that history rows follow each other without a gap
-        _write(told, _FORCED if forced else _UNCONFIRMED, now)
+        sentences = _sentences(Kernel.objects.filter(pk__in=marked), now, _is_killed if forced else _is_silent)
+        touch(list(sentences))  # locks the sessions, so that history rows follow each other without a gap
+        _write(sentences, _FORCED if forced else _UNCONFIRMED, now)
         if forced:
-            hint_stops(told)
+            hint_stops(sentences)
     return len(marked)
 
 
 def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
     """Count forced ends that are still open in the newest history row of each session; if that row is about something
     else, write a new row."""
-    told = _sentences(kernels, now, _stays)
-    if not _due(told, now):
+    sentences = _sentences(kernels, now, _stays)
+    if not _due(sentences, now):
         return
     with transaction.atomic():
-        touch(list(_due(told, now)))  # locks the sessions: a concurrent pass then finds nothing due
-        due = _due(told, now)
-        _write({session: told[session] for session, uid in due.items() if uid is None}, _FORCED, now)
-        again = {uid: for_column(told[session]) for session, uid in due.items() if uid is not None}
+        touch(list(_due(sentences, now)))  # locks the sessions: a concurrent pass then finds nothing due
+        due = _due(sentences, now)
+        _write({session: sentences[session] for session, uid in due.items() if uid is None}, _FORCED, now)
+        again = {uid: for_column(sentences[session]) for session, uid in due.items() if uid is not None}
         texts = {"message": ("text", list(again.values()))}
         always = {"updated_at": now}
         table = SchedulingRecord._meta.db_table
@@ -87,8 +87,8 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
     due: dict[UUID, UUID | None] = {}
     for row in rows.select_related("session__resource_group"):
-        said = row.phase, row.result, row.error_code, row.to_status
-        if said != (Phase.TERMINATE, Outcome.EXPIRED, _FORCED, row.session.status):
+        state = row.phase, row.result, row.error_code, row.to_status
+        if state != (Phase.TERMINATE, Outcome.EXPIRED, _FORCED, row.session.status):
             due[row.session_id] = None
         elif row.updated_at < now - row.session.resource_group.terminate_timeout:
             due[row.session_id] = row.uid
@@ -97,12 +97,12 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
 
 def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
     """Return one sentence for each session, about its first kernel."""
-    told: dict[UUID, str] = {}
+    sentences: dict[UUID, str] = {}
     columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
     for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:
         waited, allowed = describe_duration(now - since), describe_duration(limit)
-        told.setdefault(session_id, sentence(hostname, agent, waited, allowed))
-    return told
+        sentences.setdefault(session_id, sentence(hostname, agent, waited, allowed))
+    return sentences
 
 
 def _is_killed(hostname: str, agent: str, waited: str, allowed: str) -> str:
@@ -137,8 +137,10 @@ def _stays(hostname: str, agent: str, waited: str, allowed: str) -> str:
     )
 
 
-def _write(told: Mapping[UUID, str], code: str, now: datetime) -> None:
-    statuses = dict(ComputeSession.objects.filter(pk__in=told).values_list("pk", "status"))
+def _write(sentences: Mapping[UUID, str], code: str, now: datetime) -> None:
+    statuses = dict(ComputeSession.objects.filter(pk__in=sentences).values_list("pk", "status"))
     for status in set(statuses.values()):
-        entries = [Entry(pk, status, Outcome.EXPIRED, code, told[pk]) for pk, at in statuses.items() if at == status]
+        entries = [
+            Entry(pk, status, Outcome.EXPIRED, code, sentences[pk]) for pk, at in statuses.items() if at == status
+        ]
         write_history(entries, Phase.TERMINATE, status, now=now)

@@ -27,8 +27,8 @@ def end_runs(now: datetime) -> int:
     programs: dict[UUID, Why] = {}
     lifetimes: dict[UUID, Why] = {}
     rows = over.order_by("ends_at", "pk").values_list("pk", "session_type", "started_at", "ends_at", "batch_timeout")
-    for pk, session_type, started_at, told, batch_timeout in rows[:_MOST_AT_ONCE]:
-        ends_at = told or started_at + batch_timeout
+    for pk, session_type, started_at, known, batch_timeout in rows[:_MOST_AT_ONCE]:
+        ends_at = known or started_at + batch_timeout
         allowed = describe_duration(ends_at - started_at)
         data = {"allowed_seconds": round((ends_at - started_at).total_seconds()), "ends_at": ends_at.isoformat()}
         if batch_timeout is not None and started_at + batch_timeout <= ends_at:

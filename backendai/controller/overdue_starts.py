@@ -52,29 +52,29 @@ def end_starts(now: datetime) -> int:
 
 
 def _overdue(now: datetime, of_session: Q) -> Iterator[tuple[Expired, bool]]:
-    group, heard_since = "session__resource_group", reachable_since(now)
-    late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
-    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
+    group, reachable = "session__resource_group", reachable_since(now)
+    late = Q(status=Status.PULLING) & _longer(now, reachable, f"{group}__pull_timeout")
+    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, reachable, f"{group}__create_timeout")
     started_kernels = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(started_kernels), session__session_type__in=kinds_with("runs_program")
     )
     kernels = Kernel.objects.filter(late, of_session, is_held=False, agent__in=Agent.objects.answering())
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
-        yield _expired(row, now, heard_since), row["may_retry"]
+        yield _expired(row, now, reachable), row["may_retry"]
 
 
-def _longer(now: datetime, heard_since: datetime, limit: str) -> Q:
+def _longer(now: datetime, reachable: datetime, limit: str) -> Q:
     """Return a query condition for kernels that have exceeded their group's limit plus the slack for reporting."""
     begin = now - SLACK - F(limit)
     returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
-    return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - heard_since})
+    return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - reachable})
 
 
-def _expired(row: dict[str, Any], now: datetime, heard_since: datetime) -> Expired:
+def _expired(row: dict[str, Any], now: datetime, reachable: datetime) -> Expired:
     pulls = row["status"] == Status.PULLING
     limit = row[f"session__resource_group__{'pull' if pulls else 'create'}_timeout"]
-    since = max(row["changed_at"], row["agent__returned_at"] or heard_since, heard_since)
+    since = max(row["changed_at"], row["agent__returned_at"] or reachable, reachable)
     message = Message(
         "Agent {agent} left {hostname} {status} for {waited}; the limit is {limit}.",
         agent=row["agent__name"],

@@ -149,14 +149,14 @@ def _lower(sessions: QuerySet[Any], now: datetime) -> int:
 
 
 def _say(sessions: QuerySet[Any], now: datetime) -> int:
-    told = SchedulingRecord.objects.filter(
+    noted = SchedulingRecord.objects.filter(
         session=OuterRef("pk"),
         result=Outcome.GIVE_UP,
         error_code=GIVEN_UP,
         created_at__gte=Coalesce(OuterRef("scheduled_at"), OuterRef("created_at")),
     )
-    untold = sessions.filter(~Exists(told))
-    candidates = [one.id for one in _tired(untold)]
+    unnoted = sessions.filter(~Exists(noted))
+    candidates = [one.id for one in _tired(unnoted)]
     if not candidates:
         return 0
     with transaction.atomic():
@@ -168,7 +168,7 @@ def _say(sessions: QuerySet[Any], now: datetime) -> int:
                 priority=one.priority,
                 reason=one.reason,
             )
-            for one in _tired(untold.filter(pk__in=candidates))
+            for one in _tired(unnoted.filter(pk__in=candidates))
         }
         _write(texts, GIVEN_UP, now)
     return len(texts)

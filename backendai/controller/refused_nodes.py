@@ -14,26 +14,26 @@ SENTENCE = "This agent's credential is revoked or unknown: an administrator must
 CODE = "unknown-node"
 _AGAIN_SECONDS, _MOST = 3600.0, 1000
 _NAME = re.compile(r"[a-z0-9-]{1,63}")
-_told: dict[tuple[str, str], float] = {}
+_logged: dict[tuple[str, str], float] = {}
 
 
 def refuse(request: HttpRequest) -> JsonResponse:
     """Return the rejection. Django does not log the response, as a rejected agent repeats its request."""
-    _say_once(request)
+    _log_once(request)
     answer = JsonResponse({"code": CODE, "detail": SENTENCE}, status=401)
     answer._has_been_logged = True  # type: ignore[attr-defined]
     return answer
 
 
-def _say_once(request: HttpRequest) -> None:
+def _log_once(request: HttpRequest) -> None:
     # The agent itself sends this name without proof, so the name is only logged.
-    said = request.headers.get("Node-Name", "")
-    name = said if _NAME.fullmatch(said) else "(no name)"
+    header = request.headers.get("Node-Name", "")
+    name = header if _NAME.fullmatch(header) else "(no name)"
     address = str(request.META.get("REMOTE_ADDR", ""))[:64]
     now = time.monotonic()
-    if now - _told.get((name, address), -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+    if now - _logged.get((name, address), -_AGAIN_SECONDS) < _AGAIN_SECONDS:
         return
-    if len(_told) >= _MOST:
-        _told.clear()
-    _told[name, address] = now
+    if len(_logged) >= _MOST:
+        _logged.clear()
+    _logged[name, address] = now
     logger.warning("agent %s at %s is refused: its credential is revoked or unknown", name, address)

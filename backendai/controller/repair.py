@@ -15,11 +15,11 @@ from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import delete_old_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
-from backendai.compute.services.public_apps import close_what_is_over
+from backendai.compute.services.public_apps import close_expired_apps
 from backendai.compute.services.system_sessions import end_unused
 from backendai.controller.broker_repair import settle_accounts
-from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
-from backendai.controller.mails import mail_news
+from backendai.controller.lost_agents import end_lost_sessions, mark_silent_agents
+from backendai.controller.mails import send_due_mails
 from backendai.controller.other_portals import watch_for_others
 from backendai.controller.outages import is_outage, log_failure
 from backendai.controller.overdue_ends import force_ends
@@ -41,14 +41,14 @@ RULES: tuple[Rule, ...] = (
     watch_for_others,
     watch_reachability,
     mark_silent_agents,
-    end_what_is_lost,
+    end_lost_sessions,
     end_drained,
     end_starts,
     warn_of_ends,
     end_runs,
     end_unused,
     force_ends,
-    close_what_is_over,
+    close_expired_apps,
     cancel_in_vain,
     sweep_pending,
     give_up_scheduling,
@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
     give_up_jobs,
     delete_old_jobs,
     tell_of_unused,
-    mail_news,
+    send_due_mails,
     delete_old_notices,
     hint_again,
     try_old_ones_again,

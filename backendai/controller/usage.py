@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 def take_work(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> None:
     """Record that kernels of these agents execute code, which counts as use of their sessions. Errors are logged, and
     the data is then lost."""
-    told = {agent.pk: up.working for agent, up in syncs if up.working}
-    if not told:
+    working = {agent.pk: up.working for agent, up in syncs if up.working}
+    if not working:
         return
     try:
-        note_work(told, now)
+        note_work(working, now)
     except Exception:
-        logger.exception("that code runs on %d agents was not noted", len(told))
+        logger.exception("that code runs on %d agents was not noted", len(working))
 
 
 def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:

@@ -59,6 +59,6 @@ def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[
     return {name: value for name, value in values.items() if value != allowed[name]}
 
 
-def words_of(values: Mapping[str, str]) -> tuple[str, ...]:
+def command_arguments(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the command-line arguments ``name=value``, without those whose value is empty."""
     return tuple(f"{name}={value}" for name, value in values.items() if value)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from backendai.core.messages import Message
 
 
-def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
+def connection_failure_text(url: str, error: BaseException, seconds: float) -> str:
     """Return one sentence about a failed connection: host, port, cause, and the seconds spent."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -42,8 +42,8 @@ def _cause(error: BaseException) -> str:
             return Message("the connection was refused: nothing listens there")
         if isinstance(each, TimeoutError):
             return Message("it did not answer in time")
-    told = next((each.strerror for each in chain if isinstance(each, OSError) and each.strerror), "")
-    return told.lower() if told else Message("the connection was interrupted")
+    cause = next((each.strerror for each in chain if isinstance(each, OSError) and each.strerror), "")
+    return cause.lower() if cause else Message("the connection was interrupted")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

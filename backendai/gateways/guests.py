@@ -249,7 +249,7 @@ def _checked(line: bytes) -> dict[str, Any]:
         error = said.get("error")
         if error is None:
             return said
-        code, message = str(error["code"])[:64], Telling.model_validate(error).said
+        code, message = str(error["code"])[:64], Telling.model_validate(error).full_message
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Conflict("The guest agent of the session gave an invalid answer: try again.", code="no-guest") from error
     raise _user_error(code, message)

@@ -29,8 +29,8 @@ def read_held(group: ResourceGroup) -> dict[str, Slots]:
 
 
 def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
-    """Return the placed sessions of this group with their allocations and latest ends. A session that is starting ends
-    later by the longest start that the group allows. Four queries."""
+    """Return the placed sessions of this group with their allocations and latest ends. For a session that is starting,
+    the latest end includes the longest start that the group allows. Four queries."""
     placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())

@@ -17,7 +17,7 @@ from backendai.cluster.models import Agent, Reachability
 from backendai.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import Status
-from backendai.scheduler.find_idle import NETWORK, Finding, Rule, Told, Use, Watched, find_idle
+from backendai.scheduler.find_idle import NETWORK, Finding, Recorded, Rule, Use, Watched, find_idle
 from backendai.usage.samples import averages
 
 _ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     last_traffic: datetime | None
 
 
-class TellingRow(NamedTuple):
+class WarningRow(NamedTuple):
     """The stored warning of one session by one idle checker, with its deadline and extension."""
 
     id: UUID
@@ -48,31 +48,31 @@ class TellingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The results of the idle checkers. ``tellings``: earlier warnings. ``unheard``: sessions whose traffic a rule
-    needs, but was never recorded."""
+    """The results of the idle checkers. ``warnings``: earlier warnings. ``without_traffic``: sessions without any
+    recorded traffic, although a rule needs it."""
 
     now: datetime
     findings: list[Finding]
-    tellings: list[TellingRow]
-    unheard: list[UUID]
+    warnings: list[WarningRow]
+    without_traffic: list[UUID]
 
 
-def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
+def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
     """Return the results of the idle checkers for all running sessions, or for those in ``only``. At most eight
     queries, and two more for each averaging period, for any number of sessions."""
     holding = read_holding()
-    tellings = _tellings(only)
+    warnings = _warnings(only)
     if not holding.checkers:
-        return Picture(now, [], tellings, [])
+        return Picture(now, [], warnings, [])
     rows = [row for row in _rows(only) if row.started_at is not None]
     rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
     rows = [row for row in rows if rules[row.id]]
     uses = _uses(rows, rules, now, everything=only is not None)
-    watched = list(_watched(rows, rules, tellings, uses, now))
-    unheard = [
+    watched = list(_watched(rows, rules, warnings, uses, now))
+    without_traffic = [
         one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
     ]
-    return Picture(now, list(find_idle(watched, now)), tellings, unheard)
+    return Picture(now, list(find_idle(watched, now)), warnings, without_traffic)
 
 
 def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:
@@ -85,49 +85,49 @@ def _rows(only: Collection[UUID] | None) -> list[Row]:
     return [Row._make(row) for row in _running(only).order_by("started_at", "pk").values_list(*columns)]
 
 
-def _tellings(only: Collection[UUID] | None) -> list[TellingRow]:
+def _warnings(only: Collection[UUID] | None) -> list[WarningRow]:
     rows = IdleWarning.objects.filter(session__status=Status.RUNNING, collected_at=None)
     if only is not None:
         rows = rows.filter(session__in=among(only))
-    return [TellingRow._make(row) for row in rows.order_by("pk").values_list(*TellingRow._fields)]
+    return [WarningRow._make(row) for row in rows.order_by("pk").values_list(*WarningRow._fields)]
 
 
 def _watched(
     rows: Collection[Row],
     rules: Mapping[UUID, tuple[Rule, ...]],
-    tellings: Iterable[TellingRow],
+    warnings: Iterable[WarningRow],
     uses: Mapping[UUID, Mapping[int, Use]],
     now: datetime,
 ) -> Iterable[Watched]:
-    told: dict[UUID, dict[int, Told]] = defaultdict(dict)
-    for one in tellings:
+    recorded: dict[UUID, dict[int, Recorded]] = defaultdict(dict)
+    for one in warnings:
         if one.checker_id is not None:
-            told[one.session_id][one.checker_id] = Told(one.sign, one.warned_at, one.due_at, one.extended_until)
-    away, back = _silences(rows)
-    heard = _heard_since(now)
+            recorded[one.session_id][one.checker_id] = Recorded(one.sign, one.warned_at, one.due_at, one.extended_until)
+    away, back = _unreachable(rows)
+    reachable_since = _reachable_since(now)
     for row in rows:
         if row.started_at is None:
             continue
         yield Watched(
             id=row.id,
             started_at=row.started_at,
-            known_since=max(row.started_at, heard, back.get(row.id, heard)),
+            known_since=max(row.started_at, reachable_since, back.get(row.id, reachable_since)),
             is_reachable=row.id not in away,
             last_traffic=row.last_traffic,
             rules=rules[row.id],
             uses=uses.get(row.id, {}),
-            told=told.get(row.id, {}),
+            recorded=recorded.get(row.id, {}),
         )
 
 
-def _heard_since(now: datetime) -> datetime:
+def _reachable_since(now: datetime) -> datetime:
     """Return since when the portal has been reachable without a break, as nobody could use a session before; ``now`` if
     unknown."""
     row = Reachability.objects.values_list("since", "noted_at").first()
     return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
 
 
-def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
+def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
     """Return the sessions on unreachable agents, and for each session the last return of one of its agents. Nobody can
     use a session whose agent is unreachable."""
     away: set[UUID] = set()

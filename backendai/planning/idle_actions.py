@@ -8,35 +8,37 @@ from typing import Any
 from uuid import UUID
 
 from backendai.cluster.slot_types import look_of
-from backendai.compute.services.idle import IdleCase, collect_idle, delete_stale_idle, put_off, take_back, warn_idle
+from backendai.compute.services.idle import IdleCase, collect_idle, delete_stale_idle, postpone, warn_idle, withdraw
 from backendai.compute.services.traffic import note_traffic
 from backendai.core.durations import describe_duration
 from backendai.core.messages import Message
-from backendai.planning.idle import Picture, TellingRow
+from backendai.planning.idle import Picture, WarningRow
 from backendai.scheduler.find_idle import LIFETIME, UTILIZATION, Finding, Verdict
 
-_Told = Mapping[tuple[UUID, int | None], TellingRow]
+_Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 
 
 def act_on_idle(picture: Picture) -> int:
     """Write warnings, ends and withdrawals that the results require; returns how many. For sessions without recorded
     traffic, the time without traffic begins now."""
     now = picture.now
-    told = {(one.session_id, one.checker_id): one for one in picture.tellings}
+    recorded = {(one.session_id, one.checker_id): one for one in picture.warnings}
     found = {(one.session, one.rule.id): one for one in picture.findings}
-    note_traffic(dict.fromkeys(picture.unheard, now))
-    gone = [one.id for key, one in told.items() if one.warned_at and not _is_idle(found.get((key[0], key[1] or 0)))]
-    changed = take_back(gone, now=now)
-    put_off(dict(_later_ends(picture.findings, told)))
+    note_traffic(dict.fromkeys(picture.without_traffic, now))
+    obsolete = [
+        one.id for key, one in recorded.items() if one.warned_at and not _is_idle(found.get((key[0], key[1] or 0)))
+    ]
+    changed = withdraw(obsolete, now=now)
+    postpone(dict(_later_ends(picture.findings, recorded)))
     idle = [one for one in picture.findings if one.verdict != Verdict.KEEP]
-    changed += warn_idle([_case(one, now) for one in idle if not _is_told(one, told)], now=now)
+    changed += warn_idle([_case(one, now) for one in idle if not _is_warned(one, recorded)], now=now)
     due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
     changed += len(collect_idle(due, now=now))
     delete_stale_idle()
     return changed
 
 
-def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
+def messages_of(finding: Finding, now: datetime) -> tuple[str, str]:
     """Return two messages for the owner: a warning before an idle end, and a notice after it. The warning contains
     times instead of durations, as the owner may read it later."""
     rule = finding.rule
@@ -83,14 +85,14 @@ def _is_idle(finding: Finding | None) -> bool:
     return finding is not None and finding.verdict != Verdict.KEEP
 
 
-def _is_told(finding: Finding, told: _Told) -> bool:
-    one = told.get((finding.session, finding.rule.id))
+def _is_warned(finding: Finding, recorded: _Recorded) -> bool:
+    one = recorded.get((finding.session, finding.rule.id))
     return one is not None and one.warned_at is not None and one.sign == finding.rule.sign
 
 
-def _later_ends(findings: Iterable[Finding], told: _Told) -> Iterable[tuple[UUID, datetime]]:
+def _later_ends(findings: Iterable[Finding], recorded: _Recorded) -> Iterable[tuple[UUID, datetime]]:
     for finding in findings:
-        one = told.get((finding.session, finding.rule.id))
+        one = recorded.get((finding.session, finding.rule.id))
         stands = one and one.warned_at and one.sign == finding.rule.sign and finding.verdict == Verdict.WARN
         if one and stands and one.due_at and finding.due_at and finding.due_at > one.due_at:
             yield one.id, finding.due_at
@@ -98,7 +100,7 @@ def _later_ends(findings: Iterable[Finding], told: _Told) -> Iterable[tuple[UUID
 
 def _case(finding: Finding, now: datetime) -> IdleCase:
     rule = finding.rule
-    message, last_words = words_of(finding, now)
+    message, end_message = messages_of(finding, now)
     return IdleCase(
         session_id=finding.session,
         checker_id=rule.id,
@@ -109,7 +111,7 @@ def _case(finding: Finding, now: datetime) -> IdleCase:
         due_at=finding.due_at or now + rule.lead,
         idle_since=finding.since,
         message=message,
-        last_words=last_words,
+        end_message=end_message,
         measured=percent_of(finding.shares),
         numbers=numbers_of(finding, now),
     )

@@ -11,7 +11,7 @@ from django.db.models import OuterRef, Subquery
 from backendai.cluster.models import IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.status import Status
-from backendai.planning.idle import look_at_idle
+from backendai.planning.idle import check_idle
 from backendai.planning.idle_actions import percent_of
 from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Finding
 
@@ -74,7 +74,7 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
     not running. Writes nothing."""
     if session.status != Status.RUNNING:
         return []
-    findings = [one for one in look_at_idle(now, only=[session.pk]).findings if one.session == session.pk]
+    findings = [one for one in check_idle(now, only=[session.pk]).findings if one.session == session.pk]
     if not findings:
         return []
     checkers = IdleChecker.objects.in_bulk([one.rule.id for one in findings])

@@ -26,7 +26,7 @@ class Bucket:
     slot. ``last_found``: the position of the last match; ``move`` tries this position first.
     """
 
-    __slots__ = ("_in_vain", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "states")
+    __slots__ = ("_failed_searches", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "states")
 
     def __init__(self, architecture: str, kinds: frozenset[str], packing: Packing) -> None:
         self.architecture, self.kinds = architecture, kinds
@@ -34,7 +34,7 @@ class Bucket:
         self.states: list[AgentState] = []
         self.bounds: list[int] = []
         self.last_found = 0
-        self._in_vain: list[int] = []
+        self._failed_searches: list[int] = []
         self._packing = packing
 
     def sort(self) -> None:
@@ -42,14 +42,14 @@ class Bucket:
         self.states.sort(key=lambda state: state.entry)
         self.entries = [state.entry for state in self.states]
         self.bounds = [self._measured(at) for at in range(0, len(self.states), BLOCK)]
-        self._in_vain = [0] * len(self.bounds)
+        self._failed_searches = [0] * len(self.bounds)
 
     def copy(self, by_order: Sequence[AgentState]) -> Bucket:
         """Return a copy of the bucket with the copies of its agents."""
         other = Bucket(self.architecture, self.kinds, self._packing)
         other.entries, other.bounds = self.entries.copy(), self.bounds.copy()
         other.states = [by_order[state.order] for state in self.states]
-        other._in_vain = self._in_vain.copy()
+        other._failed_searches = self._failed_searches.copy()
         for state in other.states:
             state.bucket = other
         return other
@@ -61,7 +61,7 @@ class Bucket:
         self.states.insert(place, state)
         if len(self.states) > BLOCK * len(self.bounds):
             self.bounds.append(0)
-            self._in_vain.append(0)
+            self._failed_searches.append(0)
         self._cover((place, *_begins(place, len(self.states))))
 
     def remove(self, state: AgentState) -> None:
@@ -85,12 +85,12 @@ class Bucket:
         self.states.insert(target, state)
         self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
 
-    def looked_in_vain(self, block: int) -> None:
+    def count_failed_search(self, block: int) -> None:
         """Count a search in a block whose bound was high enough, although no agent fitted. After ``_PATIENCE`` such
         searches the bound is measured again."""
-        self._in_vain[block] += 1
-        if self._in_vain[block] == _PATIENCE:
-            self._in_vain[block] = 0
+        self._failed_searches[block] += 1
+        if self._failed_searches[block] == _PATIENCE:
+            self._failed_searches[block] = 0
             self.bounds[block] = self._measured(block * BLOCK)
 
     def _cover(self, places: Iterable[int]) -> None:

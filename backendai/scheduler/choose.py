@@ -104,7 +104,7 @@ def _first_from(
                     if shares is not None:
                         bucket.last_found = at
                         return state, shares, at
-            bucket.looked_in_vain(block)
+            bucket.count_failed_search(block)
         place = end
     return None
 

@@ -56,7 +56,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Recorded:
     """The stored state of a session under a rule: the active warning, and until when the end was extended."""
 
     sign: str = ""
@@ -70,7 +70,7 @@ class Watched:
     """A running session as idle rules see it.
 
     ``known_since``: from this time on, the record of its traffic has no gap. ``last_traffic``: the last recorded
-    traffic (None: no record). ``uses``: measured use by rule. ``told``: stored state by rule.
+    traffic (None: no record). ``uses``: measured use by rule. ``recorded``: stored state by rule.
     """
 
     id: UUID
@@ -80,7 +80,7 @@ class Watched:
     last_traffic: datetime | None
     rules: tuple[Rule, ...]
     uses: Mapping[int, Use] = field(default_factory=dict)
-    told: Mapping[int, Told] = field(default_factory=dict)
+    recorded: Mapping[int, Recorded] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +101,24 @@ def find_idle(sessions: Sequence[Watched], now: datetime) -> Iterator[Finding]:
     """Yield the result of each rule for each session, in the given order."""
     for session in sessions:
         for rule in session.rules:
-            yield _look(session, rule, now)
+            yield _check(session, rule, now)
 
 
-def _look(session: Watched, rule: Rule, now: datetime) -> Finding:
-    told = session.told.get(rule.id, _NOTHING)
-    spared_until = max(filter(None, [session.started_at + rule.grace, told.extended_until]))
+def _check(session: Watched, rule: Rule, now: datetime) -> Finding:
+    recorded = session.recorded.get(rule.id, _NOTHING)
+    spared_until = max(filter(None, [session.started_at + rule.grace, recorded.extended_until]))
     if rule.kind == UTILIZATION:
-        return _by_use(session, rule, told, spared_until, now)
+        return _by_use(session, rule, recorded, spared_until, now)
     if rule.kind == LIFETIME:
         return _by_time(
-            session, rule, told, max(session.started_at + rule.limit, spared_until), now, session.started_at
+            session, rule, recorded, max(session.started_at + rule.limit, spared_until), now, session.started_at
         )
     if rule.kind == NETWORK:
-        return _by_traffic(session, rule, told, spared_until, now)
+        return _by_traffic(session, rule, recorded, spared_until, now)
     return Finding(session.id, rule, Verdict.KEEP, "unknown-kind")
 
 
-def _by_traffic(session: Watched, rule: Rule, told: Told, spared_until: datetime, now: datetime) -> Finding:
+def _by_traffic(session: Watched, rule: Rule, recorded: Recorded, spared_until: datetime, now: datetime) -> Finding:
     if session.last_traffic is None or not session.is_reachable:
         code = "not-reachable" if not session.is_reachable else "traffic-unknown"
         return Finding(session.id, rule, Verdict.KEEP, code)
@@ -130,10 +130,10 @@ def _by_traffic(session: Watched, rule: Rule, told: Told, spared_until: datetime
         shares = use.shares if use else {}
         if code:
             return Finding(session.id, rule, Verdict.KEEP, code, None, since, shares)
-    return _by_time(session, rule, told, max(since + rule.limit, spared_until), now, since, shares)
+    return _by_time(session, rule, recorded, max(since + rule.limit, spared_until), now, since, shares)
 
 
-def _by_use(session: Watched, rule: Rule, told: Told, spared_until: datetime, now: datetime) -> Finding:
+def _by_use(session: Watched, rule: Rule, recorded: Recorded, spared_until: datetime, now: datetime) -> Finding:
     use = session.uses.get(rule.id)
     shares = use.shares if use else {}
     first = max(spared_until, session.started_at + rule.limit)
@@ -143,13 +143,13 @@ def _by_use(session: Watched, rule: Rule, told: Told, spared_until: datetime, no
     if code:
         return Finding(session.id, rule, Verdict.KEEP, code, None, None, shares)
     # Idle as of now: the session ends once the warning has lasted for the lead.
-    return _by_time(session, rule, told, first, now, now - rule.limit, shares)
+    return _by_time(session, rule, recorded, first, now, now - rule.limit, shares)
 
 
 def _by_time(
     session: Watched,
     rule: Rule,
-    told: Told,
+    recorded: Recorded,
     over_at: datetime,
     now: datetime,
     since: datetime | None,
@@ -163,9 +163,9 @@ def _by_time(
 
     if now < over_at - rule.lead:
         return found(Verdict.KEEP, "in-use" if rule.kind == NETWORK else "in-time", over_at)
-    if told.warned_at is None or told.due_at is None or told.sign != rule.sign:
+    if recorded.warned_at is None or recorded.due_at is None or recorded.sign != rule.sign:
         return found(Verdict.WARN, "near-end", max(over_at, now + rule.lead))
-    due_at = max(told.due_at, told.warned_at + rule.lead, over_at)
+    due_at = max(recorded.due_at, recorded.warned_at + rule.lead, over_at)
     return found(Verdict.COLLECT, "over", due_at) if now >= due_at else found(Verdict.WARN, "near-end", due_at)
 
 
@@ -184,4 +184,4 @@ def _why_used(use: Use | None, rule: Rule) -> str:
     return "" if all(below) else "in-use"
 
 
-_NOTHING = Told()
+_NOTHING = Recorded()

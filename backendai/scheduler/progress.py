@@ -57,7 +57,7 @@ class Progress:
         self.started: list[tuple[SessionView, list[Seat]]] = []  # filled with backfill only
         self._limits = Limits(snapshot.limits, snapshot.networks)
         self._has_limits = bool(snapshot.limits) or snapshot.networks is not None
-        self._sight = context_of(snapshot, self._limits)
+        self._gate_context = context_of(snapshot, self._limits)
         self._kinds: dict[frozenset[UUID], tuple[Kind, ...]] = {}
         self._shapes: dict[DemandKey, Shape] = {}
         self._gate_refusals: dict[int, Refusal] = {}
@@ -70,7 +70,7 @@ class Progress:
         others. All shapes are built at once in the order of memory, which is faster than one by one."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
-        pending, shapes, context = self.snapshot.pending, self._shapes, self._sight
+        pending, shapes, context = self.snapshot.pending, self._shapes, self._gate_context
         for session, key, is_free in zip(pending, demand_keys(pending), free_of_gates(pending, context), strict=True):
             shape = shapes.get(key)
             if shape is None:
@@ -83,7 +83,7 @@ class Progress:
         on empty agents. Reasons that never end are returned first."""
         if shape.is_malformed:
             return shape.hopeless
-        closed = closed_for_one(session, shape.asked, self._sight)
+        closed = closed_for_one(session, shape.asked, self._gate_context)
         if closed is None:
             return shape.hopeless
         index, reason = closed
@@ -131,7 +131,7 @@ class Progress:
 
     def _new_shape(self, session: SessionView) -> Shape:
         shape = Shape(session)
-        closed = closed_for_all(session, shape.asked, self._sight)
+        closed = closed_for_all(session, shape.asked, self._gate_context)
         if closed is not None:
             shape.hopeless, shape.is_malformed = at_gate(*closed), True
             return shape

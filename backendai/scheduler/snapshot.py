@@ -229,9 +229,9 @@ class Networks(NamedTuple):
 class Snapshot:
     """One resource group at the time ``now``: its rules, all registered agents, and its pending sessions.
 
-    By keys of ``Holder``: ``limits``; ``held``: what a user's sessions hold in this group; ``weights`` (default 1);
-    ``past_usage``: decayed usage as a share of the group's capacity (default 0). ``running``: filled with backfill
-    only. ``networks``: None if no session needs one.
+    Four maps have keys of ``Holder``: ``limits``; ``held`` (what a user's sessions hold in this group); ``weights``
+    (default 1); ``past_usage`` (decayed usage as a share of the group's capacity, default 0). ``running``: filled with
+    backfill only. ``networks``: None if no session needs one.
     """
 
     now: datetime

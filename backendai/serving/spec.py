@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RevisionSpec:
     startup_timeout: float = 1200.0
     drain_timeout: float = 600.0
     model_name: str = ""
-    mounts: Sequence[MountWish] = ()
+    mounts: Sequence[MountRequest] = ()
 
 
 @dataclass(frozen=True, slots=True)

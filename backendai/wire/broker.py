@@ -1,7 +1,7 @@
 """Sends hints over the broker: the only module of the portal that sends Celery messages.
 
 A hint contains ids only and saves seconds; a lost hint does no harm. No caller waits for the broker. One thread per
-process sends hints, several in one round trip. After a failure, this thread drops all hints for ``_REST_SECONDS``.
+process sends hints, several in one round trip. After a failure, this thread drops all hints for ``_PAUSE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 Argument = str | int | list[list[str | int]]
 
-_REST_SECONDS = 1.0
-_LAST_WORDS_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 _MOST_AT_ONCE = 1000
 
 
@@ -63,7 +63,7 @@ class _Sender:
             if self._thread is None or not self._thread.is_alive():  # a forked process has no copy of the thread
                 self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
                 self._thread.start()
-                atexit.register(self._say_last_words)
+                atexit.register(self._send_remaining)
 
     def _run(self) -> None:
         resting_until = 0.0
@@ -73,7 +73,7 @@ class _Sender:
             try:
                 _send(many)
             except (KombuError, RedisError, OSError) as error:
-                resting_until = time.monotonic() + _REST_SECONDS
+                resting_until = time.monotonic() + _PAUSE_SECONDS
                 logger.warning("hints not sent (%s, the first is %s): %s", len(many), many[0].task, error)
             except Exception:  # an error about one hint must not end this thread
                 logger.exception("hints not sent (%s, the first is %s)", len(many), many[0].task)
@@ -90,11 +90,11 @@ class _Sender:
             taken.append(one)
         return taken
 
-    def _say_last_words(self) -> None:
-        """Send queued hints when the process exits. Waits up to ``_LAST_WORDS_SECONDS``."""
+    def _send_remaining(self) -> None:
+        """Send queued hints when the process exits. Waits up to ``_EXIT_SECONDS``."""
         self._hints.put(None)
         if self._thread:
-            self._thread.join(_LAST_WORDS_SECONDS)
+            self._thread.join(_EXIT_SECONDS)
 
 
 def _send(hints: Sequence[_Hint]) -> None:

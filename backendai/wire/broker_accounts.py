@@ -80,15 +80,15 @@ def nodes_with_accounts() -> dict[str, str]:
     """Return the password hash of each agent whose account has the right permissions. Raises NoAccounts and
     BrokerAway."""
     with _broker() as redis:
-        found = {node: (words, _digest(words)) for node, words in _accounts(redis).items()}
-        return {node: digest for node, (words, digest) in found.items() if _is_right(words, node, digest)}
+        found = {node: (rules, _digest(rules)) for node, rules in _accounts(redis).items()}
+        return {node: digest for node, (rules, digest) in found.items() if _is_right(rules, node, digest)}
 
 
 def is_open_to_all() -> bool:
     """Return whether the broker accepts connections without a password; accounts then protect nothing. Raises
     NoAccounts and BrokerAway."""
     with _broker() as redis:
-        default = next((words for words in _all_accounts(redis) if words[1] == "default"), [])
+        default = next((rules for rules in _all_accounts(redis) if rules[1] == "default"), [])
         return "nopass" in default and "on" in default
 
 
@@ -130,8 +130,8 @@ def _broker() -> Iterator[Redis]:
 def _accounts(redis: Redis) -> dict[str, list[str]]:
     """Return the permissions of this deployment's accounts by agent, as a list of Redis ACL rules."""
     prefix = _prefix()
-    ours = (words for words in _all_accounts(redis) if words[1].startswith(prefix))
-    return {words[1].removeprefix(prefix): words[2:] for words in ours}
+    ours = (rules for rules in _all_accounts(redis) if rules[1].startswith(prefix))
+    return {rules[1].removeprefix(prefix): rules[2:] for rules in ours}
 
 
 def _all_accounts(redis: Redis) -> list[list[str]]:
@@ -139,15 +139,15 @@ def _all_accounts(redis: Redis) -> list[list[str]]:
     return [str(line).split() for line in redis.acl_list()]
 
 
-def _is_right(words: list[str] | None, node: str, digest: str) -> bool:
-    if words is None or "on" not in words or _digest(words) != digest:
+def _is_right(rules: list[str] | None, node: str, digest: str) -> bool:
+    if rules is None or "on" not in rules or _digest(rules) != digest:
         return False
-    granted = {word for word in words if word.startswith(_GRANTS)}
+    granted = {word for word in rules if word.startswith(_GRANTS)}
     return granted == {f"~{node_queue(node)}", *_COMMANDS}
 
 
-def _digest(words: list[str]) -> str:
-    digests = [word[1:] for word in words if word.startswith("#")]
+def _digest(rules: list[str]) -> str:
+    digests = [word[1:] for word in rules if word.startswith("#")]
     return digests[0] if len(digests) == 1 else ""
 
 

@@ -21,8 +21,8 @@ from django.db import transaction
 logger = logging.getLogger(__name__)
 
 EVERYTHING = "events.all"
-_REST_SECONDS = 1.0
-_LAST_WORDS_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 _PATIENCE_SECONDS = 10.0  # the channel layer's client has no time-out, as that would close idle websockets
 _MOST_WAITING = 10_000
 
@@ -82,7 +82,7 @@ class _Sender:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="browser-events", daemon=True)
                 self._thread.start()
-                atexit.register(self._say_last_words)
+                atexit.register(self._send_remaining)
 
     def _run(self) -> None:
         resting_until = 0.0
@@ -93,10 +93,10 @@ class _Sender:
                 try:
                     runner.run(asyncio.wait_for(_send(batch), _PATIENCE_SECONDS))
                 except TimeoutError:
-                    resting_until = time.monotonic() + _REST_SECONDS
+                    resting_until = time.monotonic() + _PAUSE_SECONDS
                     logger.warning("browser events not sent: Redis took longer than %s s", _PATIENCE_SECONDS)
                 except Exception as error:  # the channel layer raises many kinds of errors; none may end this thread
-                    resting_until = time.monotonic() + _REST_SECONDS
+                    resting_until = time.monotonic() + _PAUSE_SECONDS
                     logger.warning("browser events not sent: %s", error)
 
     def _take(self) -> list[Event] | None:
@@ -110,11 +110,11 @@ class _Sender:
             taken = taken + more
         return taken
 
-    def _say_last_words(self) -> None:
-        """Send queued events when the process exits. Waits up to ``_LAST_WORDS_SECONDS``."""
+    def _send_remaining(self) -> None:
+        """Send queued events when the process exits. Waits up to ``_EXIT_SECONDS``."""
         self._batches.put(None)
         if self._thread:
-            self._thread.join(_LAST_WORDS_SECONDS)
+            self._thread.join(_EXIT_SECONDS)
 
 
 async def _send(events: list[Event]) -> None:
@@ -125,14 +125,14 @@ async def _send(events: list[Event]) -> None:
     for event in events:
         if isinstance(event, JobEvent):
             continue
-        told: dict[str, object] = {
+        data: dict[str, object] = {
             "id": event.id,
             "owner_id": event.owner_id,
             "status": event.status,
             "version": event.version,
         }
         for group in _groups_of(event):
-            by_group.setdefault(group, []).append(told)
+            by_group.setdefault(group, []).append(data)
     for group, some in by_group.items():  # one message for many events, as a message costs much more
         one: dict[str, object] = {"type": "session.changed", **some[0]}
         await layer.group_send(group, one if len(some) == 1 else {"type": "sessions.changed", "events": some})

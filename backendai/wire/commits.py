@@ -20,7 +20,7 @@ DEPLOYMENT_LABEL = "ai.backend.customized-image.deployment"
 
 
 class CommitSpec(Order):
-    """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the limit for what the kernel has
+    """Everything that an agent needs to save a kernel as an image. ``most_bytes``: the most that the kernel may have
     written (0: no limit). ``timeout``: in seconds. ``push``: whether the agent also pushes the image, with the account
     ``access``."""
 

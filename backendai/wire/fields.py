@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from backendai.core import messages
 
 _LARGEST_IMAGE = 2**50  # bytes
-_LONGEST_TOLD = 4000  # characters of JSON
+_LONGEST_VALUES = 4000  # characters of JSON
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z|[0-9A-Fa-f:.]+\Z")
 
 
@@ -96,15 +96,15 @@ class Telling(Message):
     @classmethod
     def _with_values(cls, data: Any) -> Any:
         """Add ``told`` if ``message`` is a ``core.messages.Message`` with values."""
-        said = data.get("message") if isinstance(data, dict) else None
-        if isinstance(said, messages.Message) and said.values and "told" not in data:
-            return {**data, "told": said.data()}
+        message = data.get("message") if isinstance(data, dict) else None
+        if isinstance(message, messages.Message) and message.values and "told" not in data:
+            return {**data, "told": message.data()}
         return data
 
     @property
-    def said(self) -> messages.Message:
+    def full_message(self) -> messages.Message:
         """The message with its values. Only plain English if the peer is older or the values were too long."""
-        if self.told and len(json.dumps(self.told)) <= _LONGEST_TOLD:
+        if self.told and len(json.dumps(self.told)) <= _LONGEST_VALUES:
             return messages.Message.of(self.told)
         return messages.Message.of(self.message)
 

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.1
-_REST_SECONDS = 2.0
+_PAUSE_SECONDS = 2.0
 # A rejected request takes nothing from any bucket.
 _TAKE = """
 local now, wait, full = tonumber(ARGV[1]), 0, {}
@@ -67,7 +67,7 @@ def take(rates: Sequence[Rate], *, now: float) -> float:
     try:
         return float(_script(settings.REDIS_URL)(keys=keys, args=[repr(now), *numbers]))
     except (RedisError, OSError) as error:
-        _resting["until"] = time.monotonic() + _REST_SECONDS
+        _resting["until"] = time.monotonic() + _PAUSE_SECONDS
         logger.warning("rates are not limited for a while: %s", error)
         return 0.0
 
@@ -85,7 +85,7 @@ def take_each(rates: Sequence[Rate], *, now: float) -> list[float]:
                 script(keys=[key], args=[repr(now), *rate.arguments], client=pipe)
             return [float(wait) for wait in pipe.execute()]
     except (RedisError, OSError) as error:
-        _resting["until"] = time.monotonic() + _REST_SECONDS
+        _resting["until"] = time.monotonic() + _PAUSE_SECONDS
         logger.warning("rates are not limited for a while: %s", error)
         return [0.0] * len(rates)
 

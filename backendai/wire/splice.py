@@ -12,10 +12,10 @@ import select
 from collections.abc import Callable
 from typing import Any, cast
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 # How long unsent bytes may take after a reset of the other end, and after its orderly end.
 _FLUSH_SECONDS, _FINISH_SECONDS = 5.0, 60.0
-_KEPT_FREE = 64 * 1024  # bytes that may wait to be written on one side before reading from the other side pauses
+_BUFFER_LIMIT = 64 * 1024  # bytes that may wait to be written on one side before reading from the other side pauses
 
 
 class Side(asyncio.Protocol):
@@ -29,13 +29,13 @@ class Side(asyncio.Protocol):
         self._early = bytearray()
         self._has_ended = self._is_cut = False
         self._looking: asyncio.TimerHandle | None = None
-        self.heard: Callable[[bytes], None] | None = None  # called with all bytes that this end receives
+        self.on_bytes: Callable[[bytes], None] | None = None  # called with all bytes that this end receives
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the connection, and pause reading until it is joined."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(_KEPT_FREE)
+        self._transport.set_write_buffer_limits(_BUFFER_LIMIT)
         self.pause_reading()
 
     def join(self, peer: Side) -> None:
@@ -53,8 +53,8 @@ class Side(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Forward the bytes, or buffer them before the join."""
-        if self.heard is not None:
-            self.heard(data)
+        if self.on_bytes is not None:
+            self.on_bytes(data)
         if self._peer is None:
             self._early += data
         else:
@@ -91,12 +91,12 @@ class Side(asyncio.Protocol):
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
             if self._peer is not None and self._looking is None:
-                self._look_later()
+                self._check_later()
 
-    def _look_later(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+    def _check_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check_reset)
 
-    def _look(self) -> None:
+    def _check_reset(self) -> None:
         """Cut both ends if this end was reset. The event loop notices a reset only on connections that it reads."""
         self._looking = None
         if self._transport is None or self._transport.is_closing() or self._transport.is_reading():
@@ -108,7 +108,7 @@ class Side(asyncio.Protocol):
             self._is_cut = True
             self._transport.abort()
         else:
-            self._look_later()
+            self._check_later()
 
     def resume_reading(self) -> None:
         """Resume reading from the connection."""
@@ -120,11 +120,11 @@ class Side(asyncio.Protocol):
         if self._peer is not None:
             self._peer.abort() if self._is_cut else self._peer.close()
             self._peer.cut_later(_FINISH_SECONDS if error is None else _FLUSH_SECONDS)
-        self._tell_former(error)
+        self._inform_former(error)
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _tell_former(self, error: Exception | None) -> None:
+    def _inform_former(self, error: Exception | None) -> None:
         """Inform the previous protocol that the connection is lost.
 
         After an orderly end this waits for the end of the peer's connection. aiohttp then ends its handler, which cuts
@@ -154,7 +154,7 @@ class Side(asyncio.Protocol):
             self._transport.abort()
 
 
-class _Rest:
+class _Leftover:
     """Collects the bytes that aiohttp had read beyond the response head."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class _Rest:
 def take_over(protocol: Any, *, is_client: bool) -> Side:
     """Return the bare connection of an aiohttp protocol that has answered 101. Raises ConnectionResetError if the
     connection is closed."""
-    rest = _Rest()
+    rest = _Leftover()
     protocol.set_parser(rest, *([rest] if is_client else []))
     transport = protocol.transport
     if transport is None:

@@ -23,7 +23,7 @@ from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
 from backendai.compute.services.node_view import Asking, work_for_each
-from backendai.compute.services.reports import Verdict, Word, kernels_reported
+from backendai.compute.services.reports import ReceivedReport, Verdict, kernels_reported
 from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.usage import take_usage
@@ -118,7 +118,7 @@ def _take_words(some: Sequence[_Heard], now: datetime) -> tuple[_Applied, _Refus
 
 
 def _write_words(some: Sequence[_Heard], now: datetime) -> _Applied:
-    said = [(one.place, Word(one.agent, report)) for one in some for report in one.node.reports]
+    said = [(one.place, ReceivedReport(one.agent, report)) for one in some for report in one.node.reports]
     logs = pack_logs([(one.agent, tail) for one in some for tail in one.node.logs])
     applied = defaultdict[int, list[bool]](list)
     with transaction.atomic():

@@ -29,7 +29,7 @@ def test_a_kernel_runs_when_its_program_listens() -> None:
     node, kernel_id = starting(lambda kernel, port: port == 8786 and next(answers))
     node.settle()
     assert node.portal.states(kernel_id) == ["CREATING", "RUNNING"]
-    assert "8786" in node.portal.reports[0].said and "ready" in last(node).timings
+    assert "8786" in node.portal.reports[0].full_message and "ready" in last(node).timings
 
 
 def test_a_kernel_whose_program_never_listens_fails_with_that_reason_and_its_log() -> None:

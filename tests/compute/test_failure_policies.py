@@ -13,7 +13,7 @@ from backendai.compute.auditing import World, run_checks
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.services.losses import lose
+from backendai.compute.services.losses import end_unconfirmed
 from backendai.compute.services.node_view import Asking, has_work, work_for, work_for_each
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.restarting import MOST_RESTARTS, wait_before
@@ -69,7 +69,9 @@ def test_a_session_goes_on_without_a_kernel_that_it_tolerates_to_lose(cast: Cast
     assert [kernel.status for kernel in kernels] == ["RUNNING", "TERMINATED", "RUNNING"]
     assert (session.status, kernels[1].exit_code) == (Status.RUNNING, 1)
     assert Allocation.objects.filter(slot="cpu").count() == 2, "its share is free for others"
-    lose(Kernel.objects.filter(pk=kernels[2].pk), "agent-lost", lambda name: f"{name} is gone.", now=timezone.now())
+    end_unconfirmed(
+        Kernel.objects.filter(pk=kernels[2].pk), "agent-lost", lambda name: f"{name} is gone.", now=timezone.now()
+    )
     session, kernels = again(session)
     assert session.status == Status.RUNNING, "nor does the loss of an agent end it"
     fail(agent, kernels[0], code=0)
@@ -143,7 +145,7 @@ def test_a_seat_is_not_taken_again_where_it_should_not(cast: Cast, why: str) -> 
         terminate_session(session, cast.alice)
         fail(agent, kernels[1])
     elif why == "lost":
-        lose(Kernel.objects.filter(pk=kernels[1].pk), "agent-lost", lambda name: name, now=timezone.now())
+        end_unconfirmed(Kernel.objects.filter(pk=kernels[1].pk), "agent-lost", lambda name: name, now=timezone.now())
     elif why == "drained":
         Agent.objects.update(drain_started_at=timezone.now())
         fail(agent, kernels[1])

@@ -15,7 +15,7 @@ from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.services.losses import lose
+from backendai.compute.services.losses import end_unconfirmed
 from backendai.compute.services.moves import Why, move
 from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
@@ -282,7 +282,7 @@ def test_what_is_done_is_done_again_when_the_node_of_the_main_kernel_is_lost(cas
     main, sub = session.kernels.order_by("rank")
     exited(near, sub, 0)
     Kernel.objects.filter(pk=main.pk).update(agent=far)
-    lose(Kernel.objects.filter(pk=main.pk), "agent-lost", "{} is lost".format, now=timezone.now())
+    end_unconfirmed(Kernel.objects.filter(pk=main.pk), "agent-lost", "{} is lost".format, now=timezone.now())
     session.refresh_from_db()
     assert (session.status, session.avoid_agents) == (Status.PENDING, [str(far.pk)])
     assert set(session.kernels.values_list("status", "exit_code")) == {("PENDING", None)}

@@ -19,7 +19,7 @@ from backendai.compute.services.kernel_specs import spec_for, specs_for
 from backendai.compute.services.manifests import manifest_of, mounts_of, read_manifest
 from backendai.compute.services.mounts import resolve_mounts, take_mounts
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import BroughtFile, MountWish, SessionSpec
+from backendai.compute.spec import LaunchFile, MountRequest, SessionSpec
 from backendai.compute.spec_document import digest_of
 from backendai.core.errors import UserError
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
@@ -33,11 +33,11 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 HOME = "/home/work"
 
 
-def launch(cast: Cast, *wishes: MountWish, **over: Any) -> ComputeSession:
+def launch(cast: Cast, *wishes: MountRequest, **over: Any) -> ComputeSession:
     return make_session(cast.alice, mounts=wishes, **over)
 
 
-def refusal(cast: Cast, *wishes: MountWish, **over: Any) -> UserError:
+def refusal(cast: Cast, *wishes: MountRequest, **over: Any) -> UserError:
     with pytest.raises(UserError) as caught:
         launch(cast, *wishes, **over)
     assert not ComputeSession.objects.exists()
@@ -51,7 +51,7 @@ def mounted(session: ComputeSession) -> list[tuple[str, str, str]]:
 def test_a_folder_is_mounted_by_its_name_under_an_alias_or_elsewhere(cast: Cast) -> None:
     for name in ("data", "set", "models"):
         ready_folder(cast.alice, name)
-    wishes = (MountWish("data"), MountWish("set", target="train/set"), MountWish("models", target="/models"))
+    wishes = (MountRequest("data"), MountRequest("set", target="train/set"), MountRequest("models", target="/models"))
     session = launch(cast, *wishes, start_in="set")
     assert mounted(session) == [
         ("data", f"{HOME}/data", "edit"),
@@ -83,7 +83,7 @@ def test_a_folder_is_mounted_by_its_name_under_an_alias_or_elsewhere(cast: Cast)
 def test_a_reserved_or_taken_path_is_refused_at_the_field(cast: Cast, target: str, code: str) -> None:
     ready_folder(cast.alice)
     Dotfile.objects.create(user=cast.alice, path=".config/app", content="x")
-    error = refusal(cast, MountWish("data", target=target), files=[BroughtFile("notes.txt", "x")])
+    error = refusal(cast, MountRequest("data", target=target), files=[LaunchFile("notes.txt", "x")])
     assert (error.field, error.code) == ("mounts", code)
 
 
@@ -91,53 +91,53 @@ def test_paths_that_are_the_same_or_inside_one_another_are_refused(cast: Cast) -
     ready_folder(cast.alice, "one")
     ready_folder(cast.alice, "two")
     for target in ("one", "one/inside", f"{HOME}/one"):
-        error = refusal(cast, MountWish("one"), MountWish("two", target=target))
+        error = refusal(cast, MountRequest("one"), MountRequest("two", target=target))
         assert (error.field, error.code) == ("mounts", "mount-path-taken")
 
 
 def test_the_same_folder_can_be_mounted_in_two_parts(cast: Cast) -> None:
     ready_folder(cast.alice)
-    session = launch(cast, MountWish("data", path="a", target="a"), MountWish("data", path="b/c", target="b"))
+    session = launch(cast, MountRequest("data", path="a", target="a"), MountRequest("data", path="b/c", target="b"))
     assert [(row.sub_path, row.target) for row in session.mounts.all()] == [("a", f"{HOME}/a"), ("b/c", f"{HOME}/b")]
 
 
 @pytest.mark.parametrize("path", ["..", "/abs", "a/../../b", "a\0b", "a//b"])
 def test_a_sub_path_stays_inside(cast: Cast, path: str) -> None:
     ready_folder(cast.alice)
-    assert refusal(cast, MountWish("data", path=path)).code == "invalid-sub-path"
+    assert refusal(cast, MountRequest("data", path=path)).code == "invalid-sub-path"
 
 
 def test_a_folder_of_models_is_mounted_read_only_unless_writing_is_asked_for(cast: Cast) -> None:
     ready_folder(cast.alice, "weights", usage=Usage.MODEL)
     ready_folder(cast.alice, ".models", usage=Usage.MODEL)
-    assert mounted(launch(cast, MountWish("weights"))) == [
+    assert mounted(launch(cast, MountRequest("weights"))) == [
         (".models", f"{HOME}/.models", "view"),
         ("weights", f"{HOME}/weights", "view"),
     ]
-    assert mounted(launch(cast, MountWish("weights", rights="edit")))[1][2] == "edit"
+    assert mounted(launch(cast, MountRequest("weights", rights="edit")))[1][2] == "edit"
 
 
 def test_rights_are_at_most_those_granted(cast: Cast) -> None:
     folder = ready_folder(cast.bob)
     grant = FolderGrant.objects.create(folder=folder, user=cast.alice, rights=Rights.VIEW)
-    assert refusal(cast, MountWish("data")).code == "unknown-folder"  # an invitation alone gives nothing
+    assert refusal(cast, MountRequest("data")).code == "unknown-folder"  # an invitation alone gives nothing
     grant.accepted_at = timezone.now()
     grant.save()
-    error = refusal(cast, MountWish("data", rights="edit"))
+    error = refusal(cast, MountRequest("data", rights="edit"))
     assert (error.code, error.field) == ("rights-not-granted", "mounts")
-    assert mounted(launch(cast, MountWish("data"))) == [("data", f"{HOME}/data", "view")]
+    assert mounted(launch(cast, MountRequest("data"))) == [("data", f"{HOME}/data", "view")]
 
 
 def test_an_editor_may_mount_read_only_and_a_linked_folder_is_never_more(cast: Cast) -> None:
     ready_folder(cast.alice)
     ready_folder(cast.alice, "linked", linked_path="/data/imagenet")
-    assert refusal(cast, MountWish("linked", rights="edit")).code == "rights-not-granted"
-    session = launch(cast, MountWish("data", rights="view"), MountWish("linked"))
+    assert refusal(cast, MountRequest("linked", rights="edit")).code == "rights-not-granted"
+    session = launch(cast, MountRequest("data", rights="view"), MountRequest("linked"))
     assert [row.rights for row in session.mounts.all()] == ["view", "view"]
-    assert refusal_code(cast, MountWish("data", rights="own")) == "invalid-rights"
+    assert refusal_code(cast, MountRequest("data", rights="own")) == "invalid-rights"
 
 
-def refusal_code(cast: Cast, wish: MountWish) -> str:
+def refusal_code(cast: Cast, wish: MountRequest) -> str:
     with pytest.raises(UserError) as caught:
         launch(cast, wish)
     return caught.value.code
@@ -146,21 +146,21 @@ def refusal_code(cast: Cast, wish: MountWish) -> str:
 def test_what_is_foreign_in_the_trash_or_ambiguous_is_refused_in_words(cast: Cast) -> None:
     ready_folder(cast.charlie, "secret")
     ready_folder(cast.alice, "old", status=FolderStatus.TRASHED)
-    assert refusal(cast, MountWish("secret")).code == "unknown-folder"
-    error = refusal(cast, MountWish("old"))
+    assert refusal(cast, MountRequest("secret")).code == "unknown-folder"
+    error = refusal(cast, MountRequest("old"))
     assert error.code == "folder-not-ready" and "in the trash" in error.message
     for owner in (cast.bob, cast.dana):
         folder = ready_folder(owner, "shared")
         FolderGrant.objects.create(folder=folder, user=cast.alice, rights=Rights.EDIT, accepted_at=timezone.now())
-    assert refusal(cast, MountWish("shared")).code == "ambiguous-folder"
+    assert refusal(cast, MountRequest("shared")).code == "ambiguous-folder"
     mine = ready_folder(cast.alice, "shared")
-    assert launch(cast, MountWish("shared")).mounts.get().folder == mine
-    assert launch(cast, MountWish(str(folder.pk))).mounts.get().folder == folder
+    assert launch(cast, MountRequest("shared")).mounts.get().folder == mine
+    assert launch(cast, MountRequest(str(folder.pk))).mounts.get().folder == folder
 
 
 def test_too_many_and_an_unknown_start_are_refused(cast: Cast) -> None:
     ready_folder(cast.alice)
-    wishes = [MountWish("data", target=f"t{number}") for number in range(33)]
+    wishes = [MountRequest("data", target=f"t{number}") for number in range(33)]
     assert refusal(cast, *wishes).code == "too-many-mounts"
     error = refusal(cast, wishes[0], start_in="elsewhere")
     assert (error.field, error.code) == ("start_in", "unknown-start")
@@ -179,13 +179,13 @@ def test_dot_folders_are_mounted_by_themselves_unless_something_is_in_the_way(ca
     assert all(row.is_automatic for row in session.mounts.all())
     assert session.mounts.get(folder_name=".cache").folder.user == cast.alice
     data = ready_folder(cast.alice)
-    session = launch(cast, MountWish("data", target=".cache"))
+    session = launch(cast, MountRequest("data", target=".cache"))
     assert session.mounts.get(target=f"{HOME}/.cache").folder == data
 
 
 def test_a_folder_that_was_trashed_since_the_check_stops_the_launch(cast: Cast) -> None:
     folder, automatic = ready_folder(cast.alice), ready_folder(cast.alice, ".auto")
-    found = resolve_mounts(cast.alice, cast.project, SessionSpec(image="x", mounts=[MountWish("data")]))
+    found = resolve_mounts(cast.alice, cast.project, SessionSpec(image="x", mounts=[MountRequest("data")]))
     Folder.objects.filter(pk=automatic.pk).update(status=FolderStatus.TRASHED)
     assert [one.folder_id for one in take_mounts(found)] == [folder.pk]
     Folder.objects.filter(pk=folder.pk).update(status=FolderStatus.TRASHED)
@@ -196,7 +196,7 @@ def test_a_folder_that_was_trashed_since_the_check_stops_the_launch(cast: Cast) 
 
 def test_a_trash_that_looked_before_the_launch_sees_another_version(cast: Cast) -> None:
     folder = ready_folder(cast.alice)
-    launch(cast, MountWish("data"))
+    launch(cast, MountRequest("data"))
     trash = Folder.objects.filter(pk=folder.pk, status=FolderStatus.READY, version=folder.version)
     assert trash.update(status=FolderStatus.TRASHED) == 0
 
@@ -205,8 +205,8 @@ def test_mounts_are_released_with_the_end_of_the_session(cast: Cast) -> None:
     ready_folder(cast.alice)
     agent = make_agent()
     storage_host("local", agent)
-    session = make_running_session(cast.alice, agent, mounts=[MountWish("data")])
-    waiting = launch(cast, MountWish("data"))
+    session = make_running_session(cast.alice, agent, mounts=[MountRequest("data")])
+    waiting = launch(cast, MountRequest("data"))
     assert SessionMount.objects.filter(released_at=None).count() == 2
     terminate_session(waiting, cast.alice)
     assert waiting.mounts.get().released_at is not None
@@ -225,7 +225,7 @@ def test_the_agent_gets_the_mounts_of_every_kernel(cast: Cast) -> None:
     agent = make_agent()
     host = storage_host("gpu3-disk", agent)
     folder = ready_folder(cast.alice, host=host)
-    session = launch(cast, MountWish("data", target="/data", path="a"), cluster_size=2, start_in="/data")
+    session = launch(cast, MountRequest("data", target="/data", path="a"), cluster_size=2, start_in="/data")
     place(session, agent)
     ids = {kernel.pk: agent for kernel in session.kernels.all()}
     for spec in [*specs_for(ids).values(), *(spec_for(agent, pk) for pk in ids)]:
@@ -269,7 +269,7 @@ def test_a_session_without_folders_costs_its_spec_no_query_more(
 def test_the_manifest_brings_the_mounts_back(cast: Cast) -> None:
     agent = make_agent()
     folder = ready_folder(cast.alice, host=storage_host("local", agent))
-    session = launch(cast, MountWish("data", path="a"))
+    session = launch(cast, MountRequest("data", path="a"))
     place(session, agent)
     manifest = read_manifest(manifest_of(session.kernels.get(), agent, session.mounts.all()))
     (row,) = mounts_of(manifest, {folder.pk})
@@ -280,7 +280,7 @@ def test_the_manifest_brings_the_mounts_back(cast: Cast) -> None:
 
 def test_folders_are_a_part_of_what_makes_two_requests_the_same(cast: Cast) -> None:
     spec = SessionSpec(image="python", resources={"cpu": 1})
-    assert digest_of(spec) != digest_of(replace(spec, mounts=[MountWish("data")]))
+    assert digest_of(spec) != digest_of(replace(spec, mounts=[MountRequest("data")]))
 
 
 def test_an_administrator_mounts_what_the_owner_may(cast: Cast) -> None:
@@ -288,6 +288,6 @@ def test_an_administrator_mounts_what_the_owner_may(cast: Cast) -> None:
     ready_folder(cast.dana, "danas")
     make_session(cast.alice)
     spec = SessionSpec(image="python", resources={"cpu": 1, "mem": "512m"}, owner="alice@example.com")
-    assert create_session(cast.dana, replace(spec, mounts=[MountWish("data")])).mount_count == 1
+    assert create_session(cast.dana, replace(spec, mounts=[MountRequest("data")])).mount_count == 1
     with pytest.raises(UserError):
-        create_session(cast.dana, replace(spec, mounts=[MountWish("danas")]))
+        create_session(cast.dana, replace(spec, mounts=[MountRequest("danas")]))

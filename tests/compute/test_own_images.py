@@ -24,7 +24,7 @@ from backendai.catalog.services import record_images
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import kind_named, orders_of
 from backendai.compute.models import ComputeSession, ImageCommit, SchedulingRecord
-from backendai.compute.services.commit_reports import commit_heard, commit_spec, mark_unwanted
+from backendai.compute.services.commit_reports import commit_reported, commit_spec, mark_unwanted
 from backendai.compute.services.commits import follow_commits, start_commit
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
@@ -72,7 +72,7 @@ class Saved:
     def tell(self, commit_id: UUID, state: JobState, **over: Any) -> bool:
         about = {name: over.pop(name) for name in ("message", "progress", "phase") if name in over}
         report = NodeJobReport(kind=COMMIT, job_id=commit_id, state=state, result=over, **about)
-        return commit_heard(self.agent, report, now=timezone.now())
+        return commit_reported(self.agent, report, now=timezone.now())
 
     def unwanted(self) -> list[str]:
         """What its agent should delete, as it would hear it."""
@@ -248,7 +248,7 @@ def test_a_failure_on_the_node_is_told_and_another_nodes_word_counts_for_nothing
     with pytest.raises(NotFound):
         commit_spec(stranger, commit_id)
     report = NodeJobReport(kind=COMMIT, job_id=commit_id, state=JobState.DONE, result={"size_bytes": 1})
-    assert not commit_heard(stranger, report, now=timezone.now())
+    assert not commit_reported(stranger, report, now=timezone.now())
     assert not Image.objects.filter(is_customized=True).exists()
     saved.tell(commit_id, JobState.FAILED, message="The session wrote 20 GiB outside its home folder.")
     job.refresh_from_db()

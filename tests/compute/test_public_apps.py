@@ -15,7 +15,7 @@ from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession, PublicApp
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.ending import terminate_session
-from backendai.compute.services.public_apps import close_what_is_over, open_to_everybody, public_services
+from backendai.compute.services.public_apps import close_expired_apps, open_to_everybody, public_services
 from backendai.controller.mail_texts import mail_of
 from backendai.web.news.lines import headline, sentence
 from tests.cast import Cast
@@ -39,10 +39,10 @@ def publish(cast: Cast, session: ComputeSession) -> None:
 
 def test_an_app_closes_by_itself_and_its_owner_is_told(cast: Cast, session: ComputeSession) -> None:
     publish(cast, session)
-    assert close_what_is_over(NOW + timedelta(minutes=59)) == 0
+    assert close_expired_apps(NOW + timedelta(minutes=59)) == 0
     later = NOW + timedelta(hours=1)
     assert list(public_services(session, later)) == ["tensorboard"], "nobody has to have closed it"
-    assert [close_what_is_over(later), close_what_is_over(later)] == [1, 0]
+    assert [close_expired_apps(later), close_expired_apps(later)] == [1, 0]
     assert [row.service for row in PublicApp.objects.all()] == ["tensorboard"]
     notice = SessionNotice.objects.select_related("session", "owner").get(kind=NoticeKind.APP_CLOSED)
     assert (notice.owner, notice.due_at) == (cast.alice, later)
@@ -57,20 +57,20 @@ def test_an_app_closes_by_itself_and_its_owner_is_told(cast: Cast, session: Comp
 def test_a_later_end_counts(cast: Cast, session: ComputeSession) -> None:
     publish(cast, session)
     open_to_everybody(cast.alice, session, "jupyterlab", now=NOW + timedelta(minutes=30), public_for=PublicFor.DAY)
-    assert close_what_is_over(NOW + timedelta(hours=2)) == 0
+    assert close_expired_apps(NOW + timedelta(hours=2)) == 0
 
 
 def test_the_end_of_an_app_is_no_news_when_its_session_has_ended(cast: Cast, session: ComputeSession) -> None:
     publish(cast, session)
     terminate_session(session, cast.alice)
     ComputeSession.objects.update(status="TERMINATED")
-    assert close_what_is_over(NOW + timedelta(days=2)) == 1
+    assert close_expired_apps(NOW + timedelta(days=2)) == 1
     assert not SessionNotice.objects.filter(kind=NoticeKind.APP_CLOSED).exists()
 
 
 def test_the_pass_asks_once_when_nothing_is_over(session: ComputeSession, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):
-        assert close_what_is_over(NOW) == 0
+        assert close_expired_apps(NOW) == 0
 
 
 def test_it_is_told_under_the_bell_and_not_by_a_card(cast: Cast) -> None:

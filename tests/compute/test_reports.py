@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.reports import Verdict, Word, kernels_reported
+from backendai.compute.services.reports import ReceivedReport, Verdict, kernels_reported
 from backendai.compute.status import Result, Status
 from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
@@ -55,7 +55,7 @@ def test_one_call_leaves_the_database_as_one_call_for_each_does(cast: Cast, seed
 def test_it_refuses_foreign_kernels_and_keeps_to_what_the_others_say(cast: Cast) -> None:
     own, other = make_agent(), make_agent()
     mine, theirs = running(cast, own), running(cast, other)
-    verdicts = reported(Word(own, end_of(theirs)), Word(own, end_of(mine)))
+    verdicts = reported(ReceivedReport(own, end_of(theirs)), ReceivedReport(own, end_of(mine)))
     assert verdicts == [Verdict.FOREIGN, Verdict.APPLIED]
     assert statuses(mine, theirs) == [Status.TERMINATED, Status.RUNNING]
 
@@ -64,14 +64,17 @@ def test_a_word_about_an_older_generation_changes_nothing(cast: Cast) -> None:
     agent = make_agent()
     old, new = running(cast, agent), running(cast, agent)
     Kernel.objects.filter(pk=old.pk).update(generation=7)
-    assert reported(Word(agent, end_of(old)), Word(agent, end_of(new))) == [Verdict.STALE, Verdict.APPLIED]
+    assert reported(ReceivedReport(agent, end_of(old)), ReceivedReport(agent, end_of(new))) == [
+        Verdict.STALE,
+        Verdict.APPLIED,
+    ]
     assert statuses(old, new) == [Status.RUNNING, Status.TERMINATED]
 
 
 def test_a_doubled_message_is_harmless(cast: Cast) -> None:
     agent = make_agent()
     kernels = [running(cast, agent) for _ in range(3)]
-    words = [Word(agent, end_of(kernel)) for kernel in kernels]
+    words = [ReceivedReport(agent, end_of(kernel)) for kernel in kernels]
     assert reported(*words, *words) == [Verdict.APPLIED] * 6
     rows = SchedulingRecord.objects.count()
     assert reported(*words) == [Verdict.APPLIED] * 3
@@ -85,7 +88,7 @@ def test_a_kernel_may_begin_and_end_within_one_call(cast: Cast) -> None:
     place(session, agent)
     kernel = session.kernels.get()
     started_at = KernelReport(kernel_id=kernel.pk, generation=1, state=S.RUNNING, container_id="c1")
-    reported(Word(agent, started_at), Word(agent, end_of(kernel, exit_code=0, reason="exited")))
+    reported(ReceivedReport(agent, started_at), ReceivedReport(agent, end_of(kernel, exit_code=0, reason="exited")))
     session.refresh_from_db()
     assert (session.status, session.result) == (Status.TERMINATED, Result.SUCCESS)
     history = list(session.records.order_by("id").values_list("to_status", flat=True))
@@ -102,7 +105,8 @@ def test_the_number_of_statements_does_not_grow_with_the_reports(cast: Cast) -> 
         starts = [KernelReport(kernel_id=one.pk, generation=1, state=S.RUNNING, container_id="c") for one in kernels]
         ends = [end_of(one, exit_code=place_ % 3, reason="exited") for place_, one in enumerate(kernels)]
         counts[number] = [
-            statements(lambda some=some: reported(*(Word(agent, one) for one in some))) for some in (starts, ends)
+            statements(lambda some=some: reported(*(ReceivedReport(agent, one) for one in some)))
+            for some in (starts, ends)
         ]
         assert set(statuses(*kernels)) == {Status.TERMINATED}
     assert counts[10] == counts[200]
@@ -117,7 +121,7 @@ def make_placed(cast: Cast, dice: random.Random, agents: Sequence[Agent], number
     place(session, dice.choice(agents))
 
 
-def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Kernel]) -> Word | None:
+def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Kernel]) -> ReceivedReport | None:
     kernel = dice.choice(kernels)
     states = [S.PREPARING, S.PULLING, S.CREATING, S.RUNNING, S.RUNNING, S.RUNNING, S.TERMINATED]
     state = dice.choice(states)
@@ -126,14 +130,16 @@ def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Ke
     if agent is None:
         return None
     generation = kernel.generation - (dice.random() < 0.1)
-    return Word(agent, KernelReport(kernel_id=kernel.pk, generation=generation, state=state, **told))
+    return ReceivedReport(agent, KernelReport(kernel_id=kernel.pk, generation=generation, state=state, **told))
 
 
-def one_by_one(words: Sequence[Word], now: datetime) -> list[Verdict]:
+def one_by_one(words: Sequence[ReceivedReport], now: datetime) -> list[Verdict]:
     return [kernels_reported([word], now=now)[0] for word in words]
 
 
-def tried(work: Callable[[Sequence[Word], datetime], list[Verdict]], words: Sequence[Word], now: datetime) -> Outcome:
+def tried(
+    work: Callable[[Sequence[ReceivedReport], datetime], list[Verdict]], words: Sequence[ReceivedReport], now: datetime
+) -> Outcome:
     """Return what the work gives and leaves behind, and undo it."""
     with transaction.atomic():
         verdicts, left = work(words, now), dump()
@@ -161,7 +167,7 @@ def running(cast: Cast, agent: Agent) -> Kernel:
     session = make_session(cast.alice, resources={"cpu": "0.1", "mem": "64m"})
     place(session, agent)
     kernel: Kernel = session.kernels.get()
-    reported(Word(agent, KernelReport(kernel_id=kernel.pk, generation=1, state=S.RUNNING, container_id="c")))
+    reported(ReceivedReport(agent, KernelReport(kernel_id=kernel.pk, generation=1, state=S.RUNNING, container_id="c")))
     return kernel
 
 
@@ -169,7 +175,7 @@ def end_of(kernel: Kernel, **told: Any) -> KernelReport:
     return KernelReport(kernel_id=kernel.pk, generation=1, state=S.TERMINATED, **told)
 
 
-def reported(*words: Word) -> list[Verdict]:
+def reported(*words: ReceivedReport) -> list[Verdict]:
     return kernels_reported(words, now=timezone.now())
 
 

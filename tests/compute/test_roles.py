@@ -16,7 +16,7 @@ from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.limits import waiting_of
 from backendai.compute.services.manifests import read_manifest
 from backendai.compute.services.node_view import Asking, work_for_each
-from backendai.compute.spec import MountWish, RoleSpec, SessionSpec
+from backendai.compute.spec import MountRequest, RoleSpec, SessionSpec
 from backendai.controller.loops import schedule_group
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
@@ -126,8 +126,8 @@ def test_a_role_mounts_its_own_folders_beside_those_of_all(cast: Cast) -> None:
     host, agent = storage_host(), make_agent(cpu=8)
     for name in ("shared", "models"):
         ready_folder(cast.alice, name, host=host)
-    roles = {"worker": RoleSpec(mounts=[MountWish("models")])}
-    session = make_session(cast.alice, mounts=[MountWish("shared")], roles=roles)
+    roles = {"worker": RoleSpec(mounts=[MountRequest("models")])}
+    session = make_session(cast.alice, mounts=[MountRequest("shared")], roles=roles)
     place(session, agent)
     main, worker = (spec_for(agent, kernel.pk) for kernel in session.kernels.all())
     assert [mount.folder_name for mount in main.mounts] == ["shared"]

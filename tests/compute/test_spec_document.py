@@ -13,7 +13,7 @@ import pytest
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.create import create_session
 from backendai.compute.services.recent import parameters_of
-from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.compute.spec import LaunchFile, MountRequest, RoleSpec, SessionSpec
 from backendai.compute.spec_document import digest_of, document_of, kept_document, spec_of, upgraded
 from backendai.core.errors import Conflict, UserError
 from tests.api.callers import SESSIONS, Caller
@@ -36,9 +36,9 @@ FULL = SessionSpec(
     depends_on=("other",),
     launch_id=UUID(int=7),
     retry_on_agent_loss=True,
-    files=(BroughtFile("a.py", "print()"),),
-    mounts=(MountWish("data", target="/data", rights="view"),),
-    roles={"worker": RoleSpec(count=2, image="worker", environ={"TOKEN": "secret-text"}, mounts=(MountWish("x"),))},
+    files=(LaunchFile("a.py", "print()"),),
+    mounts=(MountRequest("data", target="/data", rights="view"),),
+    roles={"worker": RoleSpec(count=2, image="worker", environ={"TOKEN": "secret-text"}, mounts=(MountRequest("x"),))},
 )
 
 

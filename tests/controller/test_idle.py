@@ -188,14 +188,14 @@ def test_who_puts_the_end_off_gets_the_time_and_a_warning_before_its_end(cast: C
 
 def test_an_extension_in_the_last_moment_counts(cast: Cast, session: ComputeSession, monkeypatch: Any) -> None:
     look(session, 50)
-    real = idle.look_at_idle
+    real = idle.check_idle
 
     def then_extend(now: datetime) -> Any:
         picture = real(now)
         extend_idle(session, cast.alice, IdleChecker.objects.get().pk, now=now)
         return picture
 
-    monkeypatch.setattr(idle, "look_at_idle", then_extend)
+    monkeypatch.setattr(idle, "check_idle", then_extend)
     look(session, 60)
     assert session.status == Status.RUNNING
 
@@ -203,7 +203,7 @@ def test_an_extension_in_the_last_moment_counts(cast: Cast, session: ComputeSess
 def test_an_end_in_the_same_moment_leaves_a_straight_history(
     cast: Cast, session: ComputeSession, monkeypatch: Any
 ) -> None:
-    real = idle.look_at_idle
+    real = idle.check_idle
 
     def then_end(now: datetime) -> Any:
         picture = real(now)
@@ -211,7 +211,7 @@ def test_an_end_in_the_same_moment_leaves_a_straight_history(
         kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=0))
         return picture
 
-    monkeypatch.setattr(idle, "look_at_idle", then_end)
+    monkeypatch.setattr(idle, "check_idle", then_end)
     look(session, 50)
     assert session.status_reason == "self-terminated"
     assert not IdleWarning.objects.exists()

@@ -16,7 +16,7 @@ from backendai.agent.backends.docker_images import Images
 from backendai.cluster.joining import digest_of
 from backendai.cluster.models import Agent
 from backendai.compute.status import Status
-from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
+from backendai.controller.lost_agents import end_lost_sessions, mark_silent_agents
 from backendai.wire.messages import PROTOCOL
 from bench.many_agents.messages import FleetNode, FleetUp
 from tests.cast import Cast
@@ -66,7 +66,7 @@ def test_an_agent_whose_words_cannot_be_read_keeps_its_sessions_and_takes_no_oth
         answer = sync(FleetUp(nodes=[node]).model_dump(mode="json"), "fleet")
         assert answer.json()["nodes"][0]["status"] == 400
     mark_silent_agents(now + timedelta(seconds=30))
-    end_what_is_lost(now + timedelta(seconds=30))
+    end_lost_sessions(now + timedelta(seconds=30))
     agent.refresh_from_db()
     session.refresh_from_db()
     assert (agent.status, session.status) == (Agent.Status.DRAINING, Status.RUNNING)

@@ -20,7 +20,7 @@ from backendai.compute.models import Allocation, ComputeSession, Kernel, Schedul
 from backendai.compute.services.door import Door
 from backendai.compute.status import Status
 from backendai.controller import group_pass, loops
-from backendai.controller.collector import collector_at_rest
+from backendai.controller.collector import collector_paused
 from backendai.ops.auditing import World, run_checks
 from backendai.planning import deciding, queue
 from backendai.planning.apply import apply_plan
@@ -292,8 +292,8 @@ def test_every_group_gets_its_pass_also_when_they_run_at_once() -> None:
 
 
 def test_the_collector_rests_until_the_last_pass_has_ended() -> None:
-    with pytest.raises(ZeroDivisionError), collector_at_rest():
-        with collector_at_rest():
+    with pytest.raises(ZeroDivisionError), collector_paused():
+        with collector_paused():
             pass
         assert not gc.isenabled()
         raise ZeroDivisionError

@@ -15,7 +15,7 @@ WRONG: Any = {"authorization": "Node revoked", "node-name": "gpu-07"}
 
 
 def test_the_log_names_it_once_and_django_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    refused_nodes._told.clear()
+    refused_nodes._logged.clear()
     with caplog.at_level(logging.INFO):
         for _ in range(5):
             answer = Client().post("/node/v1/sync", "{}", content_type="application/json", headers=WRONG)
@@ -28,7 +28,7 @@ def test_the_log_names_it_once_and_django_says_nothing(caplog: pytest.LogCapture
 
 
 def test_a_name_that_is_none_is_not_written_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    refused_nodes._told.clear()
+    refused_nodes._logged.clear()
     headers = WRONG | {"node-name": "x\nforged line"}
     with caplog.at_level(logging.INFO):
         Client().post("/node/v1/sync", "{}", content_type="application/json", headers=headers)

@@ -185,8 +185,8 @@ def test_an_array_is_in_the_recent_history_and_can_be_copied(alice: Client, cast
     form = typed(cast, array_size="3", retries="2", request_key="once")
     assert {alice.post("/sessions/new/", form).status_code for _ in range(2)} == {302}
     run, (record,) = Run.objects.get(), recent_launches(cast.alice)
-    assert (record.name, record.said["array_size"], record.said["retries"]) == ("sweep", 3, 2)
-    assert "abc123" not in str(record.said)
+    assert (record.name, record.document["array_size"], record.document["retries"]) == ("sweep", 3, 2)
+    assert "abc123" not in str(record.document)
     again = alice.get("/sessions/new/", {"recent": str(record.pk)}).context["form"]
     assert (again["array_size"].value(), again["retries"].value()) == ("3", "2")
     assert [row.content for row in again["files"].value()] == ["print(1)"]

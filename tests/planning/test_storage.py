@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.cluster.models import ResourceGroup
-from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.planning.explain import Verdict
 from backendai.planning.preview import preview
 from backendai.planning.snapshot import read_snapshot
@@ -38,7 +38,7 @@ def group() -> ResourceGroup:
 
 def test_a_session_is_placed_where_its_folder_lies(site: Cast) -> None:
     ready_folder(site.alice, host=storage_host("gpu3-disk"))
-    session = make_session(site.alice, mounts=[MountWish("data")])
+    session = make_session(site.alice, mounts=[MountRequest("data")])
     free = make_session(site.alice)
     snapshot = read_snapshot(group(), timezone.now())
     needs = {view.id: view.storage for view in snapshot.pending}
@@ -53,7 +53,7 @@ def test_a_session_is_placed_where_its_folder_lies(site: Cast) -> None:
 def test_read_only_and_parts_are_needed_and_offered(site: Cast) -> None:
     host = storage_host("gpu3-disk")
     ready_folder(site.alice, host=host)
-    make_session(site.alice, mounts=[MountWish("data", path="a", rights="view")])
+    make_session(site.alice, mounts=[MountRequest("data", path="a", rights="view")])
     snapshot = read_snapshot(group(), timezone.now())
     everything = frozenset({"gpu3-disk", "gpu3-disk:view", "gpu3-disk:part"})
     assert snapshot.pending[0].storage and snapshot.pending[0].storage.features == everything
@@ -87,16 +87,16 @@ def test_folders_cost_two_queries_however_many_and_nothing_where_there_are_none(
     without = queries_of_a_picture()
     for number in range(6):
         ready_folder(site.alice, f"data{number}", host=storage_host("gpu3-disk"))
-    make_session(site.alice, mounts=[MountWish("data0")])
+    make_session(site.alice, mounts=[MountRequest("data0")])
     one = queries_of_a_picture()
     for _ in range(5):
-        make_session(site.alice, mounts=[MountWish(f"data{number}") for number in range(6)])
+        make_session(site.alice, mounts=[MountRequest(f"data{number}") for number in range(6)])
     assert (one - without, queries_of_a_picture() - one) == (2, 0)
 
 
 def test_the_preview_tells_why_it_would_wait(site: Cast) -> None:
     ready_folder(site.alice, host=storage_host("gpu3-disk"))
-    values: dict[str, Any] = {"image": "python", "mounts": [MountWish("data")]}
+    values: dict[str, Any] = {"image": "python", "mounts": [MountRequest("data")]}
     could = preview(site.alice, SessionSpec(resources={"cpu": 1, "mem": "512m"}, **values), now=timezone.now())
     assert could.verdict == Verdict.STARTS_NOW
     waits = preview(site.alice, SessionSpec(resources={"cpu": 2, "mem": "512m"}, **values), now=timezone.now())

@@ -17,8 +17,8 @@ from backendai.scheduler.find_idle import (
     NETWORK,
     UTILIZATION,
     Finding,
+    Recorded,
     Rule,
-    Told,
     Use,
     Verdict,
     Watched,
@@ -49,8 +49,8 @@ def used(covered: float = 60, **shares: float | None) -> dict[int, Use]:
     return {1: Use({name.replace("_", "."): share for name, share in shares.items()}, covered * MINUTE)}
 
 
-def warned(at: float, due: float, sign: str = "a") -> dict[int, Told]:
-    return {1: Told(sign, START + at * MINUTE, START + due * MINUTE)}
+def warned(at: float, due: float, sign: str = "a") -> dict[int, Recorded]:
+    return {1: Recorded(sign, START + at * MINUTE, START + due * MINUTE)}
 
 
 def test_a_session_without_traffic_is_warned_and_then_collected() -> None:
@@ -59,20 +59,20 @@ def test_a_session_without_traffic_is_warned_and_then_collected() -> None:
     assert look(session, 49).due_at == START + 60 * MINUTE
     first = look(session, 50)
     assert (first.verdict, first.due_at, first.since) == (Verdict.WARN, START + 60 * MINUTE, START)
-    told = replace(session, told=warned(50, 60))
-    assert look(told, 59.9).verdict == Verdict.WARN
-    assert look(told, 60).verdict == Verdict.COLLECT
-    assert look(replace(told, last_traffic=START + 55 * MINUTE), 60).verdict == Verdict.KEEP
+    recorded = replace(session, recorded=warned(50, 60))
+    assert look(recorded, 59.9).verdict == Verdict.WARN
+    assert look(recorded, 60).verdict == Verdict.COLLECT
+    assert look(replace(recorded, last_traffic=START + 55 * MINUTE), 60).verdict == Verdict.KEEP
 
 
 def test_a_late_warning_puts_the_end_off() -> None:
     session = watched(rule_of())
     assert look(session, 300).due_at == START + 310 * MINUTE
-    assert look(replace(session, told=warned(300, 310)), 309).verdict == Verdict.WARN
+    assert look(replace(session, recorded=warned(300, 310)), 309).verdict == Verdict.WARN
 
 
 def test_the_longest_run_needs_no_traffic_and_no_node() -> None:
-    session = watched(rule_of(LIFETIME), last_traffic=START + 59 * MINUTE, is_reachable=False, told=warned(50, 60))
+    session = watched(rule_of(LIFETIME), last_traffic=START + 59 * MINUTE, is_reachable=False, recorded=warned(50, 60))
     assert look(session, 60).verdict == Verdict.COLLECT
 
 
@@ -94,12 +94,12 @@ def test_low_use_over_the_whole_window_counts_after_the_grace() -> None:
     session = watched(rule, uses=used(cuda_device=0.01))
     assert look(session, 89).code == "grace"
     assert (look(session, 90).verdict, look(session, 90).due_at) == (Verdict.WARN, START + 100 * MINUTE)
-    told = replace(session, told=warned(90, 100))
-    assert look(told, 100).verdict == Verdict.COLLECT
-    assert look(replace(told, uses=used(cuda_device=0.06)), 100).code == "in-use"
-    assert look(replace(told, uses=used(40, cuda_device=0.0)), 100).code == "not-measured"
-    assert look(replace(told, uses={}), 100).code == "not-measured"
-    assert look(replace(told, is_reachable=False), 100).code == "not-reachable"
+    recorded = replace(session, recorded=warned(90, 100))
+    assert look(recorded, 100).verdict == Verdict.COLLECT
+    assert look(replace(recorded, uses=used(cuda_device=0.06)), 100).code == "in-use"
+    assert look(replace(recorded, uses=used(40, cuda_device=0.0)), 100).code == "not-measured"
+    assert look(replace(recorded, uses={}), 100).code == "not-measured"
+    assert look(replace(recorded, is_reachable=False), 100).code == "not-reachable"
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,15 @@ def test_a_session_that_works_by_itself_is_not_without_traffic() -> None:
 
 
 def test_an_extension_holds_and_is_warned_before_its_own_end() -> None:
-    told = {1: Told(extended_until=START + 200 * MINUTE)}
+    recorded = {1: Recorded(extended_until=START + 200 * MINUTE)}
     for rule in (rule_of(), rule_of(LIFETIME), rule_of(UTILIZATION, thresholds={"cpu": 0.5})):
-        session = watched(rule, told=told, uses=used(cpu=0.0))
+        session = watched(rule, recorded=recorded, uses=used(cpu=0.0))
         assert look(session, 189).verdict == Verdict.KEEP
         assert (look(session, 190).verdict, look(session, 190).due_at) == (Verdict.WARN, START + 200 * MINUTE)
 
 
 def test_another_rule_warns_anew() -> None:
-    session = watched(rule_of(sign="b"), told=warned(50, 60, sign="a"))
+    session = watched(rule_of(sign="b"), recorded=warned(50, 60, sign="a"))
     assert (look(session, 60).verdict, look(session, 60).due_at) == (Verdict.WARN, START + 70 * MINUTE)
 
 
@@ -174,10 +174,10 @@ def test_whatever_happens_nobody_is_ended_without_an_active_warning(
         rule = session.rules[0]
         found, again = next(find_idle([session], now)), next(find_idle([session], now))
         assert found == again
-        told = session.told.get(1, Told())
+        recorded = session.recorded.get(1, Recorded())
         if found.verdict == Verdict.COLLECT:
             assert warned_since is not None and now - warned_since >= rule.lead
-            assert told.sign == rule.sign and told.due_at is not None and now >= told.due_at
+            assert recorded.sign == rule.sign and recorded.due_at is not None and now >= recorded.due_at
             assert now >= session.started_at + rule.grace and now >= extended_until
             if kind != LIFETIME:
                 assert session.is_reachable
@@ -187,23 +187,23 @@ def test_whatever_happens_nobody_is_ended_without_an_active_warning(
                 assert session.uses[1].shares["cpu"] == 0.0
             return
         if found.verdict == Verdict.WARN:
-            if told.warned_at is None or told.sign != rule.sign:
+            if recorded.warned_at is None or recorded.sign != rule.sign:
                 warned_since = now
-                told = Told(rule.sign, now, found.due_at, told.extended_until)
+                recorded = Recorded(rule.sign, now, found.due_at, recorded.extended_until)
                 assert found.due_at is not None and found.due_at - now >= rule.lead
-            told = replace(told, due_at=found.due_at)
+            recorded = replace(recorded, due_at=found.due_at)
         else:
-            warned_since, told = None, Told(extended_until=told.extended_until)
-        session = replace(session, told={1: told})
+            warned_since, recorded = None, Recorded(extended_until=recorded.extended_until)
+        session = replace(session, recorded={1: recorded})
 
 
 def happen(
     session: Watched, event: str, now: datetime, limit: int, extended_until: datetime
 ) -> tuple[Watched, datetime]:
-    told = session.told.get(1, Told())
+    recorded = session.recorded.get(1, Recorded())
     if event == "extend":
-        extended_until = max(told.due_at or now, now) + 30 * MINUTE
-        return replace(session, told={1: Told(extended_until=extended_until)}), extended_until
+        extended_until = max(recorded.due_at or now, now) + 30 * MINUTE
+        return replace(session, recorded={1: Recorded(extended_until=extended_until)}), extended_until
     changes: dict[str, dict[str, object]] = {
         "traffic": {"last_traffic": now},
         "lost": {"is_reachable": False},

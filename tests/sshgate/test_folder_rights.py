@@ -15,7 +15,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.system_sessions import open_folders
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.status import GrantKind, Rights
 from backendai.wire.messages import KernelState
@@ -75,7 +75,7 @@ def run(here: Stage, session: ComputeSession) -> None:
 @pytest.mark.parametrize("way", ["folders", "train"])
 def test_a_viewer_reads_a_shared_folder_and_writes_it_by_no_way(cast: Cast, here: Stage, data: Path, way: str) -> None:
     key = here.new_key("bob", cast.bob)
-    wish = {"name": "train", "mounts": (MountWish("corpus"),)}
+    wish = {"name": "train", "mounts": (MountRequest("corpus"),)}
     run(here, open_folders(cast.bob, NOW) if way == "folders" else make_session(cast.bob, **wish))
     local = here.folder / "local"
     local.write_text("worse")

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from backendai.compute.services.mounts import resolve_mounts
-from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.core.errors import Conflict, UserError
 from backendai.pipelines.services.changing import cancel_run
 from backendai.serving.models import Endpoint, Revision, Wish
@@ -39,7 +39,7 @@ def refusal(folder: Folder, cast: Cast) -> str:
 def test_an_endpoint_without_replicas_keeps_its_folder(cast: Cast, by_id: bool, change: dict[str, Any]) -> None:
     folder = ready_folder(cast.alice, "model")
     other = ready_folder(cast.bob, "model")
-    mount = MountWish(str(folder.pk) if by_id else "model")
+    mount = MountRequest(str(folder.pk) if by_id else "model")
     endpoint = make_endpoint(cast.alice, "chat", revision=a_revision(mounts=[mount]))
     Endpoint.objects.filter(pk=endpoint.pk).update(**change)
     assert "the endpoint chat of alice@example.com" in refusal(folder, cast)
@@ -71,7 +71,7 @@ def test_the_number_of_queries_does_not_grow_with_endpoints_and_runs(
     for number in range(3):
         for owner in (cast.alice, cast.bob):
             ready_folder(owner, f"other-{number}")
-            revision = a_revision(mounts=[MountWish(f"other-{number}")])
+            revision = a_revision(mounts=[MountRequest(f"other-{number}")])
             make_endpoint(owner, f"chat-{owner.email[:3]}-{number}", revision=revision)
             launch(owner, **ARRAY, name=f"sweep-{number}", array=2, mounts=[{"folder": f"other-{number}"}])
     with django_assert_num_queries(2):
@@ -88,7 +88,7 @@ def test_a_name_claims_the_folder_that_a_launch_would_mount(cast: Cast) -> None:
     }
     endpoint = make_endpoint(cast.bob, "chat", revision=a_revision())
     Revision.objects.filter(pk=endpoint.current_id).update(mounts=[{"folder": "model"}])
-    spec, claimed = SessionSpec("python", mounts=(MountWish("model"),)), set()
+    spec, claimed = SessionSpec("python", mounts=(MountRequest("model"),)), set()
     for one, other in combinations(owners, 2):
         if one == "project" and other == "project without rights":
             continue  # a project has a name once
@@ -109,7 +109,7 @@ def test_a_name_claims_the_folder_that_a_launch_would_mount(cast: Cast) -> None:
 
 def test_an_endpoint_of_somebody_without_rights_keeps_no_folder(cast: Cast) -> None:
     folder = ready_folder(cast.bob, "model")
-    endpoint = make_endpoint(cast.bob, "chat", revision=a_revision(mounts=[MountWish(str(folder.pk))]))
+    endpoint = make_endpoint(cast.bob, "chat", revision=a_revision(mounts=[MountRequest(str(folder.pk))]))
     Endpoint.objects.filter(pk=endpoint.pk).update(wish=Wish.STOPPED)
     Folder.objects.filter(pk=folder.pk).update(user=cast.alice)
     folder.refresh_from_db()

@@ -10,7 +10,7 @@ import pytest
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.compute.services.kernel_specs import spec_for
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from tests.agent.contract_tools import ended_of
 from tests.agent.prerequisites import need_program
 from tests.cast import Cast
@@ -29,7 +29,7 @@ def test_every_kernel_of_a_cluster_reads_and_writes_the_same_folders(cast: Cast,
     read, written = (ready_folder(cast.alice, name, host=host) for name in ("corpus", "results"))
     (folder_on_disk(root, read.pk, uid=OWNER) / "text").write_text("hello")
     results = folder_on_disk(root, written.pk, uid=OWNER)
-    wishes = (MountWish("corpus", target="/data/corpus", rights="view"), MountWish("results"))
+    wishes = (MountRequest("corpus", target="/data/corpus", rights="view"), MountRequest("results"))
     command = "cp /data/corpus/text $(uname -n); touch /data/corpus/x 2>>$(uname -n)"
     session = make_session(
         cast.alice, mounts=wishes, cluster_size=3, session_type="batch", startup_command=command, start_in="results"

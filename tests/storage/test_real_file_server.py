@@ -16,7 +16,7 @@ from django.core import serializers
 from django.utils import timezone
 
 from backendai.compute.mount_models import SessionMount
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.controller import folders
 from backendai.core.storage_layout import Marker, folder_path, write_marker
 from backendai.files import changes
@@ -159,7 +159,7 @@ def test_a_database_from_before_a_restore_deletes_nothing(
     (folder_path(root, folder.pk) / "data/weights").write_text("months of work")
     restore_folder(folder, cast.alice, now=NOW)
     if is_mounted:
-        make_session(cast.alice, mounts=(MountWish("data"),))
+        make_session(cast.alice, mounts=(MountRequest("data"),))
         folders.run_folders(NOW)
     SessionMount.objects.all().delete()  # the database knows nothing of the session, either
     for row in serializers.deserialize("json", saved):
@@ -174,7 +174,7 @@ def test_a_database_from_before_a_restore_deletes_nothing(
 def test_a_launch_tells_the_disk_its_version(cast: Cast, host: StorageHost, root: Path) -> None:
     folder = create_folder(cast.alice, name="data", now=NOW)
     for _ in range(3):
-        make_session(cast.alice, mounts=(MountWish("data"),))
+        make_session(cast.alice, mounts=(MountRequest("data"),))
     folders.run_folders(NOW)
     folder.refresh_from_db()
     told = json.loads((folder_path(root, folder.pk) / "meta.json").read_text())

@@ -115,9 +115,11 @@ def test_a_report_of_an_agent_carries_values_and_older_agents_carry_text() -> No
     report = KernelReport(**known, message=Message("Agent {agent} is not reachable.", agent="a"))
     sent = json.loads(report.model_dump_json())
     assert sent["message"] == "Agent a is not reachable."
-    assert KernelReport.model_validate(sent).said.values == {"agent": "a"}
-    assert KernelReport.model_validate(sent | {"told": None}).said == "Agent a is not reachable."
-    assert not KernelReport.model_validate(sent | {"told": {"text": "{a}", "values": {"a": "x" * 5000}}}).said.values
+    assert KernelReport.model_validate(sent).full_message.values == {"agent": "a"}
+    assert KernelReport.model_validate(sent | {"told": None}).full_message == "Agent a is not reachable."
+    assert not KernelReport.model_validate(
+        sent | {"told": {"text": "{a}", "values": {"a": "x" * 5000}}}
+    ).full_message.values
 
 
 @pytest.mark.parametrize(

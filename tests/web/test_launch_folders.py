@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.reports import Word, kernels_reported
-from backendai.compute.spec import MountWish
+from backendai.compute.services.reports import ReceivedReport, kernels_reported
+from backendai.compute.spec import MountRequest
 from backendai.compute.status import Status
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
 from backendai.storage.status import FolderStatus, Rights
@@ -96,7 +96,7 @@ def test_the_review_tells_what_is_mounted_or_that_nothing_is(site: Cast, browse:
 
 def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: Browse) -> None:
     data = ready_folder(site.alice)
-    wish = MountWish("data", path="part", target="train", rights="view")
+    wish = MountRequest("data", path="part", target="train", rights="view")
     session = make_session(site.alice, mounts=[wish], start_in="train")
     page = browse(site.alice).get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
     assert f'name="mounts" value="{data.pk}" id="mount-{data.pk}" checked' in page
@@ -127,7 +127,7 @@ def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> 
     ready_folder(site.alice, ".cache")
     agent = make_agent()
     storage_host("local", agent)
-    session = make_running_session(site.alice, agent, mounts=[MountWish("data", rights="view")], start_in="data")
+    session = make_running_session(site.alice, agent, mounts=[MountRequest("data", rights="view")], start_in="data")
     page = reverse("web:session", args=[session.pk])
     text = browse(site.alice).get(page).content.decode()
     assert "/home/work/data" in text and "Read only" in text and "Nothing is mounted." not in text
@@ -137,9 +137,9 @@ def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> 
     kernel = session.kernels.get()
     told = "Not mounted on this agent: .cache. The share of gpu3 is away."
     word = KernelReport(kernel_id=kernel.pk, generation=kernel.generation, state=KernelState.RUNNING, message=told)
-    kernels_reported([Word(agent, word)], now=timezone.now())
+    kernels_reported([ReceivedReport(agent, word)], now=timezone.now())
     assert told in browse(site.alice).get(page).content.decode()
-    kernels_reported([Word(agent, word.model_copy(update={"message": ""}))], now=timezone.now())
+    kernels_reported([ReceivedReport(agent, word.model_copy(update={"message": ""}))], now=timezone.now())
     assert told not in browse(site.alice).get(page).content.decode()
     plain = make_running_session(site.bob)
     assert "Nothing is mounted." in browse(site.bob).get(reverse("web:session", args=[plain.pk])).content.decode()
@@ -170,7 +170,7 @@ def test_folders_lead_to_the_explorer_and_the_explorer_to_the_launcher(site: Cas
     client = browse(site.alice)
     page = client.get(reverse(LAUNCH)).content.decode()
     assert f'href="{explorer}"' in page and f'name="mount.{data.pk}.path"' in page
-    session = make_running_session(site.alice, make_agent("a2"), mounts=[MountWish("data", path="sub")])
+    session = make_running_session(site.alice, make_agent("a2"), mounts=[MountRequest("data", path="sub")])
     page = reverse("web:session", args=[session.pk])
     assert f'href="{explorer}?path=sub"' in client.get(page).content.decode()
     Folder.objects.update(user=site.bob)

@@ -17,7 +17,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.cluster.models import Agent
 from backendai.compute.models import ImageCommit
-from backendai.compute.services.commit_reports import commit_heard
+from backendai.compute.services.commit_reports import commit_reported
 from backendai.compute.services.commits import start_commit
 from backendai.wire.commits import COMMIT
 from backendai.wire.home import HomeLook
@@ -41,7 +41,7 @@ def make_own(cast: Cast, name: str) -> Image:
     start_commit(cast.alice, session, name, now=timezone.now())
     commit = ImageCommit.objects.get(session=session)
     done = NodeJobReport(kind=COMMIT, job_id=commit.pk, state=JobState.DONE, result={"size_bytes": 5 * 2**20})
-    commit_heard(agent, done, now=timezone.now())
+    commit_reported(agent, done, now=timezone.now())
     return Image.objects.get(pk=commit.pk)
 
 

@@ -18,7 +18,7 @@ from backendai.cluster.app_domains import origin_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession, PublicApp
-from backendai.compute.services.app_settings import words_for
+from backendai.compute.services.app_settings import arguments_for
 from backendai.compute.services.apps import CODE_SECONDS, App, host_of, read_code
 from backendai.compute.services.public_apps import open_to_everybody
 from backendai.web.app_reach import why_out_of_reach
@@ -104,9 +104,9 @@ def test_an_app_gets_a_name_and_the_arguments_that_its_image_allows(cast: Cast, 
     alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/tensorboard/settings/"
     form = alice.get(address).content.decode()
     assert 'name="argument:--logdir" value="/logs"' in form and 'placeholder="TensorBoard"' in form
-    assert words_for(session.pk, "tensorboard") == ("--logdir=/logs",)
+    assert arguments_for(session.pk, "tensorboard") == ("--logdir=/logs",)
     alice.post(address, {"title": " My  <run> ", "argument:--logdir": "/home/work/a b", "argument:--evil": "1"})
-    assert words_for(session.pk, "tensorboard") == ("--logdir=/home/work/a b",)
+    assert arguments_for(session.pk, "tensorboard") == ("--logdir=/home/work/a b",)
     assert "My &lt;run&gt;" in alice.get(f"/sessions/{session.pk}/apps/").content.decode()
     refused = alice.post(address, {"title": "x", "argument:--logdir": "a\nb"}).content.decode()
     assert 'id="app-argument-1-error"' in refused and 'aria-invalid="true"' in refused
@@ -117,7 +117,7 @@ def test_an_app_gets_a_name_and_the_arguments_that_its_image_allows(cast: Cast, 
     entry = AuditEntry.objects.get(action="app.change")
     assert (entry.actor, entry.details["arguments"]) == (cast.alice, ["--logdir"])
     alice.post(address, {"title": "", "argument:--logdir": ""})
-    assert words_for(session.pk, "tensorboard") == ()
+    assert arguments_for(session.pk, "tensorboard") == ()
 
 
 def test_a_script_sets_them_too(cast: Cast) -> None:

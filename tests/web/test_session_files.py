@@ -20,7 +20,7 @@ from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.purging import purge_user
 from backendai.compute.services.session_files import MOST_FILE_BYTES
-from backendai.compute.spec import BroughtFile, SessionSpec
+from backendai.compute.spec import LaunchFile, SessionSpec
 from backendai.core.errors import Conflict, UserError
 from backendai.web.launcher.file_fields import PARTS
 from tests.api.callers import LAUNCH, SESSIONS, Caller
@@ -30,8 +30,8 @@ from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
-TRAIN = BroughtFile("train.py", "print('trained')\n")
-RUN = BroughtFile("run.sh", "#!/bin/sh\necho ran\n")
+TRAIN = LaunchFile("train.py", "print('trained')\n")
+RUN = LaunchFile("run.sh", "#!/bin/sh\necho ran\n")
 BATCH = {"session_type": "batch", "startup_command": "python train.py"}
 
 
@@ -48,7 +48,7 @@ def typed(cast: Cast, **over: Any) -> dict[str, Any]:
     return plain | {"preset": "", "cpu": "1", "mem": "1g"} | BATCH | over
 
 
-def brought(*files: BroughtFile) -> dict[str, list[str]]:
+def brought(*files: LaunchFile) -> dict[str, list[str]]:
     """Return the rows of the form for these files."""
     return {
         "files.path": [file.path for file in files],
@@ -60,19 +60,19 @@ def brought(*files: BroughtFile) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("files", "code"),
     [
-        ([BroughtFile("../up.py", "")], "invalid-path"),
-        ([BroughtFile("/etc/passwd", "")], "invalid-path"),
-        ([BroughtFile(".bootstrap.sh", "")], "reserved-path"),
-        ([BroughtFile(".ssh/authorized_keys", "")], "reserved-path"),
+        ([LaunchFile("../up.py", "")], "invalid-path"),
+        ([LaunchFile("/etc/passwd", "")], "invalid-path"),
+        ([LaunchFile(".bootstrap.sh", "")], "reserved-path"),
+        ([LaunchFile(".ssh/authorized_keys", "")], "reserved-path"),
         ([TRAIN, TRAIN], "path-taken"),
-        ([BroughtFile("a", ""), BroughtFile("a/b", "")], "path-taken"),
-        ([BroughtFile("nul.txt", "a\0b")], "not-text"),
-        ([BroughtFile("big.txt", "é" * (MOST_FILE_BYTES // 2 + 1))], "files-too-large"),
-        ([BroughtFile(f"{number}.txt", "") for number in range(11)], "too-many-files"),
+        ([LaunchFile("a", ""), LaunchFile("a/b", "")], "path-taken"),
+        ([LaunchFile("nul.txt", "a\0b")], "not-text"),
+        ([LaunchFile("big.txt", "é" * (MOST_FILE_BYTES // 2 + 1))], "files-too-large"),
+        ([LaunchFile(f"{number}.txt", "") for number in range(11)], "too-many-files"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_launched(
-    site: Cast, files: list[BroughtFile], code: str
+    site: Cast, files: list[LaunchFile], code: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         create_session(site.alice, SessionSpec(image="python", files=files))
@@ -135,10 +135,10 @@ def test_rest_takes_them_and_names_what_is_wrong(site: Cast) -> None:
 
 def test_the_form_brings_what_was_chosen_and_only_to_a_batch_session(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
-    windows = BroughtFile("train.py", "print('trained')\r\n")
+    windows = LaunchFile("train.py", "print('trained')\r\n")
     assert client.post(reverse("web:launch"), typed(site, **brought(windows))).status_code == 302
     assert SessionFile.objects.get().content == TRAIN.content, "lines end as a shell reads them"
-    other = typed(site, name="other", session_type="interactive", **brought(BroughtFile("/x", "")))
+    other = typed(site, name="other", session_type="interactive", **brought(LaunchFile("/x", "")))
     assert client.post(reverse("web:launch"), other).status_code == 302
     assert SessionFile.objects.count() == 1
 

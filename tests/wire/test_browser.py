@@ -197,7 +197,7 @@ def test_no_error_of_the_layer_reaches_a_caller_or_ends_the_thread(
             raise error
 
     monkeypatch.setattr(browser, "_send", send)
-    monkeypatch.setattr(browser, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(browser, "_PAUSE_SECONDS", 0.0)
     sender.put([event(1)])
     sender.put([event(2)])
     until(lambda: sent == [1, 2])
@@ -245,7 +245,7 @@ def test_a_server_that_hangs_costs_no_memory(monkeypatch: pytest.MonkeyPatch) ->
     layer = Hanging()
     monkeypatch.setattr(browser, "get_channel_layer", lambda: layer)
     monkeypatch.setattr(browser, "_PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(browser, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(browser, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(browser, "_MOST_WAITING", 5)
     sender = _Sender()
     sender.put([SessionEvent("first", ADA, "RUNNING", 1)])
@@ -255,4 +255,4 @@ def test_a_server_that_hangs_costs_no_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert sender._batches.qsize() <= 5
     layer.hangs = False
     until(lambda: layer.sent > 0)
-    sender._say_last_words()
+    sender._send_remaining()

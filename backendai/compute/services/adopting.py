@@ -116,8 +116,8 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
         )
         for row in rows
     )
-    said = {"message": Message("Adopted: it ran on when the database was restored.")}
-    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING} | said
+    message = {"message": Message("Adopted: it ran on when the database was restored.")}
+    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING} | message
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
     return session
 

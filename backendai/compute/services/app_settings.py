@@ -13,7 +13,7 @@ from backendai.activity.services import audit
 from backendai.compute.app_models import LONGEST_APP_TITLE, AppSetting
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import App, apps_of, main_kernel, settings_of
-from backendai.core.app_arguments import allowed_arguments, check_values, words_of
+from backendai.core.app_arguments import allowed_arguments, check_values, command_arguments
 from backendai.core.errors import Conflict, NotFound, UserError
 
 CHANGED = "app.change"
@@ -55,7 +55,7 @@ def find_app(session: ComputeSession, name: str) -> App:
     raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
 
 
-def words_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
+def arguments_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
     """Return a service's command-line arguments, as far as its image allows users to set them.
 
     Each has the value that users have set, else its default. Empty without a session or allowed arguments. At most two
@@ -67,4 +67,4 @@ def words_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
         return ()
     own = session.app_settings.filter(service=service).first()
     set_now = {name: value for name, value in own.arguments.items() if name in allowed} if own else {}
-    return words_of(allowed | set_now)
+    return command_arguments(allowed | set_now)

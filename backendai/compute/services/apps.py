@@ -182,19 +182,21 @@ def make_entry(
 def read_code(code: str, now: datetime) -> Claims:
     """Return the content of a code. Raises CodeRefused if the code is forged or expired."""
     try:
-        said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
+        content = json.loads(
+            _sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp()))
+        )
     except (InvalidToken, ValueError) as error:
         raise CodeRefused from error
     return Claims(
-        entry_id=UUID(said["id"]),
-        user_id=UUID(said["user"]),
-        kernel_id=UUID(said["kernel"]),
-        generation=said["generation"],
-        service=said["service"],
-        port=said["port"],
-        host=said["host"],
-        credential=Credential(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
-        portal=said.get("portal", ""),
+        entry_id=UUID(content["id"]),
+        user_id=UUID(content["user"]),
+        kernel_id=UUID(content["kernel"]),
+        generation=content["generation"],
+        service=content["service"],
+        port=content["port"],
+        host=content["host"],
+        credential=Credential(login=content["login"], token=content["token"], key_pair=content.get("key_pair", "")),
+        portal=content.get("portal", ""),
     )
 
 
@@ -262,7 +264,7 @@ def _app(
 
 
 def _seal(claims: Claims, now: datetime) -> str:
-    said: dict[str, Any] = {
+    content: dict[str, Any] = {
         "id": str(claims.entry_id),
         "user": str(claims.user_id),
         "kernel": str(claims.kernel_id),
@@ -275,7 +277,7 @@ def _seal(claims: Claims, now: datetime) -> str:
         "key_pair": claims.credential.key_pair,
         "portal": claims.portal,
     }
-    return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
+    return _sealer().encrypt_at_time(json.dumps(content).encode(), current_time=int(now.timestamp())).decode()
 
 
 def _sealer() -> Fernet:

@@ -16,7 +16,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import SessionDefaults, parse_session_defaults
 from backendai.compute.services.check_amounts import check_reach, preset_of
 from backendai.compute.services.check_roles import CheckedRole, check_roles, roles_of, total_of, with_size
-from backendai.compute.services.check_wishes import (
+from backendai.compute.services.check_scheduling import (
     agents_of,
     check_agent_loss,
     check_batch_timeout,

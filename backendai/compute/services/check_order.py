@@ -33,17 +33,17 @@ def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
     _check_end(spec, roles)
 
 
-def ready_of(said: Mapping[str, Any], field: str) -> dict[str, Any]:
+def ready_of(value: Mapping[str, Any], field: str) -> dict[str, Any]:
     """Return the readiness check as a kernel stores it: port and seconds. Empty without a check. Raises UserError with
     the field."""
-    if not said:
+    if not value:
         return {}
-    for key in said:
+    for key in value:
         if key not in ("tcp", "within"):
             text = Message("Readiness has no key {key}: use {near}.", key=repr(str(key)[:64]), near="tcp, within")
             raise UserError(text, field=f"{field}.{str(key)[:64]}", code="unknown-field")
-    port = _whole(said.get("tcp"), 1, _LARGEST_PORT, f"{field}.tcp")
-    return {"tcp": port, "within": _whole(said.get("within", USUAL_WITHIN), 1, LONGEST_WITHIN, f"{field}.within")}
+    port = _whole(value.get("tcp"), 1, _LARGEST_PORT, f"{field}.tcp")
+    return {"tcp": port, "within": _whole(value.get("within", USUAL_WITHIN), 1, LONGEST_WITHIN, f"{field}.within")}
 
 
 def _check_end(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
@@ -62,8 +62,8 @@ def _unknown(name: str, known: Collection[str], field: str) -> UserError:
     return UserError(text, field=field, code="unknown-role")
 
 
-def _whole(said: Any, least: int, most: int, field: str) -> int:
-    if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= most:
+def _whole(value: Any, least: int, most: int, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         text = Message("Write a number from {least} to {most}.", least=least, most=most)
         raise UserError(text, field=field, code="invalid-number")
-    return said
+    return value

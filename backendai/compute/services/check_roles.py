@@ -177,10 +177,10 @@ def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
 @contextmanager
 def _fields_of(name: str, role: RoleSpec) -> Iterator[None]:
     """Prefix the field of a UserError with the role, if the role itself sets the value."""
-    said: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
+    values: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
     try:
         yield
     except UserError as error:
-        if error.field and said.get(error.field.partition(".")[0]):
+        if error.field and values.get(error.field.partition(".")[0]):
             error.field = f"roles.{name}.{error.field}"
         raise

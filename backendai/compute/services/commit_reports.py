@@ -70,7 +70,7 @@ def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
     )
 
 
-def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+def commit_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
     """Apply an agent's report about an image; returns whether the portal still wants the image.
 
     A saved image is added to its owner's catalogue; an unwanted image that was pushed is deleted. Raises ValueError for
@@ -125,12 +125,12 @@ def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
     if report.state == JobState.DONE:
         return _made(agent, commit, CommitResult.model_validate(report.result), now)
     if report.state == JobState.FAILED:
-        return not end_commit(commit, _Status.FAILED, report.said, now=now)
+        return not end_commit(commit, _Status.FAILED, report.full_message, now=now)
     status = _Status.PUSHING if report.phase == PUSHING else _Status.COMMITTING
     ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER).update(
-        status=status, message=report.said, heard_at=now
+        status=status, message=report.full_message, heard_at=now
     )
-    return report_progress(job.pk, report.progress, report.said, now=now)
+    return report_progress(job.pk, report.progress, report.full_message, now=now)
 
 
 def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime) -> bool:

@@ -160,7 +160,7 @@ def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name:
     _write_dependencies(session.pk, checked.depends_on)
     write_files(session.pk, asked.files)
     write_mounts(session, mounts)
-    _tell(session, actor, names)
+    _record(session, actor, names)
     return Launched(session, kernels)
 
 
@@ -205,13 +205,13 @@ def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:
     return {"idempotency_key": key[:128], "request_digest": digest_of(asked)} if key else {}
 
 
-def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
+def _record(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
     """Write the first history row and the audit entry, and inform the owner. Browsers are informed after commit."""
-    said = "Launched by {actor} for {owner}.".format(**names) if names else ""
-    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": said}
+    message = "Launched by {actor} for {owner}.".format(**names) if names else ""
+    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": message}
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
-    told = {"name": session.name, "image": session.image.name, "slots": session.slots, **names}
-    audit(actor.pk, "session.create", "session", [session.pk], **told)
+    details = {"name": session.name, "image": session.image.name, "slots": session.slots, **names}
+    audit(actor.pk, "session.create", "session", [session.pk], **details)
     note_launch(session)
     publish_on_commit([SessionEvent(str(session.pk), str(session.owner_id), session.status, 0)])
 

@@ -48,8 +48,8 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
         beginning = {} if agent.is_drained else {"drain_started_at": now, "drain_kernels": number}
         Agent.objects.filter(pk=agent.pk).update(drain_ends_at=ends_at, **beginning)
         Agent.objects.filter(pk=agent.pk, status=Agent.Status.ALIVE).update(status=Agent.Status.DRAINING)
-        told = set(kernels.filter(session__status__in=_ALIVE).values_list("session_id", flat=True))
-        _tell_owners(told, agent, ends_at, now)
+        affected = set(kernels.filter(session__status__in=_ALIVE).values_list("session_id", flat=True))
+        _tell_owners(affected, agent, ends_at, now)
         audit(
             actor.pk, "agent.drain", "agent", [agent.pk],
             name=agent.name, kernels=number, ends_at=ends_at.isoformat() if ends_at else None,
@@ -65,9 +65,9 @@ def cancel_drain(actor: User, agent: Agent) -> None:
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
         if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
             raise Conflict("Agent {agent} is not being drained.", agent=agent.name, code="not-draining")
-        told = set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True))
-        touch(told)
-        withdraw_warnings(told)
+        affected = set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True))
+        touch(affected)
+        withdraw_warnings(affected)
         audit(actor.pk, "agent.cancel-drain", "agent", [agent.pk], name=agent.name)
         hint_on_commit("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
     agent.refresh_from_db()

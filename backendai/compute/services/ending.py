@@ -64,9 +64,9 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
             [session.pk], Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email)), now=now, force=force
         )
         forced = give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
-        told = {"name": session.name, "force": force, "forced": bool(forced)}
+        details = {"name": session.name, "force": force, "forced": bool(forced)}
         names = {} if own else both_names(user, session.owner)
-        audit(user.pk, "session.terminate", "session", [session.pk], **told, **names)
+        audit(user.pk, "session.terminate", "session", [session.pk], **details, **names)
     return Ended(ended.cancelled, ended.terminating, forced)
 
 

@@ -60,8 +60,8 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
         forced = give_up_on_nodes(asked, user, now) if force and user.is_superadmin else set()
         touched = asked.keys() if force else ended.cancelled | ended.terminating
         _tell(user, {pk: asked[pk] for pk in touched}, force, forced)
-    told = ((pk, _refusal(pk, found.get(pk), pk in touched, force, saved)) for pk in dict.fromkeys(ids))
-    refused = [one for _, one in told if one]
+    results = ((pk, _refusal(pk, found.get(pk), pk in touched, force, saved)) for pk in dict.fromkeys(ids))
+    refused = [one for _, one in results if one]
     return EndedMany(Ended(ended.cancelled, ended.terminating, forced), refused)
 
 

@@ -74,7 +74,7 @@ class _Followed:
         return [kernel for kernel in self.kernels if kernel.status in TERMINAL]
 
     @property
-    def telling(self) -> list[Kernel]:
+    def deciding(self) -> list[Kernel]:
         """The ended kernels whose end ends the session."""
         return [kernel for kernel in self.ended if after_kernel(self.session, kernel) is Consequence.END]
 
@@ -142,7 +142,7 @@ def _sort(one: _Followed, changes: _Changes) -> None:
     if session.status == Status.TERMINATING:
         if one.is_over:
             changes.over.append(one)
-    elif one.telling:
+    elif one.deciding:
         again = may_start_again(session, one.kernels)
         (changes.again if again else changes.ending).append(one)
     elif one.finishing:
@@ -176,7 +176,7 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
-        first = _first(one.telling or one.finishing)
+        first = _first(one.deciding or one.finishing)
         data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
         message = first.reason_text
         if len(one.kernels) > 1:
@@ -188,7 +188,7 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     for (_, _, result), whys in groups.items():
         ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now, result=result)
         reasons |= {pk: whys[pk] for pk in ended.terminating}
-    _tell_siblings(some, reasons)
+    _pass_message_on(some, reasons)
     return _on_their_way_out(some, reasons)
 
 
@@ -203,17 +203,17 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
     return Result.SUCCESS if kernel.exit_code == 0 and is_last else Result.FAILED
 
 
-def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
+def _pass_message_on(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
     """Give the message of the kernel that ended first to the session's other kernels."""
-    told = {
+    texts = {
         kernel.pk: for_column(reasons[one.session.pk].message)
         for one in some
         if one.session.pk in reasons
         for kernel in one.kernels
         if kernel.status in STARTING | {Status.RUNNING}
     }
-    columns: dict[str, tuple[str, Sequence[Any]]] = {"status_message": ("text", list(told.values()))}
-    update_rows(Kernel._meta.db_table, list(told), columns, only_if=("status", Status.TERMINATING))
+    columns: dict[str, tuple[str, Sequence[Any]]] = {"status_message": ("text", list(texts.values()))}
+    update_rows(Kernel._meta.db_table, list(texts), columns, only_if=("status", Status.TERMINATING))
 
 
 def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> list[_Followed]:

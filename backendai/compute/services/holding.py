@@ -11,7 +11,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 
 
-def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
+def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:
     """Lock the sessions of these kernels until the transaction ends. SQLite needs no lock, as it has only one
     writer."""
     if connection.features.has_select_for_update:
@@ -20,7 +20,7 @@ def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
         list(held.values_list("pk"))
 
 
-def hold_pending(session_ids: Collection[UUID]) -> set[UUID]:
+def lock_pending(session_ids: Collection[UUID]) -> set[UUID]:
     """Lock and return those of the sessions that are pending. The locks are held until the transaction ends."""
     rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
     return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

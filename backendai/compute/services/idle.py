@@ -22,13 +22,13 @@ from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.home_keeping import homes_being_kept
-from backendai.compute.services.moves import Why, tell
-from backendai.compute.services.notices import IdleNotice, tell_of_idleness
+from backendai.compute.services.moves import Why, publish_changes
+from backendai.compute.services.notices import IdleNotice, update_idle_notices
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.messages import Message, shortened
 
-WARNED, TAKEN_BACK, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
+WARNED, WITHDRAWN, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
 CODES = {
     "session-lifetime": "idle-session-lifetime",
     "network-timeout": "idle-timeout",
@@ -39,7 +39,7 @@ MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class IdleCase:
-    """A session that a checker finds idle. ``message``: the warning. ``last_words``: the message of the end.
+    """A session that a checker finds idle. ``message``: the warning. ``end_message``: the message of the end.
     ``numbers``: of checker and measurement, for scripts."""
 
     session_id: UUID
@@ -51,7 +51,7 @@ class IdleCase:
     due_at: datetime
     idle_since: datetime | None
     message: str
-    last_words: str
+    end_message: str
     measured: Mapping[str, float] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
     if not some:
         return 0
     with transaction.atomic():
-        held = hold_running([one.session_id for one in some])
+        held = lock_running([one.session_id for one in some])
         some = [one for one in some if one.session_id in held]
         rows = [
             IdleWarning(
@@ -78,23 +78,23 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
             rows, update_conflicts=True, unique_fields=["session", "checker"], update_fields=written
         )
         note_idle({one.session_id: one.message for one in some}, WARNED, Outcome.SUCCESS, now)
-        tell_owners(held, now)
+        update_notices(held, now)
     return len(some)
 
 
-def put_off(due: Mapping[UUID, datetime]) -> None:
+def postpone(due: Mapping[UUID, datetime]) -> None:
     """Set the ends announced by warnings. ``due``: the new end by warning id."""
     update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
 
 
-def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
+def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
     """Withdraw warnings whose cause no longer exists, and inform the owners; returns how many."""
     ids = list(warning_ids)[:MOST_AT_ONCE]
     if not ids:
         return 0
     with transaction.atomic():
         rows = IdleWarning.objects.filter(pk__in=among(ids), collected_at=None)
-        held = hold_running(list(rows.values_list("session_id", flat=True)))
+        held = lock_running(list(rows.values_list("session_id", flat=True)))
         rows = rows.filter(session__in=among(list(held)))
         stood = dict(rows.filter(warned_at__isnull=False).values_list("session_id", "checker_name"))
         rows.filter(Q(extensions=0) | Q(checker=None)).delete()
@@ -102,8 +102,8 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
         withdrawn = {
             pk: Message("The warning by idle checker {name} is withdrawn.", name=name) for pk, name in stood.items()
         }
-        note_idle(withdrawn, TAKEN_BACK, Outcome.SKIPPED, now)
-        tell_owners(list(stood), now)
+        note_idle(withdrawn, WITHDRAWN, Outcome.SKIPPED, now)
+        update_notices(list(stood), now)
     return len(stood)
 
 
@@ -116,7 +116,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     if not first:
         return set()
     with transaction.atomic():
-        held = hold_running(list(first))
+        held = lock_running(list(first))
         held -= being_saved(held) | homes_being_kept(held)  # they may end when that is finished
         warned = _active_warnings({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
@@ -145,7 +145,7 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
     running.
     """
     with transaction.atomic():
-        if not hold_running([session.pk]):
+        if not lock_running([session.pk]):
             raise Conflict("The session is no longer running.", code="not-running")
         rows = IdleWarning.objects.select_related("checker").select_for_update(of=("self",))
         warning = rows.filter(session=session, checker=checker_id, collected_at=None).first()
@@ -166,16 +166,16 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
         IdleWarning.objects.filter(pk=warning.pk).update(
             extended_until=until, extensions=number, warned_at=None, due_at=None, message="", measured={}
         )
-        message = kept_message(user, until, checker.name)
+        message = extension_message(user, until, checker.name)
         note_idle({session.pk: message}, EXTENDED, Outcome.SUCCESS, now)
         names = {} if session.owner_id == user.pk else both_names(user, session.owner)
-        told = {"name": session.name, "checker": checker.name, "until": until.isoformat(), "number": number}
-        audit(user.pk, "session.extend-idle", "session", [session.pk], **told, **names)
-        tell_owners([session.pk], now)
+        details = {"name": session.name, "checker": checker.name, "until": until.isoformat(), "number": number}
+        audit(user.pk, "session.extend-idle", "session", [session.pk], **details, **names)
+        update_notices([session.pk], now)
     return until
 
 
-def hold_running(session_ids: Collection[UUID]) -> set[UUID]:
+def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
     """Lock and return those of these sessions that are running. With the lock no history row says RUNNING after their
     end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
@@ -199,10 +199,10 @@ def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[U
 
 def _why(one: IdleCase, warned_at: datetime) -> Why:
     numbers = {"checker": one.checker_name, "warned_at": warned_at.isoformat(), "due_at": one.due_at.isoformat()}
-    return Why(Phase.RUN, CODES[one.kind], one.last_words, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
+    return Why(Phase.RUN, CODES[one.kind], one.end_message, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
 
 
-def kept_message(user: User, until: datetime, checker: str) -> str:
+def extension_message(user: User, until: datetime, checker: str) -> str:
     """Return the message about an extended end, for the history."""
     return Message(
         "{user} lets it run until {until} UTC at least (idle checker {checker}).",
@@ -218,7 +218,7 @@ def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: da
     write_history(entries, Phase.RUN, Status.RUNNING, now=now)
 
 
-def tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
+def update_notices(session_ids: Collection[UUID], now: datetime) -> None:
     """Make the owners' notifications show the first active warning of each session."""
     rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
     first: dict[UUID, IdleNotice] = {}
@@ -226,5 +226,5 @@ def tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
     for pk, owner_id, message, due_at in columns:
         if due_at is not None:
             first.setdefault(pk, IdleNotice(owner_id, message, due_at))
-    tell_of_idleness(session_ids, first, now=now)
-    tell(session_ids)
+    update_idle_notices(session_ids, first, now=now)
+    publish_changes(session_ids)

@@ -15,7 +15,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit_each
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.services.bulk import among
-from backendai.compute.services.idle import EXTENDED, hold_running, kept_message, note_idle, tell_owners
+from backendai.compute.services.idle import EXTENDED, extension_message, lock_running, note_idle, update_notices
 from backendai.compute.status import Outcome
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
@@ -62,7 +62,7 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
 def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
     """Return the active warnings by session. Sessions and warnings are locked until the transaction ends."""
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=among(list(session_ids)))
-    held = hold_running(list(visible.values_list("pk", flat=True)))
+    held = lock_running(list(visible.values_list("pk", flat=True)))
     rows = IdleWarning.objects.select_related("checker", "session__owner").select_for_update(of=("self",))
     rows = rows.filter(session__in=among(list(held)), collected_at=None, warned_at__isnull=False, due_at__isnull=False)
     found: dict[UUID, list[IdleWarning]] = defaultdict(list)
@@ -86,13 +86,13 @@ def _tell(user: User, kept: Sequence[IdleWarning], until: Mapping[UUID, datetime
     names: dict[UUID, list[str]] = defaultdict(list)
     for one in kept:
         names[one.session_id].append(one.checker_name)
-    messages = {pk: kept_message(user, until[pk], ", ".join(of)) for pk, of in names.items()}
+    messages = {pk: extension_message(user, until[pk], ", ".join(of)) for pk, of in names.items()}
     details: dict[UUID, dict[str, object]] = {}
     for one in kept:
         session, pk = one.session, one.session_id
         both = {} if session.owner_id == user.pk else both_names(user, session.owner)
-        told = {"checker": ", ".join(names[pk]), "until": until[pk].isoformat(), "number": one.extensions}
-        details[pk] = {"name": session.name, **told, **both}
+        facts = {"checker": ", ".join(names[pk]), "until": until[pk].isoformat(), "number": one.extensions}
+        details[pk] = {"name": session.name, **facts, **both}
     note_idle(messages, EXTENDED, Outcome.SUCCESS, now)
     audit_each(user.pk, "session.extend-idle", "session", details)
-    tell_owners(list(messages), now)
+    update_notices(list(messages), now)

@@ -14,7 +14,7 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.follow import follow
-from backendai.compute.services.holding import hold_sessions_of
+from backendai.compute.services.holding import lock_sessions_of
 from backendai.compute.services.moves import move_kernels, touch
 from backendai.compute.status import PLACED, STARTING, Status
 from backendai.core.session_kinds import kinds_with
@@ -30,7 +30,9 @@ RUN_AGAIN = Q(
 )
 
 
-def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime) -> set[UUID]:
+def end_unconfirmed(
+    kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
+) -> set[UUID]:
     """End these placed kernels without their agent's confirmation, and free their slots; returns their sessions.
 
     ``sentence``: makes the message from the agent's name. Terminating kernels keep their reason. At most
@@ -40,7 +42,7 @@ def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str],
     if not ids:
         return set()
     with transaction.atomic():
-        hold_sessions_of(ids)
+        lock_sessions_of(ids)
         found = list(
             kernels.filter(pk__in=among(ids), status__in=PLACED).values_list(
                 "pk", "session_id", "status", "agent__name"
@@ -71,7 +73,7 @@ def stop_for_another_try(
     if not ids:
         return stopped
     with transaction.atomic():
-        hold_sessions_of(ids)
+        lock_sessions_of(ids)
         alive = kernels.filter(pk__in=among(ids), status__in=STARTING | {Status.RUNNING})
         by_agent: dict[str, dict[UUID, UUID]] = defaultdict(dict)
         for pk, session_id, agent in alive.values_list("pk", "session_id", "agent__name"):

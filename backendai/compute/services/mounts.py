@@ -1,5 +1,5 @@
-"""Resolves the folders of a launch to mounts with paths and rights, and writes the rows that keep them out of the
-trash."""
+"""Resolves the folders of a launch to mounts with paths and rights, and writes the mounts, which protect the folders
+from the trash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backendai.accounts.homes import Residents, homes_of
 from backendai.accounts.models import Project, User
 from backendai.compute.models import ComputeSession
 from backendai.compute.mount_models import SessionMount
-from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.home_paths import clash
 from backendai.core.messages import Message
@@ -58,8 +58,8 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
         return []  # most launches: to compile the query below takes longer than all else that a launch does
     offered = _offered(owner, project, spec.mounts)
     found: list[ResolvedMount] = []
-    for wish in spec.mounts:
-        mount = _resolve(wish, _named(owner, project, offered, wish.folder))
+    for request in spec.mounts:
+        mount = _resolve(request, _named(owner, project, offered, request.folder))
         if other := next((one for one in found if overlap(one.target, mount.target)), None):
             raise _refused(_overlap_text(mount, other), "mount-path-taken", target=mount.target)
         found.append(mount)
@@ -165,11 +165,11 @@ def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> No
     )
 
 
-def _offered(owner: User, project: Project, wishes: Sequence[MountWish]) -> list[Any]:
+def _offered(owner: User, project: Project, requests: Sequence[MountRequest]) -> list[Any]:
     """Return the requested folders, and the owner's and the project's folders named with a dot."""
     wanted = _automatic_for(owner, project)
-    if wishes:
-        names = [wish.folder for wish in wishes]
+    if requests:
+        names = [request.folder for request in requests]
         wanted |= Q(name__in=names) | Q(pk__in=[pk for name in names if (pk := _uuid(name))])
     rows = Folder.objects.offered_to(owner).filter(wanted).select_related("host")
     return list(rows.order_by("name", "pk"))
@@ -216,26 +216,26 @@ def _unknown(owner: User, name: str) -> UserError:
     return _refused(text, "unknown-folder", wanted=name[:64])
 
 
-def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
+def _resolve(item: MountRequest, folder: Any) -> ResolvedMount:
     granted = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
-    rights = wish.rights or _usual_rights(folder, granted)
+    rights = item.rights or _usual_rights(folder, granted)
     if rights not in (Rights.VIEW, Rights.EDIT):
-        text = Message("{rights} are not rights: use view or edit, or leave it empty.", rights=repr(wish.rights[:16]))
+        text = Message("{rights} are not rights: use view or edit, or leave it empty.", rights=repr(item.rights[:16]))
         raise _refused(text, "invalid-rights")
     if rights == Rights.EDIT and granted == Rights.VIEW:
         text = Message("Folder {folder} can only be mounted read-only: you may view it.", folder=folder.name)
         raise _refused(text, "rights-not-granted", folder=folder.name, granted=str(granted))
-    if problem := sub_path_problem(wish.path):
+    if problem := sub_path_problem(item.path):
         raise _refused(
             Message(
-                "{path} in folder {folder}: {problem}", path=repr(wish.path[:64]), folder=folder.name, problem=problem
+                "{path} in folder {folder}: {problem}", path=repr(item.path[:64]), folder=folder.name, problem=problem
             ),
             "invalid-sub-path",
         )
-    target = absolute_target(folder.name, wish.target)
+    target = absolute_target(folder.name, item.target)
     if problem := target_problem(target):
         raise _refused(f"{target[:64]!r}: {problem}", "invalid-mount-path", target=target[:255])
-    return ResolvedMount(folder.pk, folder.name, folder.host.name, wish.path, target, str(rights))
+    return ResolvedMount(folder.pk, folder.name, folder.host.name, item.path, target, str(rights))
 
 
 def _usual_rights(folder: Any, granted: Rights) -> Rights:
@@ -244,17 +244,17 @@ def _usual_rights(folder: Any, granted: Rights) -> Rights:
 
 
 def _automatic(
-    owner: User, offered: Sequence[Any], wished: Sequence[ResolvedMount], files: Sequence[str]
+    owner: User, offered: Sequence[Any], requested: Sequence[ResolvedMount], files: Sequence[str]
 ) -> list[ResolvedMount]:
     """Return the automatic folders; the owner's replace the project's of the same name."""
     found: list[ResolvedMount] = []
     for folder in sorted(offered, key=lambda one: one.user_id != owner.pk):
         target = absolute_target(folder.name, "")
-        if not folder.name.startswith(".") or any(one.folder_id == folder.pk for one in wished):
+        if not folder.name.startswith(".") or any(one.folder_id == folder.pk for one in requested):
             continue
         if target_problem(target) or _file_in_the_way(target, files):
             continue
-        if not any(overlap(one.target, target) for one in (*wished, *found)):
+        if not any(overlap(one.target, target) for one in (*requested, *found)):
             rights = _usual_rights(folder, Rights.VIEW if folder.linked_path else _GRANTED[folder.rights])
             found.append(ResolvedMount(folder.pk, folder.name, folder.host.name, "", target, str(rights), True))
     return found

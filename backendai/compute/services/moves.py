@@ -17,7 +17,7 @@ from backendai.compute.services.bulk import among, update_returning
 from backendai.compute.services.history import NO_STEPS, Entry, write_history
 from backendai.compute.services.ledger import free
 from backendai.compute.services.mount_releases import release_mounts
-from backendai.compute.services.notices import SERVED, Moved, note_moves, told_with
+from backendai.compute.services.notices import SERVED, Moved, columns_for, note_moves
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.core.messages import shortened
 from backendai.wire.broker import hint_on_commit
@@ -78,7 +78,7 @@ def move(
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
         rows = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=allowed)
         found = update_returning(
-            rows, changes, ("id", "owner_id", "moved_from", "version", "mount_count", *told_with(to))
+            rows, changes, ("id", "owner_id", "moved_from", "version", "mount_count", *columns_for(to))
         )
         moved = [(Moved(_id(pk), _id(owner), *more), source, version) for pk, owner, source, version, _, *more in found]
         if to in TERMINAL:  # every kernel has ended now
@@ -129,10 +129,10 @@ def touch(session_ids: Collection[UUID]) -> None:
         return
     with transaction.atomic():
         ComputeSession.objects.filter(pk__in=among(session_ids)).update(version=F("version") + 1)
-        tell(session_ids)
+        publish_changes(session_ids)
 
 
-def tell(session_ids: Collection[UUID]) -> None:
+def publish_changes(session_ids: Collection[UUID]) -> None:
     """After commit, inform browsers about sessions whose versions have just been incremented."""
     if session_ids:
         sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()

@@ -61,7 +61,7 @@ def note_launch(session: ComputeSession) -> None:
     SessionNotice.objects.bulk_create([_notice(session.pk, session.owner_id, NoticeKind.LAUNCHED, now, seen_at=now)])
 
 
-def told_with(to: Status) -> tuple[str, ...]:
+def columns_for(to: Status) -> tuple[str, ...]:
     """Return the additional columns that ``note_moves`` needs if sessions move to ``to``."""
     usual = ("run_id", "session_type")
     return (*usual, "created_at") if to == Status.RUNNING else usual
@@ -92,18 +92,18 @@ def withdraw_warnings(session_ids: Collection[UUID]) -> None:
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
 
 
-def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
+def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
     """Make these sessions' idle notifications match ``first``, the first announced end by session, in the caller's
     transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications stay."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
-    told = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
-    if over := [pk for pk in told if pk not in first]:
+    stored = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
+    if over := [pk for pk in stored if pk not in first]:
         rows.filter(session__in=among(over)).delete()
-    news = [(pk, one) for pk, one in first.items() if told.get(pk) != (one.message, one.due_at)]
-    _warn([(pk, one.owner_id, one.message, one.due_at) for pk, one in news], now, NoticeKind.IDLE)
+    changed = [(pk, one) for pk, one in first.items() if stored.get(pk) != (one.message, one.due_at)]
+    _warn([(pk, one.owner_id, one.message, one.due_at) for pk, one in changed], now, NoticeKind.IDLE)
 
 
-def tell_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
+def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
     """Notify owners that public apps are private again, in the caller's transaction. ``closed``: owner, message and
     time by session."""
     _warn([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)

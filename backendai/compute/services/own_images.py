@@ -79,14 +79,14 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
     Conflict while live sessions use the image."""
     with transaction.atomic():
         _refuse_while_needed(actor, image)
-        _forget(image, now)
+        _mark_deleted(image, now)
         audit(actor.pk, "image.delete", "image", [image.pk], name=image.name, reference=image.reference)
 
 
 def delete_images_of(user: User, *, now: datetime) -> None:
     """Delete the user's saved images, as part of purging the user, who may have no live session."""
     for image in Image.objects.own_of(user):
-        _forget(image, now)
+        _mark_deleted(image, now)
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
@@ -133,7 +133,7 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
         )
 
 
-def _forget(image: Image, now: datetime) -> None:
+def _mark_deleted(image: Image, now: datetime) -> None:
     """Mark the image as deleted, end its shares, and send hints to the agents that have it.
 
     Agents that miss the hint delete the image at their next sync. While live sessions use the image, agents and its

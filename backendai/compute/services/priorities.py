@@ -14,8 +14,8 @@ from backendai.accounts.models import KeyPair, User
 from backendai.accounts.policies import limits_of_launch
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.check_wishes import check_priority
-from backendai.compute.services.moves import tell
+from backendai.compute.services.check_scheduling import check_priority
+from backendai.compute.services.moves import publish_changes
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, UserError
 from backendai.wire.broker import hint_on_commit
@@ -46,7 +46,7 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
             changes["owner_priority"] = [most_before, most]
         names = both_names(user, session.owner)
         audit(user.pk, "session.set-priority", "session", [session.pk], name=session.name, changes=changes, **names)
-        tell([session.pk])
+        publish_changes([session.pk])
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
 
 

@@ -20,7 +20,7 @@ from backendai.compute.models import ComputeSession, Kernel, PublicApp
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.app_settings import find_app
 from backendai.compute.services.apps import App, apps_of, host_of, label_of, main_kernel
-from backendai.compute.services.notices import tell_of_closed_apps
+from backendai.compute.services.notices import notify_of_closed_apps
 from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 from backendai.wire.browser import SessionEvent, publish_on_commit
@@ -71,7 +71,7 @@ def close_to_others(user: User, session: ComputeSession, name: str) -> None:
             _show_again(ComputeSession.objects.filter(pk=session.pk))
 
 
-def close_what_is_over(now: datetime) -> int:
+def close_expired_apps(now: datetime) -> int:
     """Delete expired public apps and notify the sessions' owners; returns how many. The app proxy itself checks the
     time at each request."""
     over = PublicApp.objects.filter(closes_at__lte=now)
@@ -98,7 +98,7 @@ def close_what_is_over(now: datetime) -> int:
             )
             for one, names in live.items()
         }
-        tell_of_closed_apps(sentences, now=now)
+        notify_of_closed_apps(sentences, now=now)
         _show_again(ComputeSession.objects.filter(pk__in=[one.pk for one in live]))
     return len(due)
 
@@ -138,5 +138,5 @@ def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:
 def _show_again(sessions: SessionQuerySet) -> None:
     """Increment the versions of these sessions, so that browsers reload them after commit."""
     sessions.update(version=F("version") + 1)
-    told = list(sessions.values_list("pk", "owner_id", "status", "version"))
-    publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in told)
+    changed = list(sessions.values_list("pk", "owner_id", "status", "version"))
+    publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in changed)

@@ -17,7 +17,7 @@ from django.db import transaction
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.check_wishes import USUAL_PRIORITY
+from backendai.compute.services.check_scheduling import USUAL_PRIORITY
 from backendai.compute.services.create import Launched, launch_many
 from backendai.compute.spec import SessionSpec
 from backendai.compute.spec_document import USUAL, VERSION, kept_document
@@ -53,7 +53,7 @@ def remember(user: User, spec: SessionSpec, name: str, more: Mapping[str, Any], 
     """Store a request as the user's newest recent launch. ``more``: values of the form that are not part of the
     request."""
     LaunchRecord.objects.create(owner=user, name=name, parameters={**kept_parameters(spec), **more}, created_at=now)
-    _forget_old(user)
+    _delete_old(user)
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
 def parameters_of(session: ComputeSession) -> dict[str, Any]:
     """Return a document for launching another session like this one. The document contains all variables, so only the
     owner may see it."""
-    said = {
+    values = {
         "image": session.image.name,
         "type": session.session_type,
         "resources": session.slots,
@@ -82,13 +82,13 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
     }
     names = (*_AS_ASKED, "mounts", "start_in") if "template" in session.spec else _AS_ASKED  # as its locks have them
     asked = {name: session.spec[name] for name in names if name in session.spec}
-    return {"version": VERSION, **{name: value for name, value in said.items() if not _usual(name, value)}, **asked}
+    return {"version": VERSION, **{name: value for name, value in values.items() if not _usual(name, value)}, **asked}
 
 
 def _mounts_of(session: ComputeSession) -> dict[str, Any]:
     """Return the requested mounts of all kernels; automatic ones are added at each launch."""
     mounts = list(session.mounts.filter(is_automatic=False, role="")) if session.mount_count else []
-    said = [
+    values = [
         {
             "folder": str(one.folder_id or one.folder_name),
             "path": one.sub_path,
@@ -97,7 +97,7 @@ def _mounts_of(session: ComputeSession) -> dict[str, Any]:
         }
         for one in mounts
     ]
-    return {"mounts": said, "start_in": session.start_in if said else ""}
+    return {"mounts": values, "start_in": session.start_in if values else ""}
 
 
 def recent_launches(user: User) -> list[LaunchRecord]:
@@ -154,7 +154,7 @@ def _usual(name: str, value: Any) -> bool:
     return value in (None, "", (), [], {}) or value == USUAL[name]
 
 
-def _forget_old(user: User) -> None:
+def _delete_old(user: User) -> None:
     """Delete unpinned entries beyond the newest ones. Skips rows that a concurrent launch has locked."""
     loose = LaunchRecord.objects.filter(owner=user, is_pinned=False).order_by("-created_at", "-id")
     if old := list(loose.values_list("pk", flat=True)[KEPT:]):

@@ -82,7 +82,7 @@ def _restart(some: Sequence[Kernel], counts: Mapping[UUID, int], after: datetime
     )
     taken = [kernel for kernel in some if kernel.pk in moved and kernel.agent_id]
     allocate(Claim(kernel.pk, kernel.agent_id, tuple(kernel.amounts.items())) for kernel in taken if kernel.agent_id)
-    _tell(taken, counts, now)
+    _record(taken, counts, now)
     for kernel in taken:
         if after is None and kernel.agent:
             queue = node_queue(kernel.agent.name)
@@ -107,7 +107,7 @@ def _restarts_of(kernel: Kernel) -> int:
     return 0 if ran >= _PROVEN else kernel.restarts
 
 
-def _tell(some: Sequence[Kernel], counts: Mapping[UUID, int], now: datetime) -> None:
+def _record(some: Sequence[Kernel], counts: Mapping[UUID, int], now: datetime) -> None:
     """Write a history row for each restart, and inform browsers."""
     by_status: dict[str, list[Entry]] = {}
     for kernel in some:

@@ -12,7 +12,7 @@ from backendai.activity.services import audit
 from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, JoinToken
 from backendai.compute.models import Kernel
-from backendai.compute.services.losses import lose
+from backendai.compute.services.losses import end_unconfirmed
 from backendai.compute.services.place import lock_group
 from backendai.compute.status import PLACED
 from backendai.core.errors import Conflict
@@ -43,7 +43,7 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
                 code="agent-in-use",
                 kernels=number,
             )
-        sessions = lose(placed, GONE, _sentence, now=now) if number else set()
+        sessions = end_unconfirmed(placed, GONE, _sentence, now=now) if number else set()
         Agent.objects.filter(pk=agent.pk).update(
             status=Agent.Status.TERMINATED,
             token_digest=f"gone-{secrets.token_hex(24)}",

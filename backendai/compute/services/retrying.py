@@ -15,7 +15,7 @@ from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
-from backendai.compute.services.holding import hold_sessions_of
+from backendai.compute.services.holding import lock_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.services.restarting import Consequence, after_kernel
 from backendai.compute.services.steps import steps_of
@@ -125,7 +125,7 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
     if not expired:
         return 0
     with transaction.atomic():
-        hold_sessions_of([one.kernel_id for one in expired])
+        lock_sessions_of([one.kernel_id for one in expired])
         late = Kernel.objects.select_for_update(of=("self",)).filter(
             pk__in=[one.kernel_id for one in expired], status__in=STARTING
         )
@@ -153,7 +153,7 @@ def expire_restarts(expired: Collection[Expired], *, now: datetime) -> int:
     if not expired:
         return 0
     with transaction.atomic():
-        hold_sessions_of([one.kernel_id for one in expired])
+        lock_sessions_of([one.kernel_id for one in expired])
         late = Kernel.objects.filter(pk__in=[one.kernel_id for one in expired], status__in=STARTING)
         still = set(late.values_list("pk", flat=True))
         for one in expired:

@@ -9,7 +9,7 @@ from uuid import UUID
 from backendai.accounts.models import User
 from backendai.compute.launch_records import SessionFile
 from backendai.compute.services.bulk import among
-from backendai.compute.spec import BroughtFile
+from backendai.compute.spec import LaunchFile
 from backendai.core.errors import UserError
 from backendai.core.home_paths import clash, is_reserved, path_problem
 from backendai.core.messages import Message
@@ -22,7 +22,7 @@ _FIELD = "files"
 _PROGRAM = "#!"
 
 
-def check_files(files: Sequence[BroughtFile]) -> None:
+def check_files(files: Sequence[LaunchFile]) -> None:
     """Raise UserError for too many or too large files, invalid paths, and content that is not text."""
     if len(files) > MOST_FILES:
         text = Message(
@@ -55,18 +55,18 @@ def check_total(size: int) -> None:
         raise UserError(text, field=_FIELD, code="files-too-large", limit=MOST_FILE_BYTES)
 
 
-def write_files(session_id: UUID, files: Iterable[BroughtFile]) -> None:
+def write_files(session_id: UUID, files: Iterable[LaunchFile]) -> None:
     """Insert a database row for each text file of a new session, in one statement."""
     SessionFile.objects.bulk_create(
         SessionFile(session_id=session_id, path=file.path, content=file.content) for file in files
     )
 
 
-def brought_by(session_id: UUID | str, person: User) -> list[BroughtFile]:
+def launch_files_of(session_id: UUID | str, person: User) -> list[LaunchFile]:
     """Return the session's files sorted by path; empty unless ``person`` owns or launched the session."""
     rows = SessionFile.objects.filter(session=UUID(str(session_id)))
     own = rows.filter(session__owner=person) | rows.filter(session__launched_by=person)
-    return [BroughtFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
+    return [LaunchFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
 
 
 def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:

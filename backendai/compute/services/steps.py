@@ -42,8 +42,8 @@ def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: dat
     """Return the kernel's steps including the failed one."""
     stage = _STAGES.get(Status(kernel.status), "run")
     failed = _step(kernel, agent, stage, kernel.changed_at, now)
-    said = Message.joined([Message.of(failed["message"]), message], ". ")
-    failed |= {"result": str(Outcome.FAILURE), "error_code": code, "message": for_json(said)}
+    text = Message.joined([Message.of(failed["message"]), message], ". ")
+    failed |= {"result": str(Outcome.FAILURE), "error_code": code, "message": for_json(text)}
     return [*kernel.steps, failed]
 
 

@@ -22,7 +22,7 @@ from backendai.compute.services.folder_places import folders_of, place_for
 from backendai.compute.services.moves import Why
 from backendai.compute.services.openings import key_pair_of, projects_open
 from backendai.compute.services.system_limits import AMOUNTS, KIND
-from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.compute.status import Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
@@ -148,15 +148,15 @@ def _spec(owner: User) -> SessionSpec:
     )
 
 
-def _mounts(folders: Iterable[Any]) -> list[MountWish]:
+def _mounts(folders: Iterable[Any]) -> list[MountRequest]:
     """Return the requested mounts of the folders, each under its name in the home. Further folders of the same name get
     a number."""
-    found: dict[str, MountWish] = {}
+    found: dict[str, MountRequest] = {}
     for folder in folders:
         target, number = folder.name, 2
         while target in found:
             target, number = f"{folder.name}-{number}", number + 1
-        found[target] = MountWish(str(folder.pk), target=target)
+        found[target] = MountRequest(str(folder.pk), target=target)
     return list(found.values())
 
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 WRITTEN_EVERY = timedelta(seconds=30)
 _LOOK_SECONDS = 1.0
-_LAST_WORDS_SECONDS = 2.0
+_EXIT_SECONDS = 2.0
 
 
 class Meter:
@@ -35,15 +35,15 @@ class Meter:
     def __init__(self) -> None:
         self._used: dict[UUID, datetime] = {}
         self._written: dict[UUID, datetime] = {}
-        self._news = threading.Event()
+        self._wakeup = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def touch(self, session_id: UUID) -> None:
         """Record that the session is in use. Never blocks or raises."""
         self._used[session_id] = timezone.now()
-        if not self._news.is_set():
-            self._news.set()
+        if not self._wakeup.is_set():
+            self._wakeup.set()
             self._start()
 
     def write(self, now: datetime, *, everything: bool = False) -> int:
@@ -66,17 +66,17 @@ class Meter:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
                 self._thread.start()
-                atexit.register(self._say_last_words)
+                atexit.register(self._write_remaining)
 
     def _run(self) -> None:
         while True:
-            self._news.wait()
+            self._wakeup.wait()
             time.sleep(_LOOK_SECONDS)
             self._try(everything=False)
             if not self._used:
-                self._news.clear()
+                self._wakeup.clear()
                 if self._used:  # used between the test and the reset of the event
-                    self._news.set()
+                    self._wakeup.set()
 
     def _try(self, *, everything: bool) -> None:
         close_old_connections()
@@ -87,10 +87,10 @@ class Meter:
         finally:
             connection.close()
 
-    def _say_last_words(self) -> None:
+    def _write_remaining(self) -> None:
         last = threading.Thread(target=self._try, kwargs={"everything": True}, daemon=True)
         last.start()
-        last.join(_LAST_WORDS_SECONDS)
+        last.join(_EXIT_SECONDS)
 
 
 meter = Meter()

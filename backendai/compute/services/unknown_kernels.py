@@ -23,7 +23,7 @@ from backendai.compute.services.bulk import among
 from backendai.compute.services.manifests import read_manifest
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.wire.messages import KernelSighting, SyncDown
-from backendai.wire.messages import UnknownKernel as Told
+from backendai.wire.messages import UnknownKernel as ReportedKernel
 
 Key = tuple[UUID, int]
 
@@ -78,12 +78,12 @@ def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
     return found
 
 
-def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: datetime) -> None:
+def note_unknown(agent: Agent, answer: SyncDown, reported: Sequence[ReportedKernel], *, now: datetime) -> None:
     """Make the stored unknown kernels of an agent match its report. No query if the agent has none and had none."""
     unknown = [*answer.unknown, *answer.removals]
     if not unknown and not agent.unknown_kernels:
         return
-    details = {(one.kernel_id, one.generation): one for one in told}
+    details = {(one.kernel_id, one.generation): one for one in reported}
     with transaction.atomic():
         rows = {(row.kernel_id, row.generation): row for row in UnknownKernel.objects.filter(agent=agent)}
         seen = {(one.kernel_id, one.generation): one for one in unknown}
@@ -109,22 +109,22 @@ def remove_unknown(actor: User, row: UnknownKernel, *, now: datetime) -> None:
         audit(actor.pk, "unknown-kernel.remove", "kernel", [row.kernel_id], **details)
 
 
-def _row(agent: Agent, one: KernelSighting, told: Told | None, now: datetime) -> UnknownKernel:
+def _row(agent: Agent, one: KernelSighting, reported: ReportedKernel | None, now: datetime) -> UnknownKernel:
     row = UnknownKernel(
         agent=agent, kernel_id=one.kernel_id, generation=one.generation, is_running=one.running, found_at=now
     )
-    _takes(row, one, told)
+    _takes(row, one, reported)
     return row
 
 
-def _takes(row: UnknownKernel, one: KernelSighting, told: Told | None) -> bool:
+def _takes(row: UnknownKernel, one: KernelSighting, reported: ReportedKernel | None) -> bool:
     """Update the unsaved row from the agent's report; returns whether the row changed."""
     before = (row.is_running, row.is_kept, row.manifest, row.session_id)
     row.is_running = one.running
-    if told is not None:
-        manifest = read_manifest(told.manifest)
+    if reported is not None:
+        manifest = read_manifest(reported.manifest)
         if (manifest.get("kernel"), manifest.get("generation")) != (str(row.kernel_id), row.generation):
             manifest = {}  # the manifest belongs to another kernel
-        row.is_kept, row.manifest = told.kept, manifest
+        row.is_kept, row.manifest = reported.kept, manifest
         row.session_id = UUID(manifest["session"]) if manifest else None
     return before != (row.is_running, row.is_kept, row.manifest, row.session_id)

@@ -19,8 +19,8 @@ from django.db.models import F
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.history import NO_STEPS, Entry, Steps, steps_text, write_history
-from backendai.compute.services.holding import hold_pending
-from backendai.compute.services.moves import tell
+from backendai.compute.services.holding import lock_pending
+from backendai.compute.services.moves import publish_changes
 from backendai.compute.status import Outcome, Phase, Status
 from backendai.core.messages import for_column
 
@@ -80,7 +80,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
         notes = _notes(waits)
         same = [note for note in notes if note.is_unchanged]
         # Locked, so that no PENDING history row is written after the end of the wait.
-        pending = hold_pending([note.wait.session_id for note in notes if not note.is_unchanged])
+        pending = lock_pending([note.wait.session_id for note in notes if not note.is_unchanged])
         changed = [note for note in notes if note.wait.session_id in pending]
         reworded = [note for note in changed if note.continues]
         fresh = [note for note in changed if not note.continues]
@@ -92,7 +92,7 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
         if counts_tries:
             _count_tries([note.wait.session_id for note in notes if not note.wait.skipped])
         _mark_overtaken(notes, now)
-        tell([note.wait.session_id for note in (*reworded, *fresh)])
+        publish_changes([note.wait.session_id for note in (*reworded, *fresh)])
 
 
 def _notes(waits: Sequence[Waiting]) -> list[_Note]:

@@ -29,7 +29,7 @@ def health_of(endpoint: EndpointView) -> Health:
         return Health.DEGRADED
     if endpoint.desired == 0 and endpoint.minimum == 0:
         return Health.ASLEEP
-    has_failed = endpoint.fares(endpoint.newest).failed_starts > 0
+    has_failed = endpoint.results_of(endpoint.newest).failed_starts > 0
     has_silent = any(one.ready_at and not one.is_answering for one in endpoint.replicas)
     coming = any(one.is_coming for one in endpoint.replicas)
     return Health.UNAVAILABLE if has_silent or (has_failed and not coming) else Health.STARTING

@@ -108,14 +108,14 @@ def _starts(
 ) -> tuple[tuple[tuple[int, int], ...], Reason | None]:
     if missing <= 0:
         return (), None
-    fares = endpoint.fares(revision)
-    if fares.retry_at is not None and now < fares.retry_at:
+    results = endpoint.results_of(revision)
+    if results.retry_at is not None and now < results.retry_at:
         failed = Message(
-            "{starts} starts of revision {revision} failed.", starts=fares.failed_starts, revision=revision
+            "{starts} starts of revision {revision} failed.", starts=results.failed_starts, revision=revision
         )
-        message = Message.joined([failed, fares.last_error])
-        data = {"revision": revision, "failed_starts": fares.failed_starts}
-        return (), Reason("start-backoff", message, data, fares.retry_at)
+        message = Message.joined([failed, results.last_error])
+        data = {"revision": revision, "failed_starts": results.failed_starts}
+        return (), Reason("start-backoff", message, data, results.retry_at)
     unplaced = [one for one in live if one.waits_for]
     number = min(missing, MOST_UNPLACED - len(unplaced) - already)
     if number > 0:
@@ -176,7 +176,7 @@ def _why_update_rests(endpoint: EndpointView) -> Reason | None:
 
 def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reason | None:
     assert endpoint.next is not None
-    new, old = endpoint.fares(endpoint.next), endpoint.fares(endpoint.current)
+    new, old = endpoint.results_of(endpoint.next), endpoint.results_of(endpoint.current)
     is_ready = any(one.revision == endpoint.next and one.state == ReplicaState.READY for one in live)
     stays = Message("Revision {revision} stays.", revision=endpoint.current)
     if new.failed_starts >= FAILED_STARTS and not is_ready:

@@ -62,10 +62,10 @@ class ReplicaView:
 class LoadView:
     """Load measured by app proxies, in concurrent requests.
 
-    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of 300 s: each is the larger of mean
-    concurrency and arrivals × service seconds. ``backlog``: the concurrency that would empty the queue in a minute.
-    ``age``: the time since the newest measurement (None: no measurement). ``held``: requests that wait for the first
-    replica. ``rate`` and ``p95`` are only displayed.
+    ``short``: over 6 s; ``long``: over 30 s; ``peak``: the highest ``long`` of the last 300 s. Each is the larger of
+    the mean concurrency and of arrivals per second × service seconds. ``backlog``: the concurrency that would empty the
+    queue in a minute. ``age``: the time since the newest measurement (None: no measurement). ``held``: requests that
+    wait for the first replica. ``rate`` and ``p95`` are only displayed.
     """
 
     short: float = 0.0
@@ -138,7 +138,7 @@ class EndpointView:
         """The revision that all replicas should run."""
         return self.current if self.next is None else self.next
 
-    def fares(self, revision: int) -> RevisionView:
+    def results_of(self, revision: int) -> RevisionView:
         """Return the results of a revision; if none are recorded, those of a revision without failures."""
         return self.revisions.get(revision, _HEALTHY)
 

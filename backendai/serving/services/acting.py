@@ -14,7 +14,7 @@ from django.db.models import F
 
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.create import launch_session
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.core.errors import BackendAIError, Conflict
 from backendai.core.messages import Message
 from backendai.scheduler.serving.health import Health, health_of
@@ -166,7 +166,7 @@ def _spec_of(revision: Revision) -> RevisionSpec:
         cluster_size=revision.cluster_size,
         cluster_mode=revision.cluster_mode,
         model_name=revision.model_name,
-        mounts=[MountWish(**one) for one in revision.mounts],
+        mounts=[MountRequest(**one) for one in revision.mounts],
     )
 
 
@@ -218,7 +218,7 @@ def _note_reasons(endpoint: Endpoint, scale: Scale, rollout: Rollout, refused: R
 
 def _tell_of_health(endpoint: Endpoint, view: EndpointView, now: datetime) -> None:
     """Tell the owner when no replica answers any more, and when starts fail again and again."""
-    failed = view.fares(view.newest)
+    failed = view.results_of(view.newest)
     if failed.failed_starts >= _TOLD_FAILURES:
         message = Message.joined([Message("{number} starts failed.", number=failed.failed_starts), failed.last_error])
         tell_owner(endpoint, Kind.BACKING_OFF, message, now=now)

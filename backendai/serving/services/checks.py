@@ -14,8 +14,8 @@ from backendai.accounts.models import User
 from backendai.cluster.capabilities import why_not
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.services.check import Checked, check_spec
-from backendai.compute.services.check_wishes import MOST_AGENTS
-from backendai.compute.spec import MountWish, SessionSpec
+from backendai.compute.services.check_scheduling import MOST_AGENTS
+from backendai.compute.spec import MountRequest, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
@@ -235,7 +235,7 @@ def _told(spec: RevisionSpec) -> dict[str, str]:
     return told | ({"MODEL_NAME": spec.model_name} if spec.model_name else {})
 
 
-def _check_mounts(mounts: Sequence[MountWish]) -> None:
+def _check_mounts(mounts: Sequence[MountRequest]) -> None:
     """Refuse folders that one replica could write while others read them."""
     if any(one.rights not in ("", Rights.VIEW) for one in mounts):
         text = Message("Replicas mount folders read-only: leave the rights out, or ask for view.")

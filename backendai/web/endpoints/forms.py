@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.core.messages import Message
 from backendai.serving.model_definition import read_model_definition
 from backendai.serving.models import MOST_REPLICAS, Revision
@@ -81,7 +81,7 @@ class RevisionForm(forms.Form):
         """Return slots with amounts."""
         return _pairs(self.cleaned_data["accelerators"].replace(",", " ").split())
 
-    def clean_mounts(self) -> list[MountWish]:
+    def clean_mounts(self) -> list[MountRequest]:
         """Return folders with the paths where they are mounted."""
         return [_mount_of(line) for line in self.cleaned_data["mounts"].splitlines() if line.strip()]
 
@@ -234,10 +234,10 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-")
 
 
-def _mount_of(line: str) -> MountWish:
+def _mount_of(line: str) -> MountRequest:
     source, _colon, target = line.strip().partition(":")
     folder, _slash, path = source.strip().partition("/")
-    return MountWish(folder, path=path, target=target.strip())
+    return MountRequest(folder, path=path, target=target.strip())
 
 
 def _mount_line(mount: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.recent import parameters_of, recent_launch
-from backendai.compute.services.session_files import brought_by
+from backendai.compute.services.session_files import launch_files_of
 from backendai.core.errors import NotFound, UserError
 from backendai.core.written_documents import LARGEST, written
 from backendai.pipelines.copying import copied_text
@@ -127,7 +127,7 @@ def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
 
 def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
     """Return the files of a session of one's own, unless they are too large for a document."""
-    found = brought_by(session_id, request.user)
+    found = launch_files_of(session_id, request.user)
     if not found or sum(one.size for one in found) > LARGEST // 2:
         return {}
     return {"files": [{"path": one.path, "content": one.content} for one in found]}
@@ -143,7 +143,9 @@ def _initial(request: PageRequest) -> dict[str, Any]:
                 return {"text": document_to_save(said), "name": session.name}
         if text := request.GET.get("recent"):
             record = recent_launch(request.user, UUID(text))
-            said = record.said | (_files(request, record.said["files_of"]) if "files_of" in record.said else {})
+            said = record.document | (
+                _files(request, record.document["files_of"]) if "files_of" in record.document else {}
+            )
             return {"text": document_to_save(said), "name": record.name}
         if text := request.GET.get("run"):
             own_runs = Run.objects.filter(owner=request.user, kind=Run.Kind.PIPELINE)

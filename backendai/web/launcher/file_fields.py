@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.utils.datastructures import MultiValueDict
 
 from backendai.compute.services.session_files import MOST_FILE_BYTES, MOST_FILES, check_files, check_total
-from backendai.compute.spec import BroughtFile
+from backendai.compute.spec import LaunchFile
 from backendai.core.errors import UserError
 from backendai.core.session_kinds import KINDS
 from backendai.core.slots import format_size
@@ -69,12 +69,12 @@ class FilesField(forms.Field):
 
     widget = FileRows
 
-    def clean(self, value: list[FileRow]) -> list[BroughtFile]:
+    def clean(self, value: list[FileRow]) -> list[LaunchFile]:
         """Return the files; refuses what the services refuse, and one of which only the name is known."""
         if missing := [row.path for row in value if not row.is_there]:
             text = _("Files are not kept in the address: choose %(names)s again.")
             raise ValidationError(text % {"names": ", ".join(missing)}, code="missing-file")
-        files = [BroughtFile(row.path, row.content) for row in value]
+        files = [LaunchFile(row.path, row.content) for row in value]
         try:
             check_files(files)
             check_total(sum(row.size for row in value))
@@ -113,9 +113,9 @@ class FileFields(forms.Form):
             ignore_errors(self, "files")
         return data
 
-    def brought_files(self) -> Sequence[BroughtFile]:
+    def brought_files(self) -> Sequence[LaunchFile]:
         """Return the files of a valid form."""
-        return cast(Sequence[BroughtFile], self.cleaned_data["files"] or ())
+        return cast(Sequence[LaunchFile], self.cleaned_data["files"] or ())
 
     def file_rows(self) -> list[FileRow]:
         """Return the files so far, right or wrong."""
@@ -132,7 +132,7 @@ class FileFields(forms.Form):
         }
 
 
-def rows_of_files(files: Iterable[BroughtFile]) -> list[FileRow]:
+def rows_of_files(files: Iterable[LaunchFile]) -> list[FileRow]:
     """Return files that are known as the form shows them."""
     return [FileRow(file.path, str(file.size), file.content) for file in files]
 

@@ -13,7 +13,7 @@ from django.utils.functional import cached_property
 
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.core.mount_targets import HOME, absolute_target
 from backendai.storage.models import Folder
 from backendai.texts.translation import gettext_lazy
@@ -46,10 +46,10 @@ _FIRST: dict[str, Prepared[Any]] = {
 class MountRows(forms.Widget):
     """Reads the ids of checked folders, and for each what ``mount.<id>.<part>`` says."""
 
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[MountWish]:
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[MountRequest]:
         """Return what is checked."""
         return [
-            MountWish(folder, **{part: data.get(f"{PREFIX}{folder}.{part}", "").strip() for part in PARTS})
+            MountRequest(folder, **{part: data.get(f"{PREFIX}{folder}.{part}", "").strip() for part in PARTS})
             for folder in dict.fromkeys(data.getlist(name))
             if folder
         ]
@@ -64,7 +64,7 @@ class MountsField(forms.Field):
 
     widget = MountRows
 
-    def clean(self, value: list[MountWish]) -> list[MountWish]:
+    def clean(self, value: list[MountRequest]) -> list[MountRequest]:
         """Return them."""
         return value or []
 
@@ -75,7 +75,7 @@ class FolderRow:
 
     folder: Folder
     granted: str
-    wish: MountWish
+    wish: MountRequest
     is_chosen: bool
     is_start: bool
 
@@ -127,9 +127,9 @@ class MountFields(forms.Form):
         asked = str(self["mounts_sort"].value() or "")
         return asked if asked in SORTS else "name"
 
-    def chosen_mounts(self) -> Sequence[MountWish]:
+    def chosen_mounts(self) -> Sequence[MountRequest]:
         """Return the mounts of a valid form."""
-        return cast(Sequence[MountWish], self.cleaned_data.get("mounts") or ())
+        return cast(Sequence[MountRequest], self.cleaned_data.get("mounts") or ())
 
     def chosen_start(self) -> str:
         """Return the folder where programs begin; empty when it is not among those that are mounted."""
@@ -160,11 +160,11 @@ class MountFields(forms.Form):
         return HOME
 
 
-def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountWish]:
+def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountRequest]:
     """Return kept mounts as the form takes them; of a folder in several parts the first one."""
-    found: dict[str, MountWish] = {}
+    found: dict[str, MountRequest] = {}
     for one in said:
-        wish = MountWish(one["folder"], one.get("path", ""), one.get("target", ""), one.get("rights", ""))
+        wish = MountRequest(one["folder"], one.get("path", ""), one.get("target", ""), one.get("rights", ""))
         found.setdefault(wish.folder, wish)
     return list(found.values())
 
@@ -178,7 +178,7 @@ def start_in(said: Mapping[str, Any]) -> str:
     return start
 
 
-def sent_of(wishes: Iterable[MountWish]) -> Mapping[str, str]:
+def sent_of(wishes: Iterable[MountRequest]) -> Mapping[str, str]:
     """Return what a browser sends beside the ticks, by name."""
     return {f"{PREFIX}{wish.folder}.{part}": text for wish in wishes for part in PARTS if (text := getattr(wish, part))}
 
@@ -192,7 +192,7 @@ def is_uuid(text: str) -> bool:
     return True
 
 
-def _row(folder: Any, wish: MountWish | None, start: str) -> FolderRow:
+def _row(folder: Any, wish: MountRequest | None, start: str) -> FolderRow:
     granted = "view" if folder.linked_path or folder.rights == "view" else "edit"
     is_start = bool(start) and start in (str(folder.pk), folder.name)
-    return FolderRow(folder, granted, wish or MountWish(str(folder.pk)), wish is not None, is_start)
+    return FolderRow(folder, granted, wish or MountRequest(str(folder.pk)), wish is not None, is_start)

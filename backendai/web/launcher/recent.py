@@ -32,22 +32,24 @@ class RecentLaunch:
     missing: tuple[str, ...]
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What was asked for, as a document."""
-        return self.record.said
+    def document(self) -> dict[str, Any]:
+        """The launch request as a document."""
+        return self.record.document
 
     @property
     def amounts(self) -> Slots:
         """What each of its containers would get."""
         try:
-            return Slots.parse(self.said.get("resources", {}))
+            return Slots.parse(self.document.get("resources", {}))
         except UserError:
             return Slots()
 
     @property
     def number(self) -> int:
         """How many containers it would start."""
-        return int(self.said.get("array_size") or self.said.get("count", 1)) * int(self.said.get("cluster_size", 1))
+        return int(self.document.get("array_size") or self.document.get("count", 1)) * int(
+            self.document.get("cluster_size", 1)
+        )
 
 
 def recent_list(user: User) -> list[RecentLaunch]:
@@ -60,10 +62,10 @@ def recent_list(user: User) -> list[RecentLaunch]:
     known = {"resource_group": set(groups.values_list("name", flat=True))}
     known["preset"] = set(presets.order_by().values_list("name", flat=True))
     known["image"] = set(titles)
-    folders = {one["folder"] for record in records for one in record.said.get("mounts", ())}
+    folders = {one["folder"] for record in records for one in record.document.get("mounts", ())}
     known["folder"] = _folders_there(user, folders)
     return [
-        RecentLaunch(record, titles.get(name := record.said.get("image", ""), name), _missing(record, known))
+        RecentLaunch(record, titles.get(name := record.document.get("image", ""), name), _missing(record, known))
         for record in records
     ]
 
@@ -84,11 +86,11 @@ def _folders_there(user: User, named: set[str]) -> set[str]:
 
 
 def _said(records: Iterable[LaunchRecord], name: str) -> set[str]:
-    return {value for record in records if (value := record.said.get(name))}
+    return {value for record in records if (value := record.document.get(name))}
 
 
 def _missing(record: LaunchRecord, known: dict[str, set[str]]) -> tuple[str, ...]:
-    said = record.said
+    said = record.document
     if "owner" in said:
         return ()
     words = {"image": _("image"), "resource_group": _("resource group"), "preset": _("preset")}

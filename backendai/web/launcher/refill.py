@@ -20,7 +20,7 @@ from backendai.accounts.models import User
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, LaunchRecord
-from backendai.compute.services.session_files import brought_by
+from backendai.compute.services.session_files import launch_files_of
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.texts.translation import gettext as _
@@ -88,7 +88,7 @@ class Refill:
 
 def refill_of(record: LaunchRecord, actor: User) -> Refill:
     """Return what launches the same again, for whom it was and with a name that is free now."""
-    said: Mapping[str, Any] = record.said
+    said: Mapping[str, Any] = record.document
     owner = _owner(said, actor)
     gone = gone_in(said, actor, owner or actor)
     if owner is None:
@@ -208,7 +208,8 @@ def files_in(said: Mapping[str, Any], kept: Mapping[str, FileRow] | None = None)
 
 def _files(said: Mapping[str, Any], actor: User) -> list[FileRow]:
     """Return the files with their texts, as far as the session that had them is there."""
-    kept = {row.path: row for row in rows_of_files(brought_by(said["files_of"], actor))} if "files_of" in said else {}
+    found = launch_files_of(said["files_of"], actor) if "files_of" in said else []
+    kept = {row.path: row for row in rows_of_files(found)}
     return files_in(said, kept)
 
 

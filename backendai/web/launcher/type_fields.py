@@ -13,7 +13,7 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import User
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
+from backendai.compute.services.check_scheduling import USUAL_PRIORITY, check_length
 from backendai.compute.status import When
 from backendai.core.names import check_session_name
 from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds

@@ -24,7 +24,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.app_kinds import title_of
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch, remember
-from backendai.compute.services.session_files import brought_by
+from backendai.compute.services.session_files import launch_files_of
 from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
@@ -204,7 +204,7 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
         return key
     replaces = model.pk if model.status == Status.PENDING else None
     waits_for = list(model.depends_on.live().values_list("pk", flat=True))
-    files = rows_of_files(brought_by(model.pk, request.user))
+    files = rows_of_files(launch_files_of(model.pk, request.user))
     return (
         key
         | initial_of(parameters_of(model))
@@ -226,7 +226,7 @@ def _refill(request: PageRequest) -> Refill | None:
         found = refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
     except (ValueError, NotFound):
         return None
-    if run_id := found.record.said.get("files_of_run"):
+    if run_id := found.record.document.get("files_of_run"):
         found.initial["files"] = files_of_run(run_id, request.user) or found.initial["files"]
     return found
 

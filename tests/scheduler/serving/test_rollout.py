@@ -50,10 +50,10 @@ def test_one_replica_that_waits_says_why():
 
 
 def test_failed_starts_wait():
-    fares = {1: RevisionView(failed_starts=2, retry_at=NOW + timedelta(seconds=20))}
-    plan = decide_rollout(an_endpoint(ready(), revisions=fares), 2, NOW)
+    results = {1: RevisionView(failed_starts=2, retry_at=NOW + timedelta(seconds=20))}
+    plan = decide_rollout(an_endpoint(ready(), revisions=results), 2, NOW)
     assert (plan.starts, plan.reason.code, plan.reason.until) == ((), "start-backoff", NOW + timedelta(seconds=20))
-    assert decide_rollout(an_endpoint(ready(), revisions=fares), 2, NOW + timedelta(seconds=20)).starts == ((1, 1),)
+    assert decide_rollout(an_endpoint(ready(), revisions=results), 2, NOW + timedelta(seconds=20)).starts == ((1, 1),)
 
 
 def test_less_takes_unplaced_then_loading_then_the_least_busy():
@@ -152,11 +152,11 @@ def test_an_update_keeps_its_budget_and_ends_or_says_why_not(desired, surge, una
     if surge + unavailable == 0:
         surge = 1
     fails = iter(failures)
-    replicas, fares, now = [ready() for _ in range(desired)], {}, NOW
+    replicas, results, now = [ready() for _ in range(desired)], {}, NOW
     endpoint = an_endpoint(*replicas, next=2, max_surge=surge, max_unavailable=unavailable)
     room = max(room, desired)
     for _ in range(60 * (desired + 2)):
-        endpoint = replace(endpoint, replicas=tuple(replicas), revisions=fares)
+        endpoint = replace(endpoint, replicas=tuple(replicas), revisions=results)
         plan = decide_rollout(endpoint, desired, now)
         if plan.finishes or plan.rolls_back:
             break
@@ -165,7 +165,7 @@ def test_an_update_keeps_its_budget_and_ends_or_says_why_not(desired, surge, una
         for revision, starts in plan.starts:
             replicas += [starting(revision) for _ in range(starts)]
         assert len(replicas) <= desired + surge
-        replicas, fares = _a_while_later(replicas, fares, room, fails, now)
+        replicas, results = _a_while_later(replicas, results, room, fails, now)
         now += timedelta(seconds=20)
     else:
         assert plan.reason is not None
@@ -175,7 +175,7 @@ def test_an_update_keeps_its_budget_and_ends_or_says_why_not(desired, surge, una
         assert {one.revision for one in replicas} == {2}
 
 
-def _a_while_later(replicas, fares, room, fails, now):
+def _a_while_later(replicas, results, room, fails, now):
     """Place what fits; a placed start serves or fails."""
     later, placed = [], 0
     for one in sorted(replicas, key=lambda one: one.is_coming):
@@ -185,10 +185,10 @@ def _a_while_later(replicas, fares, room, fails, now):
         elif placed > room:
             later.append(replace(one, waits_for="no-agent-fits"))
         elif one.revision == 2 and next(fails, False):
-            failed = fares.get(2, RevisionView()).failed_starts + 1
-            fares = {**fares, 2: RevisionView(failed_starts=failed, retry_at=now + timedelta(seconds=10))}
+            failed = results.get(2, RevisionView()).failed_starts + 1
+            results = {**results, 2: RevisionView(failed_starts=failed, retry_at=now + timedelta(seconds=10))}
             placed -= 1
         else:
-            fares = {**fares, one.revision: RevisionView()}
+            results = {**results, one.revision: RevisionView()}
             later.append(replace(one, state=ReplicaState.READY, ready_at=now, waits_for=""))
-    return later, fares
+    return later, results

@@ -17,7 +17,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.auditing import World, run_checks
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.reports import kernel_reported
-from backendai.compute.spec import MountWish
+from backendai.compute.spec import MountRequest
 from backendai.compute.status import Status
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.status import Rights
@@ -41,7 +41,7 @@ def guest(cast: Cast, shared: Folder) -> ComputeSession:
     """Bob's session, which mounts Alice's folder."""
     agent = make_agent()
     storage_host("local", agent)
-    return make_running_session(cast.bob, agent, mounts=[MountWish(str(shared.pk))])
+    return make_running_session(cast.bob, agent, mounts=[MountRequest(str(shared.pk))])
 
 
 def address(folder: Folder, session: ComputeSession) -> str:
