@@ -147,8 +147,8 @@ def test_a_manifest_tells_what_is_a_kernels_own(cast: Cast) -> None:
 @pytest.mark.parametrize(
     ("roles", "field", "code"),
     [
-        ({"worker1": RoleSpec()}, "roles", "invalid-role"),
-        ({"Worker": RoleSpec()}, "roles", "invalid-role"),
+        ({"worker1": RoleSpec()}, "roles.worker1", "invalid-role"),
+        ({"Worker": RoleSpec()}, "roles.Worker", "invalid-role"),
         ({"worker": RoleSpec(count=0)}, "roles.worker.count", "invalid-cluster-size"),
         ({"main": RoleSpec(count=2)}, "roles.main.count", "invalid-cluster-size"),
         ({"worker": RoleSpec(count=99)}, "cluster_size", "invalid-cluster-size"),
