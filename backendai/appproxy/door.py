@@ -55,24 +55,26 @@ class Door:
         self._endpoints = endpoints
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, in the language that it asks for where the words are ours."""
-        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
-            return await self._handle(request)
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request, in the language that it asks for where the words are ours. Those of endpoints are for
+        programs."""
         host = app_host(request.headers.get("Host", ""))
+        if host is not None and _is_plain(request):
+            if (pool := self._endpoints.at(host)) is not None:
+                return await self._endpoints.handle(request, pool)
+            if is_common(host):
+                return await self._endpoints.handle_common(request)
+        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+            return await self._handle(request, host)
+
+    async def _handle(self, request: web.BaseRequest, host: str | None) -> web.StreamResponse:
         if request.version < HttpVersion10:  # its answers have no heads, so nothing else can come behind them
             return _last(pages.refusal(request, 505, "http-too-old", Message("Use HTTP/1.0 or newer.")))
         if host is None:
             return _no_app(request)
-        if request.method not in _METHODS or not request.raw_path.startswith("/"):
+        if not _is_plain(request):
             raise web.HTTPMethodNotAllowed(request.method, _METHODS)
         if host == output_host():
             return output_page.answer(request)
-        if is_common(host):
-            return await self._endpoints.handle_common(request)
-        if (pool := self._endpoints.at(host)) is not None:
-            return await self._endpoints.handle(request, pool)
         if request.path == pages.STYLE_PATH:
             return pages.style()
         if request.path == ENTER_PATH:
@@ -197,6 +199,12 @@ def _title(state: str, service: str) -> str:
 def _way_in(host: str, code: str = "") -> str:
     """Return where the portal asks who one is and opens the app; empty where that changes nothing."""
     return "" if code in _ENDED else f"{settings.PORTAL_URL.rstrip('/')}/apps/{host.partition('.')[0]}/"
+
+
+def _is_plain(request: web.BaseRequest) -> bool:
+    """Return whether version, method and path are of the usual kind."""
+    is_known = request.method in _METHODS and request.raw_path.startswith("/")
+    return is_known and request.version >= HttpVersion10
 
 
 def _no_app(request: web.BaseRequest) -> web.Response:

@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 from uuid import UUID
 
@@ -51,8 +52,7 @@ class Known:
 
     def target(self, visitor: str) -> Target:
         """Return the port to dial. Connections of one visitor are not used for another one."""
-        one = self.entry
-        return Target(UUID(one.kernel_id), one.generation, REPLICA_SERVICE, one.port, one.gateway_url, visitor=visitor)
+        return _target(self.entry, visitor)
 
     @property
     def is_answering(self) -> bool:
@@ -258,6 +258,11 @@ class Pool:
             turns.remove(turn)
             if not turns:
                 del self._waiting[token]
+
+
+@lru_cache(maxsize=4096)
+def _target(one: BookReplica, visitor: str) -> Target:
+    return Target(UUID(one.kernel_id), one.generation, REPLICA_SERVICE, one.port, one.gateway_url, visitor=visitor)
 
 
 def sights_of(pools: Iterable[Pool]) -> list[tuple[Known, Sight]]:
