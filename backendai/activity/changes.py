@@ -1,4 +1,4 @@
-"""Writing what an administrator's form says, together with who changed which field from what to what."""
+"""Saves objects from administrators' forms, together with an audit entry of the old and new values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from backendai.activity.services import audit
 
 
 def changed_values(form: ModelForm[Any], *, is_new: bool, only: Collection[str] = ()) -> dict[str, list[Any]]:
-    """Return old and new value of each field that a valid form changes (``only``: of these). It reads the stored row,
-    so it is asked before the form is saved."""
+    """Return old and new value of each field that a valid form changes (``only``: of these fields). Reads the stored
+    row, so call it before the form is saved."""
     model = type(form.instance)
     before = None if is_new else model._default_manager.filter(pk=form.instance.pk).first()
     names = [name for name in form.changed_data if not only or name in only]
@@ -25,7 +25,7 @@ def changed_values(form: ModelForm[Any], *, is_new: bool, only: Collection[str] 
 
 
 def save_form(actor_id: UUID | None, form: ModelForm[Any], audit_name: str, *, only: Collection[str] = ()) -> Any:
-    """Return the object of a valid form, written with an audit entry ``<audit_name>.create`` or ``.change``."""
+    """Save the object of a valid form with an audit entry ``<audit_name>.create`` or ``.change``, and return it."""
     is_new = form.instance._state.adding
     changes = changed_values(form, is_new=is_new, only=only)
     with transaction.atomic():
@@ -37,14 +37,14 @@ def save_form(actor_id: UUID | None, form: ModelForm[Any], audit_name: str, *, o
 
 
 def delete_object(actor_id: UUID | None, target: Model, audit_name: str) -> None:
-    """Delete a row and say so."""
+    """Delete a row and write an audit entry."""
     with transaction.atomic():
         audit(actor_id, f"{audit_name}.delete", audit_name, [target.pk], name=str(target))
         target.delete()
 
 
 def plain_value(value: Any) -> Any:
-    """Return a field's value as JSON; of many other objects, their names."""
+    """Return a field's value as JSON; for a relation to many objects, their names."""
     if isinstance(value, Manager):
         value = value.all()
     if isinstance(value, QuerySet):

@@ -1,6 +1,6 @@
-"""Background jobs: start, tell how far, finish, fail, cancel. A worker asks here whether to go on.
+"""Starts, updates, finishes and cancels background jobs, and tells workers whether to continue.
 
-Every verb changes a job only while it runs, so a worker that comes back late changes nothing.
+Every function changes only running jobs, so a worker that comes back late changes nothing.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def start_job(
     silence_limit: timedelta = USUAL_SILENCE,
     longest: timedelta | None = None,
 ) -> BackgroundJob:
-    """Return a new running job; an older running one of the same kind and subject is closed as failed.
+    """Return a new running job. An older running job of the same kind and subject fails.
 
-    ``longest``: it is given up after this time, whatever it says.
+    ``longest``: the job fails after this time, even if it reports progress.
     """
     with transaction.atomic():
         older = BackgroundJob.objects.running().filter(kind=kind, subject=subject)
@@ -63,7 +63,7 @@ def start_job(
 
 
 def refuse_second(kind: str, subject: str) -> None:
-    """Raise Conflict while a job of this kind goes on about the same subject."""
+    """Raise Conflict while a job of this kind about the same subject is running."""
     other = BackgroundJob.objects.running().filter(kind=kind, subject=subject).first()
     if other:
         raise Conflict(
@@ -80,8 +80,8 @@ def report_progress(
     done: int | None = None,
     total: int | None = None,
 ) -> bool:
-    """Write how far a running job is (0–1, None: unknown; or in units) and that its worker lives. Returns whether to go
-    on: False once it was cancelled or is over."""
+    """Write the progress of a running job (0–1, None: unknown; or in units) and the time of this report. Returns
+    whether to continue: False if the job was cancelled or has ended."""
     changes: dict[str, Any] = {"progress": progress, "message": shortened(message), "updated_at": now}
     changes |= {name: value for name, value in (("done", done), ("total", total)) if value is not None}
     with transaction.atomic():
@@ -102,20 +102,21 @@ def finish_job(
     fix: str = "",
     result: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Close a running job; ``fix`` says what would repair a failure. Returns whether it was still running."""
+    """Close a running job. ``fix``: how to repair a failure. Returns whether the job was still running."""
     jobs = BackgroundJob.objects.filter(pk=job_id)
     return _close(jobs, _FAILED if failed else _DONE, message, now=now, fix=fix, result=result) > 0
 
 
 def stop_job(job_id: UUID, *, message: str, now: datetime, result: Mapping[str, Any] | None = None) -> bool:
-    """Close a running job as cancelled: its worker has stopped. Returns whether it was still running."""
+    """Close a running job as cancelled, after its worker has stopped. Returns whether the job was still running."""
     return _close(BackgroundJob.objects.filter(pk=job_id), _CANCELLED, message, now=now, result=result) > 0
 
 
 def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
-    """Ask for the end of a job that the user may see; its worker stops at its next word. Asking twice changes nothing.
+    """Request the end of a job that the user may see; its worker stops at its next report. A repeated call changes
+    nothing.
 
-    Raises NotFound, and Conflict when it is over.
+    Raises NotFound; Conflict if the job has ended.
     """
     with transaction.atomic():
         job: BackgroundJob | None = BackgroundJob.objects.visible_to(user).filter(pk=job_id).first()
@@ -133,7 +134,7 @@ def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
 
 
 def give_up_jobs(now: datetime) -> int:
-    """Close jobs whose worker is silent for too long or that took too long, with the reason; returns how many."""
+    """Fail jobs whose worker was silent for too long, or that took too long, with the reason; returns how many."""
     closed = 0
     for job in list(BackgroundJob.objects.overdue(now)[:_MOST_AT_ONCE]):
         overdue = BackgroundJob.objects.overdue(now).filter(pk=job.pk)
@@ -151,18 +152,18 @@ def delete_old_jobs(now: datetime) -> int:
 
 
 def see_jobs(user: Any, *, now: datetime) -> None:
-    """Note that the user has seen how their jobs ended."""
+    """Mark the results of the user's jobs as seen."""
     BackgroundJob.objects.in_bell_of(user).unseen().update(seen_at=now)
 
 
 def clear_jobs(user: Any, *, now: datetime) -> int:
-    """Put the user's jobs that are over out of their sight; returns how many."""
+    """Dismiss the user's ended jobs; returns how many."""
     over = BackgroundJob.objects.in_bell_of(user).exclude(status=_RUNNING)
     return over.update(cleared_at=now, seen_at=now)
 
 
 def newest_jobs(kind: str, subjects: Iterable[str]) -> dict[str, BackgroundJob]:
-    """Return the newest job of this kind for each of the subjects that has one, in one query."""
+    """Return the newest job of this kind by subject, without subjects that have none. One query."""
     jobs = BackgroundJob.objects.filter(kind=kind, subject__in=list(subjects)).order_by("created_at")
     return {job.subject: job for job in jobs}
 
@@ -170,7 +171,8 @@ def newest_jobs(kind: str, subjects: Iterable[str]) -> dict[str, BackgroundJob]:
 def _close(
     jobs: Any, status: str, message: str, *, now: datetime, fix: str = "", result: Mapping[str, Any] | None = None
 ) -> int:
-    """Close those of the jobs that still run. One statement decides, so of two who close the first one counts."""
+    """Close those of the jobs that are running; returns how many. One statement, so of two concurrent calls only the
+    first closes a job."""
     changes: dict[str, Any] = {
         "status": status,
         "message": shortened(message),

@@ -1,4 +1,4 @@
-"""The column of a message: JSON with its template and values, or plain text."""
+"""A model field for messages: stores JSON with template and values, or plain text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from backendai.core.messages import Message
 
 
 class MessageField(models.TextField):
-    """Holds a ``Message``; rows of earlier versions with plain text are messages without values."""
+    """Stores a ``Message``. Rows of earlier versions contain plain text and are messages without values."""
 
     def from_db_value(self, value: str | None, *unused: object) -> Message | None:
-        """Return what was stored."""
+        """Return the stored message."""
         return None if value is None else Message.of(value)
 
     def get_prep_value(self, value: Any) -> Any:
-        """Return what to store."""
+        """Return the text to store."""
         return value.stored() if isinstance(value, Message) else super().get_prep_value(value)

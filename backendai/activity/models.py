@@ -1,4 +1,4 @@
-"""What people and the platform did (audit), and work that goes on in the background, with its progress."""
+"""Audit entries, background jobs, and users' choices of notifications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USUAL_SILENCE = timedelta(minutes=10)
 
 
 class AuditEntry(models.Model):
-    """Somebody did something to something. Written in the transaction of the action, never changed."""
+    """An action of a person or of the platform. Written in the action's transaction and never changed."""
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -40,8 +40,8 @@ class AuditEntry(models.Model):
 class BackgroundJob(models.Model):
     """Long work with progress: the build of an image, the scan of a registry, a pull onto many agents.
 
-    ``subject`` says what it is about, ``owner`` who asked for it (None: the platform itself). The worker
-    speaks at least every ``silence_limit``; a job that is silent for longer is given up by the repair pass.
+    ``subject``: what the job is about. ``owner``: who started it (None: the platform itself). The worker reports at
+    least every ``silence_limit``; otherwise the repair pass fails the job.
     """
 
     class Status(models.TextChoices):
@@ -91,24 +91,24 @@ class BackgroundJob(models.Model):
 
     @property
     def is_running(self) -> bool:
-        """Whether the work goes on."""
+        """Whether the job has not ended."""
         return self.status == self.Status.RUNNING
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether somebody has asked for its end and the work has not stopped yet."""
+        """Whether a user has cancelled the job and its worker has not stopped yet."""
         return self.is_running and self.cancel_requested_at is not None
 
     @property
     def share(self) -> float | None:
-        """How far it is, from 0 to 1; None when that is not known."""
+        """The progress from 0 to 1; None if unknown."""
         if self.progress is None and self.total:
             return min(1.0, self.done / self.total)
         return None if self.progress is None else min(1.0, max(0.0, self.progress))
 
 
 class NoticeChoice(models.Model):
-    """Where one person wants to be told of one kind of news; without a row it is as usual."""
+    """Where one user wants to see notifications of one kind. Without a row the defaults apply."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_choices")
     kind = models.CharField(max_length=16)

@@ -1,4 +1,4 @@
-"""Which news of their sessions people want, and where: in a card on the page, under the bell, by e-mail."""
+"""The kinds of notifications, and users' choices of where they are shown: as a card, under the bell, by e-mail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.core.messages import Message
 
 
 class NoticeKind(models.TextChoices):
-    """What the owner of a session is told."""
+    """The kinds of notifications about a session."""
 
     LAUNCHED = "launched", Message("launched")
     STARTED = "started", Message("started after a wait")
@@ -31,7 +31,7 @@ class NoticeKind(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Where one kind of news is shown."""
+    """Where notifications of one kind are shown."""
 
     card: bool = True
     bell: bool = True
@@ -44,7 +44,7 @@ CHOSEN = (NoticeKind.STARTED, NoticeKind.FINISHED, NoticeKind.FAILED, NoticeKind
 
 
 def choices_of(user: Any) -> dict[str, Channels]:
-    """Return by kind, all of them, where this person wants to be told; one query."""
+    """Return the user's choices for all kinds of notifications. One query."""
     rows = NoticeChoice.objects.filter(user=user)
     found = {row.kind: Channels(row.card, row.bell, row.email) for row in rows}
     chosen = {str(kind): found.get(kind, Channels()) for kind in CHOSEN}
@@ -60,9 +60,9 @@ def kinds_in(choices: Mapping[str, Channels], channel: str) -> list[str]:
 
 
 def choose(user: Any, values: Mapping[str, Mapping[str, bool]]) -> dict[str, Channels]:
-    """Write where the user wants to be told of the kinds that are named, channel by channel; returns all choices.
+    """Save the user's choices for the given kinds and channels; returns all choices.
 
-    Raises a UserError for an unknown kind or channel, and for e-mail where the site sends none, with nothing written.
+    Raises UserError for an unknown kind or channel, and for e-mail if the site sends none; then nothing is saved.
     """
     before = choices_of(user)
     after = {kind: _changed(kind, before.get(kind), channels) for kind, channels in values.items()}
@@ -78,7 +78,7 @@ def choose(user: Any, values: Mapping[str, Mapping[str, bool]]) -> dict[str, Cha
 
 
 def mail_wanted() -> dict[str, set[UUID]]:
-    """Return by kind who wants it by e-mail; one query."""
+    """Return the ids of the users who want e-mail, by kind. One query."""
     wanted: dict[str, set[UUID]] = {}
     for kind, user_id in NoticeChoice.objects.filter(email=True).values_list("kind", "user_id"):
         wanted.setdefault(kind, set()).add(user_id)

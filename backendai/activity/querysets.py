@@ -1,4 +1,4 @@
-"""Whose background work is shown to whom."""
+"""Querysets of background jobs, with their visibility."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ class JobQuerySet(models.QuerySet[Any]):
     """Background jobs."""
 
     def visible_to(self, user: Any) -> JobQuerySet:
-        """One's own; superadmins see all."""
+        """Return the user's own jobs; all for superadmins."""
         return self if user.role == "superadmin" else self.filter(owner=user)
 
     def running(self) -> JobQuerySet:
-        """Those that go on."""
+        """Return jobs that have not ended."""
         return self.filter(status="RUNNING")
 
     def newest_failed(self, kind: str) -> JobQuerySet:
-        """The newest job of each subject of this kind, where it failed or was cancelled."""
+        """Return the newest job of each subject of this kind if it failed or was cancelled."""
         newer = self.model.objects.filter(kind=kind, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at"))
         return self.filter(~Exists(newer), kind=kind, status__in=("FAILED", "CANCELLED"))
 
     def in_bell_of(self, user: Any) -> JobQuerySet:
-        """What the user asked for and has not put away."""
+        """Return jobs that the user started and has not dismissed."""
         return self.filter(owner=user, cleared_at=None)
 
     def unseen(self) -> JobQuerySet:
-        """Those that ended, and nobody has looked since."""
+        """Return ended jobs whose result the owner has not seen."""
         return self.exclude(status="RUNNING").filter(seen_at=None)
 
     def overdue(self, now: datetime) -> JobQuerySet:
-        """Running ones that are past their deadline, or silent for longer than they may be."""
+        """Return running jobs that are past their deadline or silent for too long."""
         return self.running().filter(Q(deadline_at__lt=now) | Q(updated_at__lt=now - F("silence_limit")))

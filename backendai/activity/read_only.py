@@ -1,10 +1,10 @@
-"""Admin pages of what the platform writes itself: people look at it there, and do not write it."""
+"""Base classes of admin pages for rows that the platform writes and people only read."""
 
 from django.contrib import admin
 
 
 class MadeElsewhere(admin.ModelAdmin):
-    """Nobody adds or changes these here; a row that stands in the way may be deleted."""
+    """Rows that people can only view and delete."""
 
     def has_add_permission(self, request):
         return False
@@ -14,7 +14,7 @@ class MadeElsewhere(admin.ModelAdmin):
 
 
 class ReadOnly(MadeElsewhere):
-    """These have one writer, and it is not this page."""
+    """Rows that people can only view, as one service writes them."""
 
     def has_delete_permission(self, request, obj=None):
         return False

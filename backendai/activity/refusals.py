@@ -1,5 +1,5 @@
-"""Attempts that were refused, in the audit trail: who tried what, and why not. Written after the request, for what it
-did was undone by then; at most one entry for each person and action in a minute."""
+"""Writes refused attempts to the audit log after the request, whose transaction was rolled back. At most one entry per
+person, action and minute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Somebody may not do something. ``action`` is kebab-case, such as ``set-role``."""
+    """An action that a person was not allowed to do. ``action``: in kebab case, such as ``set-role``."""
 
     actor_id: UUID
     action: str
@@ -32,7 +32,7 @@ class Refusal:
 
 @contextmanager
 def refusals_of_request() -> Iterator[list[Refusal]]:
-    """Give a list that ``note_refusal`` adds to from now on."""
+    """Yield the list to which ``note_refusal`` adds refusals inside this block."""
     found: list[Refusal] = []
     before = _noted.set(found)
     try:
@@ -42,14 +42,14 @@ def refusals_of_request() -> Iterator[list[Refusal]]:
 
 
 def note_refusal(actor_id: UUID, action: str, target_type: str, target_id: Any = "", **details: Any) -> None:
-    """Remember a refused attempt for the end of the request; outside of requests nothing is kept."""
+    """Record a refused attempt until the end of the request. Outside of requests nothing is recorded."""
     found = _noted.get()
     if found is not None and len(found) < _MOST_AT_ONCE:
         found.append(Refusal(actor_id, action, target_type, str(target_id)[:_LONGEST_ID], details))
 
 
 def write_refusals(refusals: list[Refusal], *, now: datetime) -> int:
-    """Write those that their actors have not tried within the last minute; returns how many."""
+    """Write the refusals that their actors did not repeat within the last minute; returns how many."""
     by_action = {(one.actor_id, _action(one)): one for one in refusals}
     if not by_action:
         return 0

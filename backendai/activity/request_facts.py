@@ -1,4 +1,4 @@
-"""By which request something is done, and from where; audit entries and log lines carry both."""
+"""Id and client address of the current request, for audit entries and log lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_ADDRESS = 45  # an IPv6 address that holds an IPv4 one
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """Its id, unique among all processes, and the address of its client; both empty outside of requests."""
+    """The request's id, unique among all processes, and its client's address; both are empty outside of requests."""
 
     request_id: str = ""
     address: str = ""
@@ -20,7 +20,7 @@ class RequestFacts:
 
 @contextmanager
 def within_request(facts: RequestFacts) -> Iterator[None]:
-    """Let everything inside be done by this request."""
+    """Make these facts those of the current request inside this block."""
     before = _facts.set(facts)
     try:
         yield
@@ -29,12 +29,12 @@ def within_request(facts: RequestFacts) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """Return the id of the request that is answered now."""
+    """Return the id of the current request."""
     return _facts.get().request_id
 
 
 def client_address() -> str:
-    """Return the address of the client that is answered now."""
+    """Return the client address of the current request."""
     return _facts.get().address[:LONGEST_ADDRESS]
 
 

@@ -1,4 +1,4 @@
-"""Old audit entries are deleted, where the site wants that."""
+"""Deletes old audit entries, if the site wants that."""
 
 from __future__ import annotations
 

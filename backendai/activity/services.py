@@ -1,4 +1,4 @@
-"""Writing the audit trail."""
+"""Writes audit entries."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def audit_each(
     *,
     addresses: Mapping[Any, str] = MappingProxyType({}),
 ) -> None:
-    """Write one entry per target with its own details, in one statement of the caller's transaction. ``addresses``: the
-    clients' by target, where no request says them."""
+    """Write one entry per target with its own details, in one statement of the caller's transaction. ``addresses``:
+    client addresses by target, for actions without a request."""
     AuditEntry.objects.bulk_create(
         AuditEntry(
             actor_id=actor_id,

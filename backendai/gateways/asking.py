@@ -1,4 +1,4 @@
-"""A short question to a gateway from a page or REST: the whole answer, in a thread that waits for it."""
+"""Short requests to a gateway from pages and REST. A thread waits for the whole answer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _pool = urllib3.PoolManager(num_pools=64, maxsize=4, retries=urllib3.Retry(0, re
 
 
 class NodeUnreachable(PlatformError):
-    """The node's gateway gave no usable answer."""
+    """The agent's gateway gave no usable answer."""
 
     code = "node-unreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the gateway answered; ``is_cut``: there was more than was asked for."""
+    """The answer of a gateway. ``is_cut``: it was longer than the limit."""
 
     status: int
     content: bytes
@@ -39,8 +39,8 @@ def ask(
     query: Mapping[str, str | int] | None = None,
     method: str = "GET",
 ) -> Reply:
-    """Return the answer, of at most ``largest`` bytes. Waits for ``connect`` and ``read`` seconds at most for each
-    step. Raises NodeUnreachable."""
+    """Return the answer, at most ``largest`` bytes. Waits at most ``connect`` and ``read`` seconds for each step.
+    Raises NodeUnreachable."""
     url = f"{address.url}?{urlencode(query)}" if query else address.url
     timeout = urllib3.Timeout(connect=connect, read=read)
     try:

@@ -1,4 +1,4 @@
-"""The client with which asynchronous doors dial a gateway."""
+"""HTTP clients with which asynchronous doors connect to a gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncGenerator[Any], a
 
 
 def new_client(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a client, for one connection that lasts unless told otherwise. Must be closed in the same loop."""
+    """Return a client, by default for one connection without a time limit. It must be closed in the same event loop."""
     straight = aiohttp.TraceConfig()
     straight.on_request_redirect.append(_refuse)
     return aiohttp.ClientSession(
@@ -28,8 +28,8 @@ def new_client(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Client
 
 
 async def kept_client() -> aiohttp.ClientSession:
-    """Return the client of this event loop, whose connections stay for the next short question. It is closed with the
-    loop."""
+    """Return the shared client of this event loop, which keeps connections for further short requests. It is closed
+    with the loop."""
     loop = asyncio.get_running_loop()
     if loop not in _kept:
         keeping = _keep()
@@ -46,5 +46,5 @@ async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 async def _refuse(*_: Any) -> None:
-    """A gateway that sends us elsewhere would read the portal's own network through us."""
+    """Reject redirects: with them a gateway could read the portal's own network."""
     raise aiohttp.ClientError("the gateway redirects")

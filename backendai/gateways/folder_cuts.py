@@ -1,4 +1,4 @@
-"""Taking a folder out of a session that runs: its agents unmount it, and the session goes on without it."""
+"""Unmounts a folder from a running session by its agents; the session continues without the folder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ _UNKNOWN_ROUTE = (404, 405)
 
 
 def unmount(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> tuple[SessionMount, int]:
-    """Return the mount that is gone, and how many programs were killed, as they used it. Waits for the agents. Raises
-    as ``mount_to_cut``, and a Conflict where an agent cannot do it: then the session still mounts the folder."""
+    """Return the ended mount, and how many programs were killed because they used the folder. Waits for the agents.
+
+    Raises the errors of ``mount_to_cut``, and Conflict if an agent cannot unmount; then the session still mounts the
+    folder.
+    """
     mount = mount_to_cut(actor, folder, session_id)
     if folder.linked_path:  # agents know a folder in a kernel by its directory, which a linked folder does not have
         raise _refused(Message("It is a linked folder."))

@@ -1,7 +1,7 @@
-"""Who is let through, asked again every few seconds while anything of theirs is open.
+"""Checks access, and repeats the check every few seconds while a connection is open.
 
-The answer of the database is kept for a moment. When it cannot be asked, unknown is not refused: what was let in a
-little while ago goes on, what is new waits.
+Answers of the database are cached for a moment. While the database is unreachable, recently admitted connections
+continue and new ones wait.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _Target = TypeVar("_Target", bound=Guarded)
 
 
 class Unknown(Exception):
-    """The database cannot be asked now."""
+    """The database is unreachable now."""
 
 
 class Guard(Generic[_Key, _Target]):
-    """Remembers for a moment what was allowed, and cuts what is not allowed any more. ``open_at`` says what a key (what
-    was brought, and what is asked for) opens now; it runs in a thread and raises Denied."""
+    """Caches what is allowed, and cuts what is no longer allowed. ``open_at``: returns what a key (credential and
+    destination) opens now; it runs in a thread and raises Denied."""
 
     def __init__(self, open_at: Callable[[_Key, datetime], _Target]) -> None:
         self._open_at = open_at
@@ -51,7 +51,7 @@ class Guard(Generic[_Key, _Target]):
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
     async def target(self, key: _Key) -> _Target:
-        """Return what the key opens. Raises Denied, Unknown."""
+        """Return what the key opens. Raises Denied and Unknown."""
         target, at = self._known.get(key, (None, 0.0))
         age = time.monotonic() - at
         is_over = target is not None and target.is_over(timezone.now())
@@ -67,7 +67,7 @@ class Guard(Generic[_Key, _Target]):
 
     @contextlib.contextmanager
     def watching(self, key: _Key) -> Iterator[None]:
-        """Cancel the task that runs this as soon as the key opens nothing any more."""
+        """Cancel the current task as soon as the key opens nothing any more."""
         task = asyncio.current_task()
         assert task is not None
         self._open[key].add(task)
@@ -79,9 +79,12 @@ class Guard(Generic[_Key, _Target]):
                 del self._open[key]
 
     async def watch(self) -> None:
-        """Look again at whatever is open, for ever: all of it at times, and at once where credentials change. A round
-        that fails is logged, and the next one follows. Answers that grow too old are cut by a loop that asks nobody, so
-        that a database which hangs, or a fault in the other loops, keeps nothing open."""
+        """Check all open connections repeatedly and for ever: all of them at intervals, and at once those whose
+        credentials change.
+
+        A failed round is logged, and the next one follows. A loop without queries cuts connections whose answer is too
+        old, so that a hanging database or a fault in the other loops keeps nothing open.
+        """
         await asyncio.gather(
             _for_ever(self._recheck_all, RECHECK_SECONDS),
             _for_ever(self._look_for_changes, LOOK_SECONDS),
@@ -112,7 +115,8 @@ class Guard(Generic[_Key, _Target]):
         return target is not None and (target.is_over(now) or time.monotonic() - at >= target.recheck_seconds)
 
     async def _look_at_credentials(self) -> None:
-        """Forget answers whose credentials changed, and recheck what is open by them. A few queries for all."""
+        """Drop answers whose credentials changed, and check open connections with these credentials again. A few
+        queries for all."""
         credentials = {key: target.credential for key, (target, _) in self._known.items()}
         now = set(credentials.values())
         fingerprints = await self.ask(lambda: fingerprints_of(now, timezone.now()))
@@ -124,7 +128,7 @@ class Guard(Generic[_Key, _Target]):
         await asyncio.gather(*(self._recheck(key) for key in stale if key in self._open))
 
     def close(self) -> None:
-        """Cut everything, and let go of the threads."""
+        """Cut all connections, and end the threads."""
         for task in [task for tasks in self._open.values() for task in tasks]:
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -144,7 +148,7 @@ class Guard(Generic[_Key, _Target]):
             task.cancel()
 
     async def _look(self, key: _Key) -> _Target:
-        """Ask the database, once for all who want to know the same now."""
+        """Ask the database, once for all concurrent callers with the same key."""
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = asyncio.create_task(self._look_up(key))
@@ -164,8 +168,8 @@ class Guard(Generic[_Key, _Target]):
         return target
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Return the answer to a question to the database. Raises Unknown, also for faults of the question itself: they
-        are logged."""
+        """Return the result of a database query. Raises Unknown, also if the query itself fails; such failures are
+        logged."""
 
         def ask() -> _Answer:
             close_old_connections()

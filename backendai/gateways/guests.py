@@ -55,7 +55,7 @@ _MOST_AUDITED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class GuestTarget:
-    """The kernel whose guest is asked, and the base address of its node's gateway."""
+    """The kernel of a guest agent, and the base address of its agent's gateway."""
 
     session_id: UUID
     kernel_id: UUID
@@ -68,8 +68,7 @@ class GuestTarget:
 
 
 def find_target(user: User, session_id: UUID) -> GuestTarget:
-    """Return the main kernel of an interactive session that runs and that this person may use. Raises NotFound,
-    Conflict."""
+    """Return the main kernel of a running interactive session that this user may use. Raises NotFound and Conflict."""
     try:
         kernel = reach(user, "execute", session_id=session_id)
     except Denied as error:
@@ -82,7 +81,7 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
 
 
 def target_of(kernel: Kernel) -> GuestTarget:
-    """Return how the guest of a running kernel is reached. Raises Conflict: a session of another type, an agent that
+    """Return the guest target of a running kernel. Raises Conflict for a session of another type, or an agent that
     cannot run code."""
     session = kernel.session
     if not session.kind.executes_code:
@@ -98,7 +97,7 @@ def _not_for_code() -> Conflict:
 
 
 def note_use(user: User, target: GuestTarget, by: str) -> None:
-    """Write an audit entry for the first run of a login in a session and hour: that code ran, never which."""
+    """Write an audit entry for a login's first run in a session and hour: that code ran, not which code."""
     key, now = (user.pk, by, target.session_id), time.monotonic()
     if now - _audited.get(key, -AUDITED_EVERY) < AUDITED_EVERY:
         return
@@ -109,7 +108,7 @@ def note_use(user: User, target: GuestTarget, by: str) -> None:
 
 
 async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: float = _ANSWER_SECONDS) -> dict[str, Any]:
-    """Return the guest's answer. Raises UserError as the guest refuses, NodeUnreachable."""
+    """Return the guest's answer. Raises the guest's refusal as UserError, and NodeUnreachable."""
     meter.touch(target.session_id)
     if question["op"] == "run" and not question.get("run_id"):
         question = {**question, "run_id": uuid4().hex}
@@ -131,7 +130,7 @@ async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: floa
 
 @contextlib.asynccontextmanager
 async def followed(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Give what happens to runs, as it happens, once the guest is reached. Raises as ``ask``."""
+    """Yield a stream of events of runs as they happen, once the guest is reached. Raises as ``ask``."""
     async with opened(target, _line({"op": "follow", "after": dict(after)}), seconds=None) as response:
         yield _told(response)
 

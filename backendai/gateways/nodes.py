@@ -1,4 +1,4 @@
-"""What a node says about a service: is it up, does it start, why did it not."""
+"""Asks agents for the state of a service: whether it is up, is starting, or has failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST_ANSWER = 64 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """How a service is: ready, starting, failed or absent. ``path`` is its first page, ``log`` its last words."""
+    """The state of a service: ready, starting, failed or absent. ``path``: its first page. ``log``: its last output."""
 
     state: str
     message: str
@@ -34,7 +34,7 @@ class AppState:
 async def look(
     client: aiohttp.ClientSession, target: Target, *, again: bool, arguments: Sequence[str] = ()
 ) -> AppState:
-    """Ask the node for the state of the service, which starts it with these arguments if need be. Raises NoTunnel."""
+    """Return the state of the service; the agent starts it with these arguments if necessary. Raises NoTunnel."""
     url = f"{target.gateway_url.rstrip('/')}/kernels/{target.kernel_id}/app"
     headers = ticket_for(
         target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
@@ -71,6 +71,6 @@ async def look(
 
 
 def _own_path(path: str) -> str:
-    """Nodes have little trust: a page is a path of the app's own origin, never an address elsewhere."""
+    """Return the page's path, or ``/`` for one that might leave the app's own origin, as agents are not trusted."""
     odd = path[1:2] in ("/", "\\") or not path.isprintable() or not path.isascii()
     return "/" if odd or not path.startswith("/") else path

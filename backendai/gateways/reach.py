@@ -1,4 +1,5 @@
-"""Who may reach which kernel for which purpose. One query when the answer is yes, four for files of system sessions."""
+"""Decides who may reach which kernel for which purpose. One query if access is allowed, four for files of system
+sessions."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from backendai.wire.tickets import Purpose
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What a purpose asks for. ``runs``: kernel and session are RUNNING. ``owned``: only the owner, as it is done with
-    the owner's own keys and files. ``feature``: what the kind of the session has to offer. ``shows_files``: a system
-    session, which is there for its folders alone, is closed as soon as its owner has lost the rights to one."""
+    """The conditions of a purpose. ``runs``: kernel and session must be RUNNING. ``owned``: only the owner, as the
+    owner's own keys and files are used. ``feature``: a feature that the session's kind must have. ``shows_files``: a
+    system session is closed as soon as its owner has lost the rights to one of its folders."""
 
     runs: bool = True
     owned: bool = False
@@ -46,9 +47,11 @@ def reach(
     kernel_id: UUID | None = None,
     generation: int | None = None,
 ) -> Kernel:
-    """Return the kernel (the main one of the session if none is named) with agent and session. A missing and a foreign
-    one look the same. Raises Denied: ``no-session``, ``no-kernel``, ``not-for-this-type``, ``not-running`` (also for
-    another generation), ``folder-revoked``."""
+    """Return the kernel (by default the session's main one) with agent and session.
+
+    A missing kernel and one that the user may not see give the same error. Raises Denied: ``no-session``,
+    ``no-kernel``, ``not-for-this-type``, ``not-running`` (also for another generation), ``folder-revoked``.
+    """
     assert session_id or kernel_id
     rule = _RULES[purpose]
     sessions = ComputeSession.objects.visible_to(user)
@@ -77,5 +80,5 @@ def reach(
 
 
 def still_visible(user: User | None, session_id: UUID) -> bool:
-    """Return whether this person may still see the session."""
+    """Return whether the user may still see the session."""
     return user is not None and ComputeSession.objects.visible_to(user).filter(pk=session_id).exists()

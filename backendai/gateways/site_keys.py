@@ -1,4 +1,4 @@
-"""Keys of SSH that the platform has itself: made anew from one secret whenever they are needed, and stored nowhere."""
+"""The platform's own SSH keys, derived from one secret when needed and never stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.core.ssh_keys import public_text as public_text
 
 
 def host_key() -> Ed25519PrivateKey:
-    """Return the key by which SSH clients know this site. Raises ValueError for a setting that is no Ed25519 key."""
+    """Return the site's host key for SSH clients. Raises ValueError if the setting is not an Ed25519 key."""
     if not settings.SSH_HOST_KEY:
         return _derived("ssh host key")
     key = serialization.load_ssh_private_key(settings.SSH_HOST_KEY.encode(), password=None)

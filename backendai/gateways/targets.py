@@ -1,4 +1,4 @@
-"""What a door lets somebody reach: a port of a kernel, and by what they were let in."""
+"""What a door lets a person reach: a port of a kernel, with the credential used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = Credential()
 
 
 class Denied(Exception):
-    """Access is refused. ``code`` is stable, the text one sentence for the person."""
+    """Access is refused. ``code`` is stable, the text is one sentence for the user."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

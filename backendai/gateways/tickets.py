@@ -1,4 +1,4 @@
-"""The address of a kernel's gateway, and the ticket that opens it, for every door that relays bytes."""
+"""The address of a kernel's gateway, and the ticket that opens it, for all doors that relay bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.wire.tickets import Purpose, sign_ticket
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a kernel's gateway is, and the header that opens it."""
+    """The address of a kernel's gateway, and the header that opens it."""
 
     url: str
     headers: Mapping[str, str]
@@ -32,7 +32,7 @@ def address_of(kernel: Kernel, purpose: Purpose) -> Address:
 def ticket_for(
     kernel_id: UUID, generation: int, purpose: Purpose, now: datetime, *, service: str = "", port: int = 0
 ) -> Mapping[str, str]:
-    """Return the header that opens the gateway for this purpose, and for an app for this port only."""
+    """Return the header that opens the gateway for this purpose; for an app, only for this port."""
     ticket = sign_ticket(
         settings.TICKET_KEY,
         kernel_id=kernel_id,

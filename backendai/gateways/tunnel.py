@@ -34,7 +34,7 @@ _target: ContextVar[Target] = ContextVar("target")
 
 
 class NoTunnel(aiohttp.ClientConnectionError):
-    """The node's gateway gives no tunnel; ``code`` says why."""
+    """The agent's gateway does not open a tunnel; ``code`` is the cause."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -42,8 +42,8 @@ class NoTunnel(aiohttp.ClientConnectionError):
 
 
 class TunnelConnector(BaseConnector):
-    """Connects to whatever the request at hand is about. A node that gives no tunnel within ``patience`` seconds counts
-    as out of reach, where another one can be asked."""
+    """Connects to the target of the current request. An agent that opens no tunnel within ``patience`` seconds counts
+    as unreachable, if another one can be asked."""
 
     def __init__(self, *, patience: float = _LONGEST_SECONDS, **options: Any) -> None:
         super().__init__(**options)

@@ -1,4 +1,4 @@
-"""Which language an answer is in when nobody has chosen one."""
+"""Chooses the language of a response if the user has not chosen one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 
 
 def language_asked_for(header: str) -> str:
-    """Return the language of ours that an ``Accept-Language`` header likes best; English when it names none of them."""
+    """Return the supported language that an ``Accept-Language`` header prefers; English if it names none."""
     for wish, __ in parse_accept_lang_header(header):
         try:
             return get_supported_language_variant(wish)

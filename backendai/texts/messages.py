@@ -1,7 +1,7 @@
-"""Messages of the rooms below in the language of the page or of the answer.
+"""Renders messages of the rooms below in the language of the page or response.
 
-Services, the scheduler and agents write English templates with values (``core.messages``). A door renders them: the
-template is looked up in the catalogue, and names that people gave cannot turn the direction of the sentence.
+Services, the scheduler and agents write English templates with values (``core.messages``). A door renders a message:
+the template is looked up in the catalogue, and names of people cannot change the text direction of the sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LIST = ", "
 
 
 def in_words(text: object) -> str:
-    """Return a message in the language of the page; markup and what the catalogue does not have stay as they are."""
+    """Return a message in the language of the page. Markup, and templates that the catalogue lacks, are unchanged."""
     if not text or isinstance(text, SafeData):
         return str(text)
     message = text if isinstance(text, Message) else Message.of(str(text))

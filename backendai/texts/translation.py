@@ -1,6 +1,6 @@
-"""Django's translations, as sentences that keep what is filled into them to itself.
+"""Django's translations as sentences that isolate the text direction of values in their gaps.
 
-Pages and mails take their translations from here wherever a sentence has gaps; ``sentence % values`` looks the same.
+Pages and mails import their translations from here if a sentence has gaps; ``sentence % values`` looks the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backendai.texts.isolation import isolated
 
 
 class Sentence(str):
-    """A translated text; what is filled into its gaps does not turn the rest of it."""
+    """A translated text. Values in its gaps do not change the text direction of the rest."""
 
     __slots__ = ()
 
@@ -27,12 +27,12 @@ class Sentence(str):
 
 
 def gettext(text: str) -> str:
-    """Return a text in the language of the page, as a ``Sentence``."""
+    """Return the translation of a text in the language of the page, as a ``Sentence``."""
     return Sentence(translation.gettext(text))
 
 
 def ngettext(one: str, many: str, number: int) -> str:
-    """Return the text for this number in the language of the page, as a ``Sentence``."""
+    """Return the translation for this number in the language of the page, as a ``Sentence``."""
     return Sentence(translation.ngettext(one, many, number))
 
 

@@ -1,4 +1,4 @@
-"""Taking in what nodes measured of their kernels. Nodes have little trust: they are heard about what they hold."""
+"""Stores measurements of kernels from agents. Agents are not trusted: they can report only kernels that they hold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Used = dict[str, tuple[float, float]]  # slot → used and held, in the slot's 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A kernel as its row is: who holds what of which devices, and up to when it is measured."""
+    """A kernel's row: owner, devices, and the time up to which it is measured."""
 
     agent_id: UUID
     generation: int
@@ -47,7 +47,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What becomes one row, and what it adds to the books."""
+    """The values of one new row, and the amounts to add to the daily sums."""
 
     kernel_id: UUID
     at: datetime
@@ -58,11 +58,12 @@ class _Sample:
 
 
 def keep(reports: Iterable[Report], now: datetime) -> int:
-    """Write what these nodes measured of kernels that they hold in that generation, and add it to the days of their
-    owners; returns how many samples were new. Three statements, however many nodes and kernels there are.
+    """Store the measurements of kernels that these agents hold in that generation, and add them to the owners' daily
+    sums; returns how many samples were new.
 
-    Nothing counts twice: no sample begins before the one before it has ended, and a report that comes again adds
-    nothing. What is older than ten minutes or lies ahead of the portal's clock is dropped.
+    Nothing counts twice: a sample never begins before the previous one has ended, and a repeated report adds nothing.
+    Measurements older than ten minutes or in the future are dropped. Three statements for any number of agents and
+    kernels.
     """
     timely = [(agent, report, at) for agent, report in reports if (at := _moment(agent, report, now)) is not None]
     ids = {usage.kernel_id for _, report, _ in timely for usage in report.kernels}
@@ -137,7 +138,7 @@ def _sample(
 
 
 def _of_slot(kernel_id: UUID, ids: Mapping[str, str], devices: Mapping[str, DeviceUsage]) -> dict[str, float]:
-    """Return what a kernel used of its devices of one slot: ``util`` of what it was given, and ``mem``."""
+    """Return a kernel's use of its devices of one slot: ``util`` as a share of its allocation, and ``mem``."""
     utils, mems = list[tuple[float, float]](), list[int]()
     for device_id, text in ids.items():
         part = parse_amount("devices", text, field="devices") / MILLI
@@ -155,8 +156,8 @@ def _of_slot(kernel_id: UUID, ids: Mapping[str, str], devices: Mapping[str, Devi
 
 
 def _of_device(kernel_id: UUID, device: DeviceUsage | None, *, is_whole: bool) -> tuple[float | None, int | None]:
-    """A kernel that has a device for itself uses what is used of it, to whichever process the driver counts
-    it: a program that is not recognised must not look idle."""
+    """Return a kernel's use of a device. If it has the whole device, this is the device's total use, so that a program
+    that the driver does not recognise never looks idle."""
     if device is None:
         return None, None
     own = device.kernels.get(kernel_id)

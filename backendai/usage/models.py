@@ -1,4 +1,4 @@
-"""What sessions have held and used over time. Only ``services``, ``keeping`` and ``thinning`` write here."""
+"""What sessions have held and used over time. Only ``services``, ``keeping`` and ``thinning`` write these rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.usage.querysets import UsageQuerySet
 
 
 class UsageBucket(models.Model):
-    """How much of a slot one user's sessions of one project held in one resource group on one day (UTC)."""
+    """The amount of a slot that one user's sessions of one project held in one resource group on one day (UTC)."""
 
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="usage_buckets")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="usage_buckets")
@@ -50,7 +50,7 @@ class UsageBucket(models.Model):
 
 
 class ObservedKernel(models.Model):
-    """How far one placement of a kernel has been counted. ``is_closed``: that placement has ended and is counted."""
+    """Up to when one placement of a kernel has been counted. ``is_closed``: the placement has ended and is counted."""
 
     kernel = models.OneToOneField(Kernel, on_delete=models.CASCADE, primary_key=True, related_name="observed")
     generation = models.PositiveIntegerField()
@@ -65,7 +65,7 @@ class ObservedKernel(models.Model):
 
 
 class ObservationMark(models.Model):
-    """Up to which row the scheduling history was read for placements: one row."""
+    """The last row of the scheduling history that was read for placements. There is only one such mark."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     record_id = models.PositiveBigIntegerField(default=0)
@@ -75,10 +75,10 @@ class ObservationMark(models.Model):
 
 
 class UsageSample(models.Model):
-    """What one kernel used in the ``seconds`` that ended ``at``, as its node measured it. None: not measured.
+    """The use of one kernel in the ``seconds`` that ended ``at``, as measured by its agent. None: not measured.
 
-    ``devices``: slot → ``util`` (0 to 1, of what the kernel was given) and ``mem`` (bytes), each left out where the
-    driver does not tell.
+    ``devices``: by slot, ``util`` (0 to 1, as a share of the allocation) and ``mem`` (bytes); a value that the driver
+    does not report is missing.
     """
 
     # The unique constraint begins with it; it is not checked again, since the writer has just read the kernel.

@@ -1,4 +1,4 @@
-"""Whose use somebody may see."""
+"""Querysets of usage, with their visibility."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 class UsageQuerySet(models.QuerySet[Any]):
-    """What was held, day by day."""
+    """Daily sums of held amounts."""
 
     def visible_to(self, user: User) -> UsageQuerySet:
-        """Everybody's for superadmins, the domain's for its admins, else one's own."""
+        """Return the sums that the user may see: superadmins all, domain admins those of their domain, others their
+        own."""
         if user.role == "superadmin":
             return self
         if user.role == "admin" and user.domain_id:

@@ -1,6 +1,6 @@
-"""What sessions really use: reading the samples of their kernels. Every function asks a fixed number of queries.
+"""Reads measured use of sessions. Every function runs a fixed number of queries.
 
-Who may see a session is asked before: these functions take the ids of what may be seen.
+Callers check visibility: they pass the ids of sessions that the user may see.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _Row = dict[str, Any]  # sums over samples of one kernel
 
 @dataclass(frozen=True, slots=True)
 class UsageAverages:
-    """The mean use of a session over a window. ``slots``: of each slot that its kernels were given the part that they
-    used, 0 to 1; None unless it was measured of all of them. ``covered_seconds``: how much of the window has samples,
-    of the kernel that has the fewest."""
+    """The mean use of a session over a window. ``slots``: the used share of the allocation of each slot, 0 to 1 (None:
+    not measured for all kernels). ``covered_seconds``: the measured part of the window, for the kernel with the fewest
+    samples."""
 
     slots: Mapping[str, float | None]
     covered_seconds: float
@@ -42,9 +42,9 @@ class UsageAverages:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Use at a time: the mean over the step that begins ``at``. ``used``: by slot, in its unit (cores, bytes, devices);
-    ``memory``: bytes of accelerators by slot; ``rates``: bytes in a second by the names of ``THROUGH``. What was not
-    measured is left out."""
+    """Mean use over the step that begins ``at``. ``used``: by slot, in its unit (cores, bytes, devices). ``memory``:
+    bytes of accelerators by slot. ``rates``: bytes per second by the names of ``THROUGH``. Unmeasured values are
+    missing."""
 
     at: datetime
     used: Mapping[str, float]
@@ -54,8 +54,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points in time order; steps of so many seconds without a sample have none. ``held``: what the kernels were given,
-    in the units of the points. ``longest``: seconds of the longest sample; old ones are thinned."""
+    """Points in time order; a step without samples has none. ``held``: the kernels' allocations, in the units of the
+    points. ``longest``: seconds of the longest sample, as old ones are combined."""
 
     step: float
     held: Mapping[str, float]
@@ -64,8 +64,8 @@ class Series:
 
 
 def averages(session_ids: Collection[UUID], since: datetime, until: datetime) -> dict[UUID, UsageAverages]:
-    """Return the mean use of each of these sessions over the window, in two queries. Sessions that do not exist are
-    left out, and kernels that were done before: they neither use nor hold anything since."""
+    """Return the mean use of each of these sessions over the window. Unknown sessions, and kernels that ended before
+    the window, are left out. Two queries."""
     kernels = _kernels(session_ids, since)
     every = _devices({slot for _, amounts in kernels.values() for slot in amounts})
     rows = _samples(session_ids, since, until).values("kernel_id").annotate(**_sums(every)).order_by()
@@ -78,7 +78,8 @@ def averages(session_ids: Collection[UUID], since: datetime, until: datetime) ->
 
 
 def series(session_id: UUID, since: datetime, until: datetime, points: int, *, kernel_id: UUID | None = None) -> Series:
-    """Return the use of a session, or of one of its kernels, over the window in at most so many points; two queries."""
+    """Return the use of a session, or of one of its kernels, over the window in at most ``points`` points. Two
+    queries."""
     step = _step_of(since, until, points)
     kernels = {pk: amounts for pk, (_, amounts) in _kernels([session_id], since).items() if kernel_id in (None, pk)}
     held = sum(kernels.values(), Slots())
@@ -96,8 +97,8 @@ def series(session_id: UUID, since: datetime, until: datetime, points: int, *, k
 def accelerator_parts(
     session_ids: Collection[UUID], since: datetime, until: datetime, points: int
 ) -> list[tuple[datetime, float]]:
-    """Return which part of their most used accelerators these sessions used together, over time, 0 to 1; two queries,
-    one where they have none."""
+    """Return over time the share (0 to 1) of their most used accelerators that these sessions used together. Two
+    queries; one if they have no accelerators."""
     kernels = {pk: amounts for pk, (_, amounts) in _kernels(session_ids, since).items()}
     every = _devices(sum(kernels.values(), Slots()))
     if not every:
@@ -112,7 +113,8 @@ def accelerator_parts(
 
 
 def latest(session_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UsageSample]]:
-    """Return the newest sample of each kernel by session and kernel, in one query; kernels without any are left out."""
+    """Return the newest sample of each kernel, by session and kernel. Kernels without samples are left out. One
+    query."""
     newest = UsageSample.objects.filter(kernel=OuterRef("pk")).order_by("-at").values("pk")[:1]
     kernels = Kernel.objects.filter(session__in=among(session_ids)).order_by()
     rows = UsageSample.objects.filter(pk__in=kernels.annotate(newest=Subquery(newest)).values("newest"))
@@ -129,7 +131,7 @@ def _step_of(since: datetime, until: datetime, points: int) -> float:
 def _by_step(
     rows: Any, kernels: Mapping[UUID, Slots], every: Sequence[str], since: datetime, step: float
 ) -> dict[int, list[tuple[Slots, _Row]]]:
-    """Return sums of samples by step, each with what its kernel was given."""
+    """Return sums of samples by step, each with the allocation of its kernel."""
     found: dict[int, list[tuple[Slots, _Row]]] = defaultdict(list)
     steps = _Step(F("at"), since.timestamp(), step)
     rows = rows.filter(kernel__in=list(kernels)).values("kernel_id", step=steps)
@@ -179,7 +181,8 @@ def _average(members: Sequence[tuple[Slots, _Row]], every: Sequence[str], window
 
 
 def _part(members: Sequence[tuple[Slots, _Row]], every: Sequence[str], slot: str) -> float | None:
-    """Return which part of the slot these kernels used together; None unless each that has some of it was measured."""
+    """Return the share of the slot that these kernels used together; None unless each kernel with the slot was
+    measured."""
     used = held = 0.0
     for amounts, row in members:
         if not amounts[slot]:

@@ -1,7 +1,7 @@
-"""Counting what placed kernels hold, exactly once: in one transaction, from where the last look ended.
+"""Counts exactly once what placed kernels hold: in one transaction, beginning where the last pass ended.
 
-Who is looked at: kernels that hold slots now, kernels whose last placement is not closed yet, and kernels of sessions
-that the history says were placed since, which may have ended in between.
+It reads kernels that hold slots now, kernels whose last placement is not closed, and kernels of sessions that were
+placed since according to the history and may have ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ BucketKey = tuple[int, str, str, int, str, str]  # group, user, project, domain,
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """One kernel's placement, from where it was counted to where it can be counted now."""
+    """A part of one kernel's placement: from the time up to which it is counted to the time up to which it can be
+    counted now."""
 
     kernel_id: UUID
     generation: int
@@ -45,11 +46,11 @@ class _Stretch:
 
 
 def observe(now: datetime) -> int:
-    """Add what kernels held since they were last looked at and return how many were counted.
+    """Add what kernels held since the last pass; returns how many kernels were counted.
 
-    Running it twice, at once or after a crash counts nothing twice: marks and amounts are one transaction, and of two
-    observers the second one has nothing to do. What a failed start held and gave back between two looks is not
-    counted when the kernel has been placed anew meanwhile. The number of statements does not grow with kernels.
+    Repeated or concurrent runs, also after a crash, count nothing twice, as marks and amounts are written in one
+    transaction. What a failed start held between two passes is not counted if the kernel has been placed again
+    meanwhile. A fixed number of statements.
     """
     with transaction.atomic():
         if not _only_observer():
@@ -79,7 +80,7 @@ def _settled_record(mark: int, now: datetime) -> int:
 
 
 def _kernels(mark: int) -> Iterable[tuple[Any, ...]]:
-    """Return each kernel to look at once, as it was when it was read last."""
+    """Return each kernel to count once, in its latest state."""
     placed_since = SchedulingRecord.objects.filter(pk__gt=mark, to_status=Status.SCHEDULED).values("session_id")
     kernels = Kernel.objects.filter(generation__gt=0)
     found: dict[UUID, tuple[Any, ...]] = {}
@@ -102,7 +103,7 @@ def _columns(kernels: QuerySet[Kernel]) -> Iterable[tuple[Any, ...]]:
 
 
 def _stretch(row: tuple[Any, ...], now: datetime) -> _Stretch | None:
-    """Return what is to be counted of this kernel; None when all of it has been."""
+    """Return the part of this kernel's placement to count; None if all of it is counted."""
     pk, generation, status, moved_from, changed_at, ended_at, slots, placed_at, *rest = row
     *holder, seen_generation, seen_until, seen_closed = rest
     same = seen_generation == generation

@@ -1,4 +1,4 @@
-"""What was held and used over some days, added up by the database: never a row for each session."""
+"""Sums of held and used amounts over days, computed by the database without a row for each session."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Statistics:
 
     @property
     def total(self) -> Line:
-        """Everything together."""
+        """The sum of all lines."""
         hours = {slot: sum(line.hours.get(slot, 0.0) for line in self.lines) for slot in self.slots}
         used = {slot: sum(line.used.get(slot, 0.0) for line in self.lines) for slot in self.measured_slots}
         measured = {slot: sum(line.measured.get(slot, 0.0) for line in self.lines) for slot in self.measured_slots}
@@ -65,7 +65,7 @@ class Statistics:
 
     @property
     def measured_slots(self) -> list[str]:
-        """Those slots of which anybody's use was measured, in the same order."""
+        """The slots with measured use, in the same order."""
         measured = {slot for line in self.lines for slot in line.measured}
         return [slot for slot in self.slots if slot in measured]
 
