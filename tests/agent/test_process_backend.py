@@ -48,8 +48,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 DIE_WHILE_STARTING = START_AND_DIE.replace(
-    "backend = ", "from backendai.agent.backends import process_start\n"
-    "process_start.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)\nbackend = "
+    "backend = ", "from backendai.agent.backends import supervisors\n"
+    "supervisors.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)\nbackend = "
 )  # fmt: skip
 
 

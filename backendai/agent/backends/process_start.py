@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -17,8 +14,9 @@ from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_launch import environment_of, furnish, launch_order
 from backendai.agent.backends.process_log import read_tail
-from backendai.agent.backends.process_places import KERNEL_USERS, Places
+from backendai.agent.backends.process_places import Places
 from backendai.agent.backends.process_sandbox import Place, open_to_all, probe
+from backendai.agent.backends.supervisors import Supervisors, free_user
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.core.slots import MILLI, Slots
@@ -39,7 +37,7 @@ class Starter:
         self.cgroups = process_cgroup.find_parents()
         self.places = Places(data, self.isolation)
         self._lock = threading.Lock()
-        self._runners: list[subprocess.Popen[bytes]] = []
+        self._supervisors = Supervisors([str(_RUNNER)])
 
     def mount_rules(self) -> MountRules:
         """Return what kernels here can mount. Those of root that mount anything are one user, who owns the files."""
@@ -55,7 +53,7 @@ class Starter:
         """Make the folder and the kernel in it. Raises StartFailed, after removing what was made."""
         try:
             self._prepare(spec, folder)
-            if not self._run(folder, spec.create_timeout):
+            if not self._supervisors.start(folder, spec.create_timeout):
                 raise StartFailed(
                     "The kernel does not start: {complaint}", complaint=self._complaint(folder, spec.create_timeout)
                 )
@@ -68,8 +66,7 @@ class Starter:
 
     def reap(self) -> None:
         """Collect supervisors that ended."""
-        with self._lock:
-            self._runners = [runner for runner in self._runners if runner.poll() is None]
+        self._supervisors.reap()
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
         binds = self._mounts.prepare(spec, self.mount_rules())
@@ -86,7 +83,7 @@ class Starter:
         runtime = None
         if self.isolation.bwrap is None:
             runtime = Path(tempfile.mkdtemp(prefix="krn-", dir="/tmp"))
-        uid = (binds.uid or self._free_user(folder)) if self.isolation.root else None
+        uid = (binds.uid or free_user(folder.kernel_id, self._users_taken())) if self.isolation.root else None
         return Place(folder.path.resolve(), uid, runtime, tuple(binds.all), self._environments_for(uid))
 
     def _environments_for(self, uid: int | None) -> Path | None:
@@ -96,13 +93,8 @@ class Starter:
             return None
         return found.resolve() if self.isolation.bwrap is not None or uid is None or open_to_all(found) else None
 
-    def _free_user(self, folder: KernelFolder) -> int:
-        taken = {KernelFolder(path).read("launch").get("uid") for path in self.places.folders()}
-        first = folder.kernel_id.int % len(KERNEL_USERS)  # two portals on one machine rarely choose alike
-        free: list[int] = [number for number in (*KERNEL_USERS[first:], *KERNEL_USERS[:first]) if number not in taken]
-        if not free:
-            raise StartFailed("All {count} user ids for kernels are in use.", count=len(KERNEL_USERS))
-        return free[0]
+    def _users_taken(self) -> set[int | None]:
+        return {KernelFolder(path).read("launch").get("uid") for path in self.places.folders()}
 
     def _launch(self, spec: KernelSpec, place: Place) -> dict[str, Any]:
         slots = Slots.parse(spec.slots)
@@ -119,30 +111,6 @@ class Starter:
             "cgroup_memory": memory if cgroups else None,
             "memory": None if cgroups else memory,
         }
-
-    def _run(self, folder: KernelFolder, timeout: float) -> bool:
-        """Start the supervisor; returns whether the kernel's main process came to life in time."""
-        heard, ready = os.pipe()
-        try:
-            (folder.path / "runner.log").touch(mode=0o600)
-            with (folder.path / "runner.log").open("wb") as complaints:
-                runner = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_RUNNER), str(folder.path.resolve()), str(ready)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=complaints,
-                    stderr=complaints,
-                    env={"PATH": os.environ.get("PATH", os.defpath)},
-                    cwd="/",
-                    pass_fds=(ready,),
-                    start_new_session=True,
-                )
-            os.close(ready)
-            with self._lock:
-                self._runners.append(runner)
-            told, _, _ = select.select([heard], [], [], timeout)
-            return bool(told) and os.read(heard, 16) == b"started"
-        finally:
-            os.close(heard)
 
     def _complaint(self, folder: KernelFolder, timeout: float) -> str:
         output = read_tail(folder.log, _COMPLAINT)[0] + read_tail(folder.path / "runner.log", _COMPLAINT)[0]

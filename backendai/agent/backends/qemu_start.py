@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +13,13 @@ from typing import Any
 from backendai.agent.backends import process_cgroup
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
-from backendai.agent.backends.process_places import KERNEL_USERS
 from backendai.agent.backends.qemu_boot import Boot
 from backendai.agent.backends.qemu_command import TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_kit import MachineKit
 from backendai.agent.backends.qemu_tools import Tools
+from backendai.agent.backends.supervisors import Supervisors, free_user
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.qemu_settings import MachineSettings
@@ -62,7 +60,7 @@ class Starter:
         self.cgroups = process_cgroup.find_parents()
         self.is_root = os.geteuid() == 0
         self._lock = threading.Lock()
-        self._runners: list[subprocess.Popen[bytes]] = []
+        self._supervisors = Supervisors(["-c", _RUN, str(_ROOT)])
 
     def mount_rules(self) -> MountRules:
         """Return what virtual machines can mount: the servers of folders need root, and give files to their owner."""
@@ -76,7 +74,7 @@ class Starter:
         """Make the folder and the machine in it. Raises StartFailed, after removing what was made, BackendError."""
         try:
             self._prepare(spec, folder)
-            if not self._run(folder, spec.create_timeout * slowness(self._acceleration())):
+            if not self._supervisors.start(folder, spec.create_timeout * slowness(self._acceleration())):
                 raise StartFailed(_NOT_STARTED, error=self._complaint(folder, spec))
         except (OSError, subprocess.SubprocessError) as error:
             self._undo(folder)
@@ -87,8 +85,7 @@ class Starter:
 
     def reap(self) -> None:
         """Collect supervisors that ended."""
-        with self._lock:
-            self._runners = [runner for runner in self._runners if runner.poll() is None]
+        self._supervisors.reap()
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
         image = self._images.make(spec.exact_image)
@@ -108,7 +105,8 @@ class Starter:
         cgroups = process_cgroup.make(self.cgroups, f"backendai-{spec.kernel_id}", slots, pids=_THREADS)
         about = {"labels": image.labels, "definitions": image.about.get("definitions") or {}, "image": image.file.stem}
         with self._lock:  # until the choice of a user is written down
-            uid = self._free_user(folder) if self.is_root else None
+            taken = {other.read("launch").get("uid") for other in self._others()}
+            uid = free_user(folder.kernel_id, taken) if self.is_root else None
             folder.write("launch", self._launch(spec, shape, uid) | about | {
                 "files": {name: str(path) for name, path in files.items()},
                 "cgroups": [str(cgroup) for cgroup in cgroups],
@@ -146,38 +144,6 @@ class Starter:
             raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + _LEAST_GUEST))
         cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
         return Shape(memory, cores, self._acceleration(), shares, has_kit)
-
-    def _free_user(self, folder: KernelFolder) -> int:
-        taken = {other.read("launch").get("uid") for other in self._others()}
-        first = folder.kernel_id.int % len(KERNEL_USERS)
-        free: list[int] = [number for number in (*KERNEL_USERS[first:], *KERNEL_USERS[:first]) if number not in taken]
-        if not free:
-            raise StartFailed("All {number} user ids for kernels are in use.", number=len(KERNEL_USERS))
-        return free[0]
-
-    def _run(self, folder: KernelFolder, timeout: float) -> bool:
-        """Start the supervisor; returns whether the guest said its first word in time."""
-        heard, ready = os.pipe()
-        try:
-            (folder.path / "runner.log").touch(mode=0o600)
-            with (folder.path / "runner.log").open("wb") as complaints:
-                runner = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _RUN, str(_ROOT), str(folder.path.resolve()), str(ready)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=complaints,
-                    stderr=complaints,
-                    env={"PATH": os.environ.get("PATH", os.defpath)},
-                    cwd="/",
-                    pass_fds=(ready,),
-                    start_new_session=True,
-                )
-            os.close(ready)
-            with self._lock:
-                self._runners.append(runner)
-            told, _, _ = select.select([heard], [], [], timeout)
-            return bool(told) and os.read(heard, 16) == b"started"
-        finally:
-            os.close(heard)
 
     def _complaint(self, folder: KernelFolder, spec: KernelSpec) -> str:
         if failed := folder.read("exit").get("failed"):

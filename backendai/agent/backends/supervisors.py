@@ -1,0 +1,63 @@
+"""The supervisors of kernels that have one: started in a session of their own, they outlive the agent."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_places import KERNEL_USERS
+
+
+class Supervisors:
+    """What this agent has started, by their words for Python; they run with the standard library alone."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._lock = threading.Lock()
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, folder: KernelFolder, timeout: float) -> bool:
+        """Start the supervisor of a kernel; returns whether the kernel came to life in time. Raises OSError."""
+        heard, ready = os.pipe()
+        try:
+            (folder.path / "runner.log").touch(mode=0o600)
+            with (folder.path / "runner.log").open("wb") as complaints:
+                runner = subprocess.Popen(
+                    [sys.executable, "-I", "-S", *self._words, str(folder.path.resolve()), str(ready)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=complaints,
+                    stderr=complaints,
+                    env={"PATH": os.environ.get("PATH", os.defpath)},
+                    cwd="/",
+                    pass_fds=(ready,),
+                    start_new_session=True,
+                )
+            os.close(ready)
+            with self._lock:
+                self._running.append(runner)
+            told, _, _ = select.select([heard], [], [], timeout)
+            return bool(told) and os.read(heard, 16) == b"started"
+        finally:
+            os.close(heard)
+
+    def reap(self) -> None:
+        """Collect supervisors that ended."""
+        with self._lock:
+            self._running = [runner for runner in self._running if runner.poll() is None]
+
+
+def free_user(kernel_id: UUID, taken: Collection[int | None]) -> int:
+    """Return a user id for a kernel. Raises StartFailed."""
+    first = kernel_id.int % len(KERNEL_USERS)  # two portals on one machine rarely choose alike
+    in_turn: list[int] = [*KERNEL_USERS[first:], *KERNEL_USERS[:first]]
+    for number in in_turn:
+        if number not in taken:
+            return number
+    raise StartFailed("All {count} user ids for kernels are in use.", count=len(KERNEL_USERS))
