@@ -10,6 +10,8 @@ from backendai.core.errors import UserError
 from backendai.core.slots import parse_size
 
 ACCELERATIONS = ("auto", "kvm", "tcg")
+OFF = "off"
+NETWORKS = ("auto", OFF)
 _OVERHEAD = 128 * 2**20
 _MOST_OVERHEAD = 16 * 2**30
 
@@ -17,12 +19,14 @@ _MOST_OVERHEAD = 16 * 2**30
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
     """How virtual machines are made. ``root``: where QEMU, its tools and a Linux kernel are; ``cache``: where file
-    systems of images are kept, None: in the agent's folder; ``overhead``: bytes of each kernel's memory for QEMU."""
+    systems of images are kept, None: in the agent's folder; ``overhead``: bytes of each kernel's memory for QEMU;
+    ``network``: auto (where it can be kept in bounds) or off."""
 
     root: Path = Path("/")
     cache: Path | None = None
     acceleration: str = ACCELERATIONS[0]
     overhead: int = _OVERHEAD
+    network: str = NETWORKS[0]
 
 
 def read_machines(environ: Mapping[str, str]) -> MachineSettings:
@@ -30,6 +34,9 @@ def read_machines(environ: Mapping[str, str]) -> MachineSettings:
     acceleration = environ.get("BACKENDAI_QEMU_ACCELERATION", "") or ACCELERATIONS[0]
     if acceleration not in ACCELERATIONS:
         raise _wrong("BACKENDAI_QEMU_ACCELERATION", acceleration, f"use {', '.join(ACCELERATIONS)}")
+    network = environ.get("BACKENDAI_QEMU_NETWORK", "") or NETWORKS[0]
+    if network not in NETWORKS:
+        raise _wrong("BACKENDAI_QEMU_NETWORK", network, f"use {' or '.join(NETWORKS)}")
     told = environ.get("BACKENDAI_QEMU_OVERHEAD", "")
     overhead = parse_size(told, field="BACKENDAI_QEMU_OVERHEAD") if told else _OVERHEAD
     if overhead > _MOST_OVERHEAD:
@@ -39,6 +46,7 @@ def read_machines(environ: Mapping[str, str]) -> MachineSettings:
         cache=_folder(environ, "BACKENDAI_QEMU_CACHE"),
         acceleration=acceleration,
         overhead=overhead,
+        network=network,
     )
 
 

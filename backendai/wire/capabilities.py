@@ -13,6 +13,7 @@ class Capability(StrEnum):
     LISTED_IMAGES = "listed-images"  # reports which images it has; other images must be pulled or built
     NATIVE = "native"  # kernels are processes of the machine, on its network, and run an image's native program
     SIMULATED = "simulated"  # kernels run nothing
+    ISOLATED = "isolated"  # programs in kernels reach no other machine
     APPS = "apps"  # the gateway reaches ports of kernels, and other users cannot
     SERVING = "serving"  # the gateway reaches ports of inference sessions
     COMMIT = "commit"  # saves kernels as images

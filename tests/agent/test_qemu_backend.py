@@ -368,7 +368,7 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
     ("over", "code", "words"),
     [
         ({"slots": {"cpu": "1", "mem": str(150 * 2**20)}}, "failed-to-start", "224 MiB"),
-        ({"cluster_size": 2}, "no-network", "one kernel"),
+        ({"cluster_size": 2}, "cluster-network-failed", "one kernel"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(

@@ -135,6 +135,9 @@ def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
     for unwanted in ("hostfwd", "user,", "-qmp", "-vnc", "server=on", "path="):
         assert unwanted not in line
     assert "/dev/fdset/3" not in line
+    with_network = " ".join(command_of(Shape(2**28, 1, TCG, has_network=True), Tools(root)))
+    assert "-netdev user,id=network," in with_network and "ipv6=off" in with_network and "-nic" not in with_network
+    assert "hostfwd" not in with_network and "guestfwd" not in with_network
     assert "/dev/fdset/3" in " ".join(command_of(Shape(2**28, 1, TCG, has_kit=True), Tools(root)))
     assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
 
@@ -181,8 +184,8 @@ def test_a_machine_without_the_device_emulates_and_says_so(root: Path, monkeypat
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "none"))
     found = Acceleration("auto", Tools(root), lambda: pytest.fail("no trial without the device")).find()
     assert (found.acceleration, "missing" in found.why_not) == (TCG, True)
-    notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="")
-    assert {note.code for note in notes} == {"qemu-overhead", "qemu-no-network", "qemu-emulated"}
+    notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="", no_network="")
+    assert {note.code for note in notes} == {"qemu-overhead", "qemu-emulated"}
     assert "128 MiB" in next(note.message for note in notes if note.code == "qemu-overhead")
 
 
@@ -269,6 +272,7 @@ def test_an_end_is_told_with_its_reason(
         ("BACKENDAI_QEMU_ACCELERATION", "fast"),
         ("BACKENDAI_QEMU_OVERHEAD", "much"),
         ("BACKENDAI_QEMU_OVERHEAD", "1t"),
+        ("BACKENDAI_QEMU_NETWORK", "bridge"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(variable: str, value: str) -> None:

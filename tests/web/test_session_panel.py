@@ -50,6 +50,15 @@ def test_over_the_list_it_comes_alone_and_on_its_page_with_terminal_and_log(cast
         assert f'data-panel-of="{session.pk}"' in part
 
 
+def test_it_says_that_a_session_reaches_no_other_machine(cast: Cast, browse: Browse) -> None:
+    there, isolated = (
+        make_agent(name, backend="vm", capabilities=list(can)) for name, can in (("a", ()), ("b", ("isolated",)))
+    )
+    said = "programs in this session reach no other machine"
+    assert said not in text_of(browse(cast.alice), make_running_session(cast.alice, there))
+    assert said in text_of(browse(cast.alice), make_running_session(cast.alice, isolated))
+
+
 def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     make_image(title=HOSTILE, architecture="x86_64")
     session = make_running_session(cast.alice, cluster_size=2, resources={"cpu": 1, "mem": "128m"})

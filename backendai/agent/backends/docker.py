@@ -37,7 +37,7 @@ from backendai.agent.backends.base import (
 from backendai.agent.backends.docker_commits import Commits
 from backendai.agent.backends.docker_end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker_engine import PREFIX, Engine
-from backendai.agent.backends.docker_firewall import Firewall, shielded_addresses
+from backendai.agent.backends.docker_firewall import Firewall
 from backendai.agent.backends.docker_guest import DockerGuests
 from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
@@ -74,7 +74,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
     """
 
     name = "docker"
-    capabilities = frozenset(Capability) - {Capability.NATIVE, Capability.SIMULATED}
+    capabilities = frozenset(Capability) - {Capability.NATIVE, Capability.SIMULATED, Capability.ISOLATED}
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         self._holders = Holders(self._engine, self._networks.shared)
         marks = Marks(data.absolute() / "networks")
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
-        self._firewall = Firewall(shielded_addresses() if shielded is None else shielded)
+        self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
         self._mounts, self._rules = KernelMounts(data, hosts), lambda: rules_of(self._engine)
         self._layers = self._watched_layers(disk_reserve)

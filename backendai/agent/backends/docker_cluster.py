@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.packet_rules import VXLAN_PORT
 from backendai.wire.capabilities import Capability
 from backendai.wire.cluster_network import ClusterNetwork
 
-VXLAN_PORT = 4789  # the port that IANA gave to VXLAN
 _PREFIX = "bax-"  # not that of the bridges: no packet rule is about these
 _OVERHEAD = 50  # bytes of each packet that the envelope takes
 _FLOOD = "00:00:00:00:00:00"

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.backends.docker_firewall import shielded_addresses
 from backendai.agent.backends.kubernetes_api import Api
+from backendai.agent.backends.packet_rules import shielded_addresses
 
 logger = logging.getLogger(__name__)
 

@@ -29,12 +29,14 @@ from backendai.agent.backends.base import (
 from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.packet_rules import shielded_addresses
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu_ask import ask, open_terminal
 from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.backends.qemu_guest import MachineGuests
 from backendai.agent.backends.qemu_images import MachineImages
+from backendai.agent.backends.qemu_network import MachineNetwork
 from backendai.agent.backends.qemu_notes import describe
 from backendai.agent.backends.qemu_services import MachineServices
 from backendai.agent.backends.qemu_start import Starter, slowness
@@ -84,7 +86,13 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     name = "qemu"
     capabilities = frozenset(
-        {Capability.IMAGES, Capability.LISTED_IMAGES, Capability.APPS, Capability.SIZE_LIMITS, Capability.EXECUTION}
+        {
+            Capability.IMAGES,
+            Capability.LISTED_IMAGES,
+            Capability.APPS,
+            Capability.SIZE_LIMITS,
+            Capability.EXECUTION,
+        }
     )
 
     def __init__(
@@ -96,8 +104,10 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         agent: str,
         docker_url: str | None = None,
         hosts: StorageHosts | None = None,
+        network: MachineNetwork | None = None,
     ) -> None:
         self.settings = settings or MachineSettings()
+        self.network = network or MachineNetwork(self.settings.network, shielded_addresses())
         cache = self.settings.cache or data.absolute() / "machines"
         places, mounts = OneFolder(data), KernelMounts(data, hosts)
         self._data, self._cache = data, cache
@@ -110,6 +120,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
             data.absolute() / "kit",
             self._images,
             mounts,
+            self.network,
             lambda: self.acceleration.find().acceleration,
             self._folders,
         )
@@ -120,7 +131,9 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self.guests = MachineGuests(self._running, self._find, lambda: slowness(self.acceleration.find().acceleration))
 
     def setup(self) -> None:
-        """Make what machines boot, and try how they run, in the background: the first start need not wait for it."""
+        """Set the rules of their network; in the background make what machines boot, and try how they run: the first
+        start need not wait for it."""
+        self._look_at_network()
 
         def prepare() -> None:
             try:
@@ -166,6 +179,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
                 has_limits=bool(self._starter.cgroups),
                 is_root=self._starter.is_root,
                 storage=self._rules().fault,
+                no_network=self.network.why_not,
             )
         )
 
@@ -183,7 +197,8 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     def start(self, spec: KernelSpec) -> Started:
         if spec.cluster_size > 1:
-            raise StartFailed("Virtual machines have no network: a session here has one kernel.", code="no-network")
+            text = "Virtual machines do not reach each other: a session on this agent has one kernel."
+            raise StartFailed(text, code="cluster-network-failed")
         if not self.has_image(spec.exact_image):
             raise ImageNotFound("{image} is neither here nor was it pulled.", image=spec.image)
         return super().start(spec)
@@ -199,6 +214,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     def sweep(self, live: set[UUID]) -> None:
         super().sweep(live)
+        self._look_at_network()  # a firewall of this machine may have been started anew, without our rules
         self._images.sweep()
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
@@ -216,6 +232,10 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self._mounts.hosts.stop()
         self._starter.reap()
         self._engine.close()
+
+    def _look_at_network(self) -> None:
+        isolated = set() if self.network.ensure() else {Capability.ISOLATED}
+        self.capabilities = type(self).capabilities | isolated
 
     def _fault(self) -> tuple[str, str]:
         """Return why no machine can start, and what to do."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backendai.agent.backends.qemu_boot import BootFiles
+from backendai.agent.backends.qemu_network import network_words
 from backendai.agent.backends.qemu_tools import Tools
 
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
@@ -19,13 +20,14 @@ _PROCESSOR = {TCG: "max", KVM: "host"}
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor
-    starts; ``has_kit``: it has a third disk, with Python and tools."""
+    starts; ``has_kit``: it has a third disk, with Python and tools; ``has_network``: it reaches other machines."""
 
     memory: int  # bytes
     cores: int
     acceleration: str
     shares: Sequence[str] = ()
     has_kit: bool = False
+    has_network: bool = False
 
 
 def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
@@ -51,7 +53,7 @@ def command_of(shape: Shape, tools: Tools) -> list[str]:
         *("-chardev", "socket,id=channel,fd={channel}"),
         *("-device", "virtserialport,chardev=channel,name=backendai,nr=1"),
         *_shares(shape),
-        *("-nic", "none"),
+        *(network_words() if shape.has_network else ("-nic", "none")),
     ]
 
 

@@ -17,6 +17,7 @@ from backendai.agent.backends.authorities import authority_environ, write_author
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker_create import WORKDIR, main_process
 from backendai.agent.backends.home import after_bootstrap, fill_home
+from backendai.agent.backends.qemu_network import ADDRESS, GATEWAY, NAME_SERVER
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.guest_host import INSIDE as GUEST
 from backendai.agent.mounts.kernel_mounts import Bind
@@ -28,6 +29,7 @@ UNLIMITED = 64 * 2**30  # of a sparse file: only what is written takes room on t
 _OWN_ROOM = 24 * 2**20  # for the file system itself, beside what the kernel may write
 _OPTIONS = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-E", "root_owner=0:0")
 _SECONDS = 60.0
+_RESOLVER = Path("/etc/resolv.conf")
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FOLDERS: Mapping[str, str] = {"home": WORKDIR, "tmp": "/tmp", "var-tmp": "/var/tmp", "guest": GUEST}  # noqa: S108
 
@@ -41,13 +43,21 @@ class Share:
 
 
 def make_disk(
-    path: Path, spec: KernelSpec, environ: Mapping[str, str], tools: Tools, *, uid: int | None, shares: Sequence[Share]
+    path: Path,
+    spec: KernelSpec,
+    environ: Mapping[str, str],
+    tools: Tools,
+    *,
+    uid: int | None,
+    shares: Sequence[Share],
+    has_network: bool,
 ) -> None:
     """Make the disk of a kernel. ``environ``: the variables of its image. Raises OSError, StartFailed."""
     with tempfile.TemporaryDirectory(prefix=".disk-", dir=path.parent) as made:
         tree = Path(made)
-        _fill(tree, spec)
-        words = launch_words(spec, environ, uid=KERNEL_USER if uid is None else uid, shares=shares)
+        _fill(tree, spec, has_network=has_network)
+        user = KERNEL_USER if uid is None else uid
+        words = launch_words(spec, environ, uid=user, shares=shares, has_network=has_network)
         (tree / "launch").write_bytes(b"".join(word.encode() + b"\0" for word in words))
         path.touch(mode=0o600)
         with path.open("r+b") as file:
@@ -59,7 +69,14 @@ def make_disk(
         raise StartFailed(text, error=done.stderr.strip()[-300:])
 
 
-def launch_words(spec: KernelSpec, environ: Mapping[str, str], *, uid: int, shares: Sequence[Share] = ()) -> list[str]:
+def launch_words(
+    spec: KernelSpec,
+    environ: Mapping[str, str],
+    *,
+    uid: int,
+    shares: Sequence[Share] = (),
+    has_network: bool = False,
+) -> list[str]:
     """Return what the guest's first process is told, as ``qemu_init/boot.c`` reads it."""
     binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
     told = {**_ENVIRON, **environ, **authority_environ(spec, AUTHORITIES), **spec.environ}
@@ -71,6 +88,7 @@ def launch_words(spec: KernelSpec, environ: Mapping[str, str], *, uid: int, shar
         f"host={spec.hostname}",
         f"folder={spec.start_in or WORKDIR}",
         f"shm={spec.shm_bytes}",
+        *((f"address={ADDRESS}", f"gateway={GATEWAY}") if has_network else ()),
         *(f"environ={name}={value}" for name, value in told.items()),
         *(f"argument={word}" for word in command),
         *(f"bind={source}:{target}" for source, target in binds.items()),
@@ -84,7 +102,7 @@ def size_words(spec: KernelSpec) -> str:
     return f"Its disk of {size} is full: delete files, or start a session with more scratch space."
 
 
-def _fill(tree: Path, spec: KernelSpec) -> None:
+def _fill(tree: Path, spec: KernelSpec, *, has_network: bool) -> None:
     for name in (*_FOLDERS, "work", "upper/etc"):
         (tree / name).mkdir(parents=True)
     for folder in (tree, tree / "guest", tree / "upper", tree / "upper/etc", tree / "home"):
@@ -95,9 +113,17 @@ def _fill(tree: Path, spec: KernelSpec) -> None:
         "hostname": f"{spec.hostname}\n",
         "hosts": f"127.0.0.1 localhost {spec.hostname}\n::1 localhost\n",
     }
+    if has_network:
+        tables["resolv.conf"] = f"{_search()}nameserver {NAME_SERVER}\n"
     for name, text in tables.items():
         (tree / "upper/etc" / name).write_text(text)
         (tree / "upper/etc" / name).chmod(0o644)
     if spec.authorities:
         write_authorities(tree / "authorities", spec)
     fill_home(tree / "home", spec, owner=None)
+
+
+def _search() -> str:
+    """Return the lines about domains in which this machine looks for names."""
+    text = _RESOLVER.read_text() if _RESOLVER.exists() else ""
+    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("search ", "domain ")))

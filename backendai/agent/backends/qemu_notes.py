@@ -13,22 +13,27 @@ _NO_USERS = "All virtual machines run as the agent's own user."
 
 
 def describe(
-    trial: Trial | None, fault: str, fix: str, *, overhead: int, has_limits: bool, is_root: bool, storage: str
+    trial: Trial | None,
+    fault: str,
+    fix: str,
+    *,
+    overhead: int,
+    has_limits: bool,
+    is_root: bool,
+    storage: str,
+    no_network: str,
 ) -> Sequence[Note]:
-    """Return the notes. ``fault``: why no machine can start; ``storage``: why none mounts folders."""
+    """Return the notes. ``fault``: why no machine can start; ``storage``: why none mounts folders; ``no_network``: why
+    none reaches other machines."""
     notes = [
         Note(
             code="qemu-overhead",
             message=f"Kernels are virtual machines: QEMU takes {format_size(overhead)} of the memory of each.",
             fix="Offer presets with that much more memory, or change BACKENDAI_QEMU_OVERHEAD.",
         ),
-        Note(
-            code="qemu-no-network",
-            message="Virtual machines have no network: their apps are reached through the portal, and programs in them"
-            " reach nothing outside. Sessions of several kernels are not possible.",
-            fix="Run sessions that need a network on an agent with Docker.",
-        ),
     ]
+    if no_network:
+        notes.append(_without_network(no_network))
     if fault:
         notes.append(Note(code="qemu-starts-nothing", message=fault, fix=fix))
     if trial is not None and trial.why_not:
@@ -46,3 +51,11 @@ def describe(
         fix = "Run the agent as root, where it may make control groups."
         notes.append(Note(code="qemu-weaker-limits", message=" ".join(lacking), fix=fix))
     return notes
+
+
+def _without_network(why: str) -> Note:
+    return Note(
+        code="qemu-no-network",
+        message=f"Virtual machines have no network, programs in them reach no other machine: {why}.",
+        fix="Run the agent as root, with iptables installed, and without BACKENDAI_QEMU_NETWORK=off.",
+    )

@@ -134,7 +134,7 @@ class Runner:
         self._join()
         if (uid := self.launch["uid"]) is not None:
             os.setgroups(self.launch["groups"])
-            os.setgid(uid)
+            os.setgid(self.launch["gid"])
             os.setuid(uid)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -18,6 +18,7 @@ from backendai.agent.backends.qemu_command import TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
 from backendai.agent.backends.qemu_images import MachineImages
 from backendai.agent.backends.qemu_kit import MachineKit
+from backendai.agent.backends.qemu_network import MachineNetwork
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.backends.supervisors import Supervisors, free_user
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
@@ -49,11 +50,12 @@ class Starter:
         kit: Path,
         images: MachineImages,
         mounts: KernelMounts,
+        network: MachineNetwork,
         acceleration: Callable[[], str],
         others: Callable[[], list[KernelFolder]],
     ) -> None:
         self._settings, self._images, self._mounts = settings, images, mounts
-        self._acceleration, self._others = acceleration, others
+        self._network, self._acceleration, self._others = network, acceleration, others
         self.tools = Tools(settings.root)
         self.boot = Boot(settings.root, cache)
         self._kit = MachineKit(self.tools, kit)
@@ -93,12 +95,13 @@ class Starter:
         binds = self._mounts.prepare(spec, self.mount_rules())
         self._check(spec, binds)
         shares = [Share(f"folder{number}", bind) for number, bind in enumerate(binds.all)]
-        shape = self._shape(spec, [share.tag for share in shares], has_kit=kit is not None)
+        has_network = self._network.ensure()
+        shape = self._shape(spec, [share.tag for share in shares], has_kit=kit is not None, has_network=has_network)
         folder.path.mkdir(mode=0o700, parents=True)
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
         (folder.path / "guest").mkdir(mode=0o711)
         disk = folder.path / "disk"
-        make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares)
+        make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares, has_network=shape.has_network)
         files = {"image": image.file, "kernel": boot.kernel, "initrd": boot.initrd, **({"kit": kit} if kit else {})}
         files |= {"disk": disk, "disk_looked_at": disk}
         slots = Slots.parse(spec.slots)
@@ -128,6 +131,7 @@ class Starter:
             "argv": command_of(shape, self.tools),
             "environ_outside": environ,
             "uid": uid,
+            "gid": self._network.group,
             "groups": [os.stat("/dev/kvm").st_gid] if shape.acceleration != TCG else [],  # noqa: PTH116 - a device
             "log_bytes": spec.log_bytes,
             "memory_words": format_size(shape.memory),
@@ -135,7 +139,7 @@ class Starter:
             "runtime": None,
         }
 
-    def _shape(self, spec: KernelSpec, shares: list[str], *, has_kit: bool) -> Shape:
+    def _shape(self, spec: KernelSpec, shares: list[str], *, has_kit: bool, has_network: bool) -> Shape:
         """Return what the guest gets: of the kernel's memory QEMU itself takes a part. Raises StartFailed."""
         slots, overhead = Slots.parse(spec.slots), self._settings.overhead
         memory = slots["mem"] // MILLI - overhead
@@ -143,7 +147,7 @@ class Starter:
             text = "A virtual machine takes {taken} of each kernel's memory: ask for {least} or more."
             raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + _LEAST_GUEST))
         cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
-        return Shape(memory, cores, self._acceleration(), shares, has_kit)
+        return Shape(memory, cores, self._acceleration(), shares, has_kit, has_network)
 
     def _complaint(self, folder: KernelFolder, spec: KernelSpec) -> str:
         if failed := folder.read("exit").get("failed"):

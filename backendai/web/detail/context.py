@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from backendai.accounts.models import User
+from backendai.cluster.capabilities import capabilities_of
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import earlier_logs
@@ -21,6 +22,7 @@ from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to
 from backendai.web.detail.idle import idle_lines, rules_to_come
 from backendai.web.detail.phases import start_of
 from backendai.web.detail.usage import usage_of
+from backendai.wire.capabilities import Capability
 
 _MOST_NAMED = 20
 
@@ -116,6 +118,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "uses": uses_of(kernels),
         "usage": usage_of(session, kernels, {}, now=now),
         "agents": list(agents.values()),
+        "is_isolated": any(Capability.ISOLATED in capabilities_of(agent) for agent in agents.values()),
         "waited": waited(session),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,

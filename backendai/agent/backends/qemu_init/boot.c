@@ -5,14 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -141,6 +138,10 @@ static void read_launch(struct launch *launch, const char *path)
             launch->host = value;
         else if ((value = value_of(word, "folder")))
             launch->folder = value;
+        else if ((value = value_of(word, "address")))
+            launch->address = value;
+        else if ((value = value_of(word, "gateway")))
+            launch->gateway = value;
         else if ((value = value_of(word, "shm")))
             launch->shm = value;
         else if ((value = value_of(word, "environ")))
@@ -168,17 +169,6 @@ static void promise_memory(void)
         fputs("1", file);
         fclose(file);
     }
-}
-
-static void raise_loopback(void)
-{
-    struct ifreq request = {.ifr_name = "lo"};
-    int file = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (file < 0 || ioctl(file, SIOCGIFFLAGS, &request))
-        return;
-    request.ifr_flags |= IFF_UP;
-    ioctl(file, SIOCSIFFLAGS, &request);
-    close(file);
 }
 
 void boot(struct launch *launch)
@@ -210,6 +200,6 @@ void boot(struct launch *launch)
     close(scratch);
     if (sethostname(launch->host, strlen(launch->host)))
         fail("cannot set the name", launch->host);
-    raise_loopback();
+    raise_network(launch);
     promise_memory();
 }

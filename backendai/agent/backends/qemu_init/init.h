@@ -20,6 +20,7 @@ struct launch { /* what the agent wrote on the disk: see qemu_disk.py */
     gid_t gid;
     int pids;
     char *host, *folder, *shm;
+    char *address, *gateway; /* none: the guest reaches no other machine */
     char **environ, **argv, **binds, **shares;
 };
 
@@ -31,6 +32,9 @@ void fail(const char *text, const char *about);
 /* mounts.c */
 void mount_or_fail(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
 void fill_root(const struct launch *launch, int scratch);
+
+/* network.c */
+void raise_network(const struct launch *launch);
 
 /* programs.c */
 pid_t start_main(const struct launch *launch, int output);

@@ -1,0 +1,88 @@
+"""The network of virtual machines: outgoing connections only, by QEMU itself, kept from what no kernel may reach.
+
+A QEMU opens the connections of its guest as any program does, so packet rules can see them: every QEMU has one group,
+which it cannot leave, and the rules are about packets of that group. Without the rules there is no network.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from backendai.agent.backends.docker_network import BRIDGES
+from backendai.agent.backends.packet_rules import (
+    METADATA,
+    V4,
+    V6,
+    VXLAN_PORT,
+    Chains,
+    by_version,
+    name_servers,
+    obstacle,
+    to_name_servers,
+)
+from backendai.agent.qemu_settings import OFF
+
+GROUP = 61183  # below the users that systemd keeps for itself: no account has it
+# An example network of RFC 5737, which is nobody's: each guest has it for itself.
+ADDRESS, GATEWAY, NAME_SERVER = "198.51.100.15", "198.51.100.2", "198.51.100.3"
+_NETWORK = "198.51.100.0/24"
+_CHAINS, _HOOK = "BAI-VM-", "OUTPUT"
+_DEVICES, _ROUTES = Path("/sys/class/net"), Path("/proc/net/route")
+
+
+class MachineNetwork:
+    """``asked``: auto or off; ``shielded``: addresses that no kernel may reach. ``why_not`` says why machines get no
+    network, once ``ensure`` has looked; empty: they get one."""
+
+    def __init__(self, asked: str, shielded: Sequence[str], *, group: int = GROUP, chains: str = _CHAINS) -> None:
+        self.asked, self.group, self.why_not = asked, group, ""
+        self._shielded, _ = by_version(shielded)
+        self._chains = Chains(chains, ("-m", "owner", "--gid-owner", str(group)))
+        self._putting = threading.Lock()
+
+    def ensure(self) -> bool:
+        """Put the rules in place, once however often this is called; returns whether machines get a network."""
+        with self._putting:
+            self.why_not = self._put()
+        return not self.why_not
+
+    def remove(self) -> None:
+        """Remove the rules, when no machine runs; gone already is success."""
+        for tool in (V4, V6) if not obstacle() else ():
+            self._chains.remove(tool, [_HOOK])
+
+    def _put(self) -> str:
+        if self.asked == OFF:
+            return "BACKENDAI_QEMU_NETWORK is off"
+        if missing := obstacle():
+            return missing
+        if not self._chains.put(V4, {_HOOK: self.rules()}):
+            return "iptables refuses the rules"
+        self._chains.put(V6, {_HOOK: ["-j REJECT"]})  # QEMU is told to have no IPv6; where there is none this fails
+        return ""
+
+    def rules(self) -> Iterator[str]:
+        """Yield the rules for packets of QEMU, in their order."""
+        yield from to_name_servers(name_servers())
+        yield "-m addrtype ! --dst-type UNICAST -j REJECT"  # services of this machine, and everybody at once
+        yield f"-p udp --dport {VXLAN_PORT} -j REJECT"
+        for address in (*METADATA, *self._shielded):
+            yield f"-d {address} -j REJECT"
+        for bridge in (f"{BRIDGES}+", *_bridges()):
+            yield f"-o {bridge} -j REJECT"
+
+
+def network_words() -> list[str]:
+    """Return the words for QEMU about the network of a guest."""
+    user = f"user,id=network,net={_NETWORK},host={GATEWAY},dns={NAME_SERVER},ipv6=off"
+    return ["-netdev", user, "-device", "virtio-net-pci,netdev=network,romfile="]
+
+
+def _bridges() -> list[str]:
+    """Return the bridges behind which containers and machines of others are: all but one that leads out."""
+    routes = [line.split() for line in _ROUTES.read_text().splitlines()[1:]] if _ROUTES.exists() else []
+    ways_out = {route[0] for route in routes if route[1] == "00000000"}
+    found = sorted(path.parent.name for path in _DEVICES.glob("*/bridge"))
+    return [name for name in found if name not in ways_out and not name.startswith(BRIDGES)]
