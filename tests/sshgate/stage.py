@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
@@ -45,6 +46,7 @@ class Stage:
     def __init__(self, folder: Path, backend: ProcessBackend | DockerBackend, roster: Roster) -> None:
         self.folder, self.backend, self._roster = folder, backend, roster
         self.port = self.gateway_port = 0
+        self.loop: asyncio.AbstractEventLoop
 
     def new_key(self, name: str, user: User | None = None) -> Path:
         """Make a key, registered for this person."""
@@ -79,6 +81,15 @@ class Stage:
             self.ssh(key, name, *words, **more), input=given, capture_output=True, timeout=timeout, check=False
         )
 
+    def left(self) -> tuple[int, int]:
+        """Return how many tasks the loop of gate and gateway has, and this process descriptors."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks())
+
+        tasks = asyncio.run_coroutine_threadsafe(count(), self.loop).result(10)
+        return tasks, len(os.listdir("/proc/self/fd"))
+
     def copy(self, program: str, key: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
         """Run ``scp`` or ``sftp``."""
         command = [program, *self.options(key, **more), "-P", str(self.port), *words]
@@ -94,7 +105,7 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
     if backend is None:
         native = ProcessBackend(folder / "agent", deployment="test", agent="n1")
     here = Stage(folder, backend or native, roster)
-    ready, loops = threading.Event(), []
+    ready, stops = threading.Event(), []
     key = public_key_of(settings.TICKET_KEY)
 
     async def serve() -> None:
@@ -108,7 +119,8 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         here.port = listener.getsockname()[1]
         stop = asyncio.Event()
-        loops.append((asyncio.get_running_loop(), stop))
+        here.loop = asyncio.get_running_loop()
+        stops.append(stop)
         async with serving(listener):
             ready.set()
             await stop.wait()
@@ -122,7 +134,7 @@ def stage(backend: DockerBackend | None = None) -> Iterator[Stage]:
     try:
         yield here
     finally:
-        loops[0][0].call_soon_threadsafe(loops[0][1].set)
+        here.loop.call_soon_threadsafe(stops[0].set)
         thread.join(10)
         if native is not None:
             native.close()
