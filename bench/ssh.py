@@ -1,4 +1,4 @@
-"""The SSH gate beside OpenSSH's own server on loopback: logins, echo, copies, memory of connections.
+"""The SSH gate beside OpenSSH's own server on loopback: logins, echo, copies, connections at rest, folders.
 
 bin/bench ssh [--json] [--rounds N] [--megabytes N] [--files N] [--connections N]
 
@@ -8,7 +8,6 @@ Behind the gate is a native session, so that both sides run programs of this mac
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import getpass
 import json
@@ -19,16 +18,16 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import asyncssh
 import psutil
 
 from bench._events import Events
 from bench._portal import Portal, end_all, free_port, running_portal, say, wait_until
+from bench._ssh_people import folders_from_nothing, kib_at_rest
 
-_ECHOES = 200
+_ECHOES, _PROFILED = 200, 3000
 _READY_SECONDS = 20.0
 _NAME = "bench-ssh"
 
@@ -62,7 +61,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each way (3)")
     parser.add_argument("--megabytes", type=int, default=100, metavar="N", help="size of the copied file (100)")
     parser.add_argument("--files", type=int, default=10_000, metavar="N", help="small files for rsync (10000)")
-    parser.add_argument("--connections", type=int, default=32, metavar="N", help="connections at rest (32, the most)")
+    parser.add_argument("--connections", type=int, default=200, metavar="N", help="connections at rest (200)")
     options = parser.parse_args()
     figures = run(options.rounds, options.megabytes, options.files, options.connections)
     if options.json:
@@ -87,8 +86,14 @@ def run(rounds: int, megabytes: int, files: int, connections: int) -> dict[str, 
                     "gate": Way(_gate_port(folder), _NAME, "", folder),
                     "sshd": Way(port, getpass.getuser(), f"{folder}/far/", folder),
                 }
-                figures = _measure(ways, rounds, _sources(folder, megabytes, files), megabytes)
-                return figures | _at_rest(portal, ways["gate"], connections)
+                # First: what transfers have used and freed would be used again, and be missing from the figure.
+                at_rest = {"gate_kib_per_connection": kib_at_rest(portal, ways["gate"].port, folder, connections)}
+                figures = at_rest | _measure(ways, rounds, _sources(folder, megabytes, files), megabytes)
+                figures |= _profile(portal, ways["gate"], session_id)
+            gate = replace(ways["gate"], user="folders")
+            opening = [*gate.words("sftp", "-b", "-"), gate.address]
+            figures["folders_from_nothing_s"] = folders_from_nothing(portal, opening, rounds)
+            return figures
         finally:
             end_all(portal.client(), events, [session_id])
 
@@ -99,6 +104,7 @@ def _measure(ways: dict[str, Way], rounds: int, sources: tuple[Path, Path], mega
         "login_ms": lambda way: 1000 * _time([*way.words("ssh"), way.address, "true"]),
         "multiplexed_ms": _multiplexed,
         "echo_ms": _echo,
+        "terminal_echo_ms": lambda way: _echo(way, "-tt"),
         "put_mb_per_s": lambda way: megabytes / _sftp(way, f"put {big} {way.target}big"),
         "get_mb_per_s": lambda way: megabytes / _sftp(way, f"get {way.target}big {big}.back"),
         "rsync_s": lambda way: _rsync(way, tree),
@@ -140,18 +146,40 @@ def _multiplexed(way: Way) -> float:
         master.wait()
 
 
-def _echo(way: Way) -> float:
-    """Return the milliseconds until a letter comes back from ``cat``."""
-    command = [*way.words("ssh"), way.address, "cat"]
+def _profile(portal: Portal, way: Way, session_id: str) -> dict[str, float]:
+    """Return the milliseconds of processor time that an echo takes in each of our processes."""
+    running = portal.processes()
+    processes = {"gate": running["sshgate"], "agent": running["agent"], "guest": _guest_of(session_id)}
+    before = {name: sum(one.cpu_times()[:2]) for name, one in processes.items()}
+    _echo(way, number=_PROFILED)
+    used = {name: sum(one.cpu_times()[:2]) - before[name] for name, one in processes.items()}
+    return {f"echo_{name}_cpu_ms": round(1000 * spent / _PROFILED, 3) for name, spent in used.items()}
+
+
+def _guest_of(session_id: str) -> psutil.Process:
+    """Return the guest of the session's kernel, which has the session in its environment."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            is_guest = any(word.endswith("guest.pyz") for word in process.cmdline())
+            if is_guest and process.environ().get("BACKENDAI_SESSION_ID") == session_id:
+                return process
+    raise RuntimeError("the session has no guest")
+
+
+def _echo(way: Way, *options: str, number: int = _ECHOES) -> float:
+    """Return the milliseconds until a letter comes back from ``cat``, with ``-tt`` from its terminal."""
+    command = [*way.words("ssh", *options), way.address, "cat"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as far:
         assert far.stdin is not None and far.stdout is not None
         taken = []
-        for _ in range(_ECHOES):
+        for _ in range(number):
             started_at = time.perf_counter()
             far.stdin.write(b"x")
             far.stdout.read(1)
             taken.append(time.perf_counter() - started_at)
+        far.stdin.write(b"\n\x04" if options else b"")  # a terminal does not end with the client's input
         far.stdin.close()
+        far.stdout.read()
     return 1000 * statistics.median(taken[1:])  # the first one waits for the login
 
 
@@ -159,30 +187,6 @@ def _rsync(way: Way, tree: Path) -> float:
     """Return the seconds in which a tree of small files is copied for the first time."""
     target = f"{way.target}tree-{time.time_ns()}/"
     return _time(["rsync", "-a", "-e", " ".join(way.words("ssh")), f"{tree}/", f"{way.address}:{target}"])
-
-
-def _at_rest(portal: Portal, way: Way, connections: int) -> dict[str, float]:
-    """Return what one connection at rest costs the gate in memory."""
-    assert portal.up is not None
-    gate = next(one for one in psutil.Process(portal.up.pid).children(recursive=True) if "sshgate" in one.cmdline())
-    before = gate.memory_info().rss
-    grown = asyncio.run(_connected(way, connections, lambda: gate.memory_info().rss - before))
-    return {"gate_kib_per_connection": round(grown / connections / 1024, 1)}
-
-
-async def _connected(way: Way, number: int, measure: Callable[[], int]) -> int:
-    async with contextlib.AsyncExitStack() as open_ones:
-        logins = []
-        for _ in range(number):
-            opening = asyncssh.connect(
-                "127.0.0.1", way.port, username=way.user, known_hosts=None, client_keys=[way.folder / "id"], config=None
-            )
-            login = await open_ones.enter_async_context(opening)
-            logins.append(login)
-        await asyncio.sleep(2)
-        if closed := sum(one.is_closed() for one in logins):
-            raise RuntimeError(f"{closed} of {number} connections were cut: one person has 32 at most")
-        return measure()
 
 
 def _sources(folder: Path, megabytes: int, files: int) -> tuple[Path, Path]:
