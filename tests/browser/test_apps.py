@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +17,7 @@ from tests.browser.people import ALICE, CHARLIE
 from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
+_ATTACKS = (Path(__file__).parent / "attacks.js").read_text()
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 _IMAGE = ("local/backendai-notes", "latest")
 _ADD_IMAGE = """
@@ -27,6 +29,12 @@ _ALLOW_PUBLIC_APPS = """
 from backendai.cluster.site_models import SiteSetting
 SiteSetting.objects.update_or_create(name="public_apps", defaults={"value": True})
 """
+
+_FORM = """(address) => {
+    const form = Object.assign(document.createElement("form"), { method: "post", action: address });
+    document.body.append(form);
+    form.submit();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +88,37 @@ def test_the_app_does_not_get_the_portals_cookies_nor_the_portal_the_apps(visit:
     assert "notes-" not in request.value.all_headers().get("referer", "")
 
 
-def test_the_app_cannot_use_the_portal_as_its_visitor(visit: Visit, platform: Platform, session: Body) -> None:
+def test_twelve_attacks_of_a_hostile_app_reach_neither_the_portal_nor_another_app(
+    visit: Visit, platform: Platform, alice: Client, session: Body
+) -> None:
+    neighbour = alice.wait_until_running(alice.launch("next-door", image="notes")["id"])
     visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(path_of(neighbour))
+    expect_notes(page)
+    next_door = page.evaluate("location.origin")
     visitor.go(path_of(session))
-    expect_notes(visitor.page)
-    tries = """async (portal) => {
-        const answer = (asking) => asking.then((it) => `${it.type} ${it.status}`, () => "refused");
-        const socket = new Promise((done) => {
-            const one = new WebSocket(portal.replace("http", "ws") + "/ws/events/");
-            one.onopen = () => done("open");
-            one.onerror = () => done("refused");
-        });
-        return [
-            await answer(fetch(portal + "/api/v1/me/", { credentials: "include" })),
-            await answer(fetch(portal + "/api/v1/sessions/", { method: "POST", credentials: "include", body: "{}" })),
-            await socket,
-            String(window.opener),
-        ];
-    }"""
-    assert visitor.page.evaluate(tries, platform.url) == ["refused", "refused", "refused", "null"]
+    expect_notes(page)
+    cookies = {one["name"]: one["value"] for one in page.context.cookies(platform.url)}
+    places = {"portal": platform.url, "neighbour": next_door, "session": session["id"]}
+    tried = page.evaluate(_ATTACKS, places)
+    assert tried == dict.fromkeys(tried, "refused") and len(tried) == 12, tried
+    framed = [frame.url for frame in page.frames[1:]]
+    assert framed and not [url for url in framed if url.startswith(platform.url)]
+    assert {one["name"]: one["value"] for one in page.context.cookies(platform.url)} == cookies
+    assert [one["name"] for one in alice.sessions() if one["name"] == "forged"] == []
+    assert alice.session(session["id"])["status"] == "RUNNING"
     visitor.complaints.clear()  # the browser complains of each
+    for path in (path_of(neighbour), path_of(session)):  # the cookies that were thrown about keep nobody out
+        visitor.go(path)
+        expect_notes(page)
+    with page.expect_navigation(url=f"{platform.url}/**"):  # a form of the app ends at a refusal
+        page.evaluate(_FORM, f"{platform.url}/sessions/{session['id']}/terminate/")
+    assert alice.session(session["id"])["status"] == "RUNNING"
+    visitor.go("/account/")
+    expect(page.get_by_role("heading", name="Profile and password")).to_be_visible()
+    visitor.complaints.clear()
+    alice.end(neighbour["id"])
 
 
 def test_it_works_without_scripts_and_has_no_fault_that_shuts_anybody_out(visit: Visit, session: Body) -> None:
