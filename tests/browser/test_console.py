@@ -242,6 +242,41 @@ def test_code_that_was_not_taken_is_kept_and_runs_once(visit: Visit, session_id:
     expect(page.locator("#console-notice")).to_be_hidden()
 
 
+def test_earlier_runs_come_on_request_above_the_others_with_their_output(visit: Visit, session_id: str) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+
+    def three_at_a_time(browser: WebSocketRoute) -> None:
+        portal = browser.connect_to_server()
+
+        def up(message: str | bytes) -> None:
+            order = json.loads(message)
+            portal.send(json.dumps({**order, "limit": 3} if order["type"] == "runs" else order))
+
+        browser.on_message(up)
+
+    page.route_web_socket(re.compile("/runs/$"), three_at_a_time)
+    visitor.go(f"/sessions/{session_id}/console/")
+    expect(page.locator("#console-state")).to_have_text("Connected")
+    for number in range(5):
+        expect(state_of(run(visitor, f"print('page', {number})"))).to_have_text("Finished")
+    visitor.reload()
+    printed, more = page.locator(".console-stdout", has_text="page "), page.locator("#console-earlier button")
+    expect(printed).to_have_text([f"page {number}\n" for number in (2, 3, 4)])
+    expect(more).to_have_text("Show earlier runs")
+    assert visitor.accessibility_faults() == []
+    third = page.locator(".console-cell", has_text="print('page', 2)")
+    place = third.evaluate("(one) => one.getBoundingClientRect().top")
+    more.click()
+    expect(printed).to_have_text([f"page {number}\n" for number in range(5)])
+    assert abs(third.evaluate("(one) => one.getBoundingClientRect().top") - place) < 40, "what one reads stays there"
+    while more.is_visible():
+        more.click()
+        expect(more).to_be_enabled()
+    expect(more).to_be_hidden()
+    expect(printed).to_have_count(5)
+
+
 def test_long_code_runs_and_code_that_is_refused_comes_back(visitor: Visitor) -> None:
     page = visitor.page
     code, button = page.get_by_label("Code", exact=True), page.get_by_role("button", name="Run code")

@@ -85,6 +85,29 @@ def test_it_finds_the_same_shell_with_its_scrollback_after_a_reload(visit: Visit
     expect(visitor.screen).to_contain_text("kept-by-tmux")  # back at the prompt, for the next one in this shell
 
 
+def test_words_far_above_are_found_in_what_the_shell_has_kept(visit: Visit, running: str) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(f"{running}#terminal")
+    visitor.type("clear; echo a-$((6*7))-needle; for n in $(seq 900); do echo hay-$n.; done; echo a-$((6*7))-needle")
+    visitor.type("for n in $(seq 900); do echo straw-$n.; done")
+    expect(visitor.screen).to_contain_text("straw-900.")
+    page.keyboard.press("Control+Shift+F")
+    words = page.get_by_label("Find in the terminal", exact=True).and_(page.locator("input"))
+    expect(words).to_be_focused()
+    words.fill("a-42-needle")
+    words.press("Enter")
+    expect(visitor.screen).to_contain_text("hay-900.")
+    words.press("Enter")
+    expect(visitor.screen).to_contain_text("hay-1.")
+    page.get_by_role("button", name="Next", exact=True).click()
+    expect(visitor.screen).to_contain_text("hay-900.")
+    words.press("Escape")
+    expect(visitor.screen).to_contain_text("straw-900.")
+    visitor.type("echo back-$((6*7))")
+    expect(visitor.screen).to_contain_text("back-42")
+
+
 def test_it_tells_the_shell_the_size_of_the_window(visit: Visit, running: str) -> None:
     visitor = visit(ALICE)
     visitor.go(f"{running}#terminal")
