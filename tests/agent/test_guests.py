@@ -92,6 +92,33 @@ class TestNative(ProgramContract):
         asyncio.run(walk())
 
 
+def test_a_new_interpreter_is_that_of_an_environment_that_was_built_after_the_guests_start(
+    data: Path,  # noqa: F811
+    isolation: Isolation,  # noqa: F811
+) -> None:
+    environments = data / "environments"
+    backend = ProcessBackend(data / "agent", deployment="test", agent="n1", environments=environments)
+    spec = make_spec(slots={"cpu": "1", "mem": str(2**28)}, image=IMAGE)
+    backend.start(spec)
+    asker, code = Asker(backend, spec.kernel_id), "import os; print(os.environ.get('BUILT'))"
+
+    async def walk() -> None:
+        assert text_of(await asker.run(code)) == "None\n"
+        programs = environments / "python" / "bin"
+        programs.mkdir(parents=True)
+        python = programs / "python3"
+        python.write_text('#!/bin/sh\nexport BUILT=yes PATH="${PATH#*:}"\nexec python3 "$@"\n')
+        python.chmod(0o755)
+        await asker.ask("restart", context="main")
+        assert text_of(await asker.run(code)) == "yes\n"
+
+    try:
+        asyncio.run(walk())
+    finally:
+        backend.remove(spec.kernel_id)
+        backend.close()
+
+
 class TestJupyter(ProgramContract):
     """The same with kernels of Jupyter. All tests share one session, whose interpreter is started once."""
 

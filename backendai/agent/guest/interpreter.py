@@ -122,7 +122,8 @@ async def start(name: str, language: str, hear: processes.Hear, *, ipc_only: boo
         )
     ours, theirs = socket.socketpair()
     order = {"context": name, "language": language, "ipc_only": ipc_only}
-    argv = [sys.executable, sys.argv[0], "run-interpreter", str(theirs.fileno()), json.dumps(order)]
+    python = kit.python_of_people(by_path=ipc_only)
+    argv = [python, sys.argv[0], "run-interpreter", str(theirs.fileno()), json.dumps(order)]
     try:
         program = await processes.start(argv, hear, pass_fds=(theirs.fileno(),))
     except OSError as error:

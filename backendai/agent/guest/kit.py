@@ -20,6 +20,12 @@ def python() -> str:
     return f"{PLACE}/python3" if is_ours() else sys.executable
 
 
+def python_of_people(*, by_path: bool) -> str:
+    """Return the Python that runs people's code. ``by_path``: what ``python3`` means by now, because the environment
+    of native kernels may be built after a guest has started."""
+    return (shutil.which("python3") if by_path else None) or sys.executable
+
+
 def file_server() -> str | None:
     """Return the kit's server of files, if it has one."""
     path = f"{PLACE}/sftp-server"

@@ -16,12 +16,13 @@ _MOST = 100
 _LONGEST = 64
 
 
-async def known_languages() -> list[dict[str, str]]:
-    """Return name and title of each language, the usual one first. Asks the image's Python: some tenths of a second."""
+async def known_languages(*, by_path: bool = False) -> list[dict[str, str]]:
+    """Return name and title of each language, the usual one first. Asks the Python that runs people's code: some tenths
+    of a second."""
     if kit.is_ours():
         return []
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        kit.python_of_people(by_path=by_path),
         sys.argv[0],
         "list-languages",
         stdin=asyncio.subprocess.DEVNULL,

@@ -61,7 +61,8 @@ def _stay(number: int, frame: object) -> None: ...
 
 async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
     start = functools.partial(_start_interpreter, ipc_only)
-    guest = Guest(Journal(data / "journal"), start, known_languages, shares_network=ipc_only)
+    languages = functools.partial(known_languages, by_path=ipc_only)
+    guest = Guest(Journal(data / "journal"), start, languages, shares_network=ipc_only)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: None)
     answering: set[asyncio.Task[None]] = set()
