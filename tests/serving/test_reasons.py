@@ -55,7 +55,7 @@ def test_the_book_says_when_waiting_is_no_use_and_how_long_a_start_takes(cast: C
     world.open = 1
     world.until(lambda: "start-backoff" in codes_of(endpoint))
     assert entry(endpoint).is_blocked
-    assert "1 starts" in entry(endpoint).why_none
+    assert "1 start of" in entry(endpoint).why_none
     assert endpoint.records.get(code="start-backoff").data["until"]
     world.broken = set()
     world.until(lambda: endpoint.replicas.filter(state=State.LOADING).exists())

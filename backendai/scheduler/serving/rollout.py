@@ -110,8 +110,11 @@ def _starts(
         return (), None
     results = endpoint.results_of(revision)
     if results.retry_at is not None and now < results.retry_at:
-        failed = Message(
-            "{starts} starts of revision {revision} failed.", starts=results.failed_starts, revision=revision
+        number = results.failed_starts
+        failed = (
+            Message("1 start of revision {revision} failed.", revision=revision)
+            if number == 1
+            else Message("{starts} starts of revision {revision} failed.", starts=number, revision=revision)
         )
         message = Message.joined([failed, results.last_error])
         data = {"revision": revision, "failed_starts": results.failed_starts}
@@ -128,7 +131,9 @@ def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
     waits."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for in LIMIT_CODES else "no-room"
-    waiting = Message("{replicas} replicas wait for room.", replicas=len(unplaced))
+    number = len(unplaced)
+    one = Message("1 replica waits for room.")
+    waiting = one if number == 1 else Message("{replicas} replicas wait for room.", replicas=number)
     message = Message.joined([waiting, first.wait_message])
     return Reason(code, message, {"waits_for": first.waits_for, "replica": first.number})
 

@@ -46,8 +46,11 @@ def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
 
 def _wake(endpoint: EndpointView) -> Scale:
     if endpoint.maximum > 0 and (endpoint.load.held or endpoint.load.queued or endpoint.load.open):
-        message = Message(
-            "{requests} requests wait for the endpoint: its first replica starts.", requests=endpoint.load.held
+        held = max(endpoint.load.held, endpoint.load.queued, endpoint.load.open)
+        message = (
+            Message("A request waits for the endpoint: its first replica starts.")
+            if held == 1
+            else Message("{requests} requests wait for the endpoint: its first replica starts.", requests=held)
         )
         return Scale(1, Reason("woken", message, _numbers(endpoint)))
     message = Message("No request came for a while. The next request starts a replica.")
@@ -167,7 +170,11 @@ def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:
         return Reason("in-window", message, until=endpoint.panic_until)
     placed = [one for one in endpoint.replicas if one.is_coming and not one.waits_for]
     if placed and load.long + load.backlog > 0:
-        message = Message("{number} replicas are starting: the number goes down after that.", number=len(placed))
+        message = (
+            Message("A replica is starting: the number goes down after that.")
+            if len(placed) == 1
+            else Message("{number} replicas are starting: the number goes down after that.", number=len(placed))
+        )
         return Reason("starting-already", message)
     return None
 

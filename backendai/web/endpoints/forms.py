@@ -154,8 +154,8 @@ class EndpointForm(RequestFields, RevisionForm):
         self.fields["resource_group"].choices = [("", _l("default")), *names]  # type: ignore[attr-defined]
 
     @property
-    def sections(self) -> list[tuple[str, list[forms.BoundField]]]:
-        """Return the steps of the form with their fields."""
+    def sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
+        """Return the steps of the form with their fields, and whether a step is folded: few change what is in it."""
         named = [
             (_("Model"), ("name", "project", *_OF_MODEL)),
             (_("Amounts of each replica"), ("resource_group", *_OF_SIZE)),
@@ -164,7 +164,9 @@ class EndpointForm(RequestFields, RevisionForm):
             (_("Requests"), OF_REQUESTS),
             (_("Updates"), OF_UPDATES),
         ]
-        return [(title, self.of(names)) for title, names in named]
+        found = [(title, self.of(names)) for title, names in named]
+        rare = {_("Requests"), _("Updates")}
+        return [(title, of, title in rare and not any(one.errors for one in of)) for title, of in found]
 
     def filled_in(self) -> tuple[EndpointForm, tuple[Message, ...]]:
         """Return the form with what the model definition says in place of what was typed, and notes about the rest.

@@ -135,4 +135,4 @@ def _plot(name: str, points: Mapping[int, Point], values: Sequence[float | None]
         title = f"{timezone.localtime(point.at):%H:%M:%S}: {said}"
         columns.append(Column(place * wide, HEIGHT - height, height, title))
     now = words.format(known[-1]) if known else "–"
-    return Plot(name, words.format(most), now, tuple(columns))
+    return Plot(name, words.format(most) if known else "–", now, tuple(columns))
