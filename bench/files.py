@@ -1,134 +1,142 @@
-"""What the file server costs: large files beside cp and nginx, small files one by one and as an archive, long lists.
+"""What folders cost: bytes beside cp, nginx and rclone, small files, long lists, clones, mounts, and pages meanwhile.
 
-bin/bench files [--json] [--megabytes N] [--files N] [--entries N]
+bin/bench files [--json] [--only PART ...] [--megabytes N] [--files N] [--entries N] [--rounds N]
 
-The file server is a process of its own. nginx is measured where it is installed. Every rate is the better of two rounds
-that take turns.
+The file server is a process of its own; ``mounts`` and ``pages`` start a platform. nginx and rclone are measured where
+they are installed. Every rate is the better of two rounds that take turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import http.client
 import io
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
-import sys
 import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backendai.core.storage_layout import Marker, folder_path, write_marker
-from backendai.wire.folder_tickets import sign_folder_ticket
-from backendai.wire.tickets import new_private_key, public_key_of
-from bench._portal import free_port, say
+from bench._file_portal import on_a_platform
+from bench._file_server import CHUNK, Server, connect, get, nginx, put_file, rclone
+from bench._portal import say
 
-_ROOT = Path(__file__).resolve().parent.parent
-_CHUNK = 2**20
+_PARTS = ("large", "small", "lists", "clone", "mounts", "pages")
 _ROUNDS = 2
 _LOOKS = 20
 _SETTLED = 2.5  # seconds after which the file server keeps the names of a directory
-_DEPLOYMENT = "bench"
-_NGINX = """daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
-events {{}} http {{ access_log off; client_max_body_size 0; client_body_temp_path {folder}/body; sendfile on;
-server {{ listen 127.0.0.1:{port}; root {root}; }} }}"""
-
-
-class Server:
-    """A file server with one folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.key, self.folder, self.port = new_private_key(), uuid.uuid4(), free_port()
-        write_marker(root, Marker(_DEPLOYMENT, "local", os.geteuid()))
-        told = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(_ROOT),
-            "BACKENDAI_STORAGE_HOSTS": f"local={root}",
-            "BACKENDAI_FILES_BIND": f"127.0.0.1:{self.port}",
-            "BACKENDAI_FILES_PUBLIC_KEY": public_key_of(self.key),
-            "BACKENDAI_DEPLOYMENT": _DEPLOYMENT,
-            "BACKENDAI_LOG_LEVEL": "WARNING",
-        }
-        self.process = subprocess.Popen([sys.executable, "-m", "backendai.files"], env=told)
-        _await(self.port)
-        self.ask("PUT", "", b"{}")
-        self.data = folder_path(root, self.folder) / "data"
-
-    def ask(self, method: str, path: str, body: Any = None, connection: Any = None, **headers: str) -> bytes:
-        """Return the answer's body, which is thrown away as it comes when it is large."""
-        ticket = sign_folder_ticket(
-            self.key, host="local", folder_id=self.folder, version=1, rights="manage", now=time.time()
-        )
-        one = connection or _connection(self.port)
-        headers["Authorization"] = f"Bearer {ticket}"
-        one.request(method, f"/v1/folders/{self.folder}{path}", body=body, headers=headers)
-        return _drain(one)
-
-    def peak_memory(self) -> float:
-        """Return the most memory that the process has had, in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="bin/bench files", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
+    parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="measure these parts alone")
     parser.add_argument("--megabytes", type=int, default=1024, metavar="N", help="size of the large file (1024)")
     parser.add_argument("--files", type=int, default=10_000, metavar="N", help="how many small files (10000)")
     parser.add_argument("--entries", type=int, default=100_000, metavar="N", help="entries of the long list (100000)")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="starts with and without mounts (15)")
     parser.add_argument("--folder", type=Path, default=None, help="where to write (the temporary folder)")
     options = parser.parse_args()
+    figures: dict[str, Any] = {"load_1m": round(os.getloadavg()[0], 1)}
+    if set(options.only) & {"large", "small", "lists", "clone"}:
+        figures |= by_the_file_server(options)
+    if parts := [part for part in ("mounts", "pages") if part in options.only]:
+        figures |= on_a_platform(parts, rounds=options.rounds, megabytes=options.megabytes)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:36} {value}")
+
+
+def by_the_file_server(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of the file server alone."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         root = Path(folder) / "host"
         root.mkdir()
         server = Server(root)
         try:
-            figures |= large(server, Path(folder), options.megabytes)
-            figures |= small(server, options.files)
-            figures |= lists(server, options.entries)
+            if "large" in options.only:
+                figures |= large(server, Path(folder), options.megabytes)
+            if "clone" in options.only:
+                figures |= clone(server, options.megabytes)
+            if "small" in options.only:
+                figures |= small(server, options.files)
+            if "lists" in options.only:
+                figures |= lists(server, options.entries)
         finally:
-            server.process.terminate()
-            server.process.wait()
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:32} {value}")
+            server.stop()
+    return figures
 
 
 def large(server: Server, folder: Path, megabytes: int) -> dict[str, Any]:
-    """One large file down and up, beside cp and nginx; in MB per second, and as parts of theirs."""
+    """One large file down and up, beside cp, nginx and rclone; in MB per second, and as parts of theirs."""
     say(f"{megabytes} MB down and up ...")
-    source = server.data / "large"
-    with source.open("wb") as file:
-        for _ in range(megabytes):
-            file.write(os.urandom(_CHUNK))
+    source = write_random(folder / "source", megabytes)
+    shutil.copyfile(source, server.data / "large")
     before = server.peak_memory()
-    ways: dict[str, Callable[[], object]] = {
-        "cp": lambda: _synced(lambda: shutil.copyfile(source, folder / "copy"), folder / "copy"),
-        "download": lambda: server.ask("GET", "/content?path=large"),
-        "upload": lambda: _upload(server, source),
-    }
-    with nginx(server.data, folder) as port:
-        if port:
-            ways["nginx_get"] = lambda: _get(port, "/large")
-        rates = {f"{name}_mb_per_s": round(megabytes / seconds) for name, seconds in _take_turns(ways).items()}
-    rates["server_more_memory_mb"] = round(server.peak_memory() - before)
-    rates["upload_part_of_cp"] = round(rates["upload_mb_per_s"] / max(1, rates["cp_mb_per_s"]), 2)
-    if "nginx_get_mb_per_s" in rates:
-        rates["download_part_of_nginx"] = round(rates["download_mb_per_s"] / rates["nginx_get_mb_per_s"], 2)
-    return rates
+    copy = folder / "copy"
+    with nginx(server.data, folder) as plain, rclone(server.data) as webdav:
+        ways: dict[str, Callable[[], object]] = {
+            "cp": lambda: shutil.copyfile(source, copy),
+            "cp_synced": lambda: _synced(lambda: shutil.copyfile(source, copy), copy),
+            "download": lambda: server.ask("GET", "/content?path=large"),
+            "upload": lambda: put_file(0, "/content?path=uploaded&overwrite=1", source, server.ask),
+        }
+        for name, port in (("nginx", plain), ("rclone", webdav)):
+            if port:
+                ways[f"{name}_get"] = lambda port=port: get(port, "/large")
+                ways[f"{name}_put"] = lambda port=port, name=name: put_file(port, f"/{name}", source)
+                there = server.data / name
+                ways[f"{name}_put_synced"] = lambda there=there, put=ways[f"{name}_put"]: _synced(put, there)
+        rates = {name: round(megabytes / seconds) for name, seconds in _take_turns(ways).items()}
+    figures: dict[str, Any] = {f"{name}_mb_per_s": rate for name, rate in rates.items()}
+    figures["server_more_memory_mb"] = round(server.peak_memory() - before)
+    for ours, theirs in (("download", "get"), ("upload", "put_synced")):
+        for name in ("nginx", "rclone"):
+            if f"{name}_{theirs}" in rates:
+                figures[f"{ours}_part_of_{name}"] = round(rates[ours] / rates[f"{name}_{theirs}"], 2)
+    return figures | {"upload_part_of_cp_synced": round(rates["upload"] / max(1, rates["cp_synced"]), 2)}
+
+
+def clone(server: Server, megabytes: int) -> dict[str, Any]:
+    """A clone of a folder with one large and 1,000 small files, beside ``cp -a`` and a sync; in seconds."""
+    say(f"a clone of {megabytes} MB ...")
+    folder = uuid.uuid4()
+    server.ask("PUT", "", b"{}", folder=folder)
+    data = server.data.parent.parent.parent / folder.hex[:2] / str(folder) / "data"
+    write_random(data / "large", megabytes)
+    for count in range(1000):
+        (data / f"small-{count}").write_bytes(os.urandom(4096))
+    os.sync()
+
+    def cloned() -> None:
+        target = uuid.uuid4()
+        server.ask("POST", "/clones", json.dumps({"source": str(folder)}).encode(), folder=target)
+        while json.loads(server.ask("GET", "", folder=target))["state"] != "ready":
+            time.sleep(0.01)
+        server.ask("DELETE", "", folder=target, version=2)
+        while json.loads(server.ask("GET", "", folder=target))["state"] != "absent":
+            time.sleep(0.05)
+
+    beside = server.root / "beside"
+
+    def copied() -> None:
+        subprocess.run(["cp", "-a", str(data), str(beside)], check=True)
+        subprocess.run(["sync", "-f", str(beside)], check=True)
+        shutil.rmtree(beside)
+
+    seconds = _take_turns({"clone": cloned, "cp_a": copied})
+    told = {f"{name}_s": round(value, 2) for name, value in seconds.items()}
+    return {**told, "clone_times_cp_a": round(seconds["clone"] / seconds["cp_a"], 2)}
 
 
 def small(server: Server, number: int) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def small(server: Server, number: int) -> dict[str, Any]:
             archive.addfile(info, io.BytesIO(os.urandom(4096)))
     content = out.getvalue()
     alone = max(1, number // 20)
-    connection = _connection(server.port)
+    connection = connect(server.port)
 
     def one_by_one() -> None:
         for count in range(alone):
@@ -186,55 +194,18 @@ def lists(server: Server, number: int) -> dict[str, Any]:
     return figures
 
 
-@contextlib.contextmanager
-def nginx(root: Path, folder: Path) -> Iterator[int]:
-    """nginx on the same files; gives its port, or 0 where it is not installed."""
-    program, port = shutil.which("nginx"), free_port()
-    if program is None:
-        say("nginx is not installed: nothing to compare the download with")
-        yield 0
-        return
-    config = folder / "nginx.conf"
-    config.write_text(_NGINX.format(folder=folder, port=port, root=root))
-    process = subprocess.Popen([program, "-c", str(config)], stderr=subprocess.DEVNULL)
-    try:
-        _await(port)
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _upload(server: Server, source: Path) -> None:
-    with source.open("rb") as file:
-        headers = {"Content-Length": str(source.stat().st_size)}
-        server.ask("PUT", "/content?path=uploaded&overwrite=1", file, **headers)
+def write_random(path: Path, megabytes: int) -> Path:
+    """Return the path of a new file that no file system can compress."""
+    with path.open("wb") as file:
+        for _ in range(megabytes):
+            file.write(os.urandom(CHUNK))
+    return path
 
 
 def _synced(work: Callable[[], object], path: Path) -> None:
     work()
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _get(port: int, path: str) -> bytes:
-    connection = _connection(port)
-    connection.request("GET", path)
-    return _drain(connection)
-
-
-def _connection(port: int) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", port, blocksize=_CHUNK)
-
-
-def _drain(connection: http.client.HTTPConnection) -> bytes:
-    answer, first = connection.getresponse(), b""
-    buffer = bytearray(_CHUNK)
-    while read := answer.readinto(buffer):
-        first = first or bytes(buffer[:read])
-    if answer.status >= 400:
-        raise RuntimeError(f"{answer.status}: {first[:300]!r}")
-    return first
 
 
 def _take_turns(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -249,18 +220,6 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.monotonic()
     work()
     return time.monotonic() - began
-
-
-def _await(port: int) -> None:
-    until = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
 
 
 if __name__ == "__main__":
