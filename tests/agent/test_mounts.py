@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +19,7 @@ from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.config import parse_storage_hosts
-from backendai.agent.mounts import children, cutting
+from backendai.agent.mounts import children
 from backendai.agent.mounts.children import Children
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
@@ -356,35 +354,6 @@ def test_a_native_kernel_is_cut_off_from_a_folder_and_goes_on(
     assert native.ended(spec.kernel_id) is None
     with pytest.raises(BackendError, match="No program of this session sees the folder"):
         native.cut_folder(spec.kernel_id, folder)
-
-
-@pytest.fixture
-def open_place() -> Iterator[Path]:
-    """A directory that every user reaches."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
-
-
-def test_a_user_without_rights_cuts_off_the_sandbox_that_is_their_own(open_place: Path) -> None:
-    need_program("bwrap", "bubblewrap")
-    folder = uuid4()
-    data = folder_on_disk(open_place, folder, uid=_NOBODY)
-    person = ["setpriv", "--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups", "--"]
-    person = person if os.geteuid() == 0 else []
-    inside = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--bind", str(data), "/mnt"]
-    sandbox = subprocess.Popen(
-        [*person, *inside, "sh", "-c", "exec 3>/mnt/held; echo ready; sleep 600"], stdin=-1, stdout=-1, text=True
-    )
-    assert sandbox.stdin and sandbox.stdout and sandbox.stdout.readline() == "ready\n"
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(sandbox.pid)], capture_output=True, text=True)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.cutting import main; main()"
-    order = json.dumps({"pids": [int(children.stdout.split()[0])], "folder": str(folder)})
-    package = str(Path(cutting.__file__).parents[3])
-    python = [*person, "/usr/bin/python3", "-I", "-S", "-c", code, package]
-    told = subprocess.run(python, input=order, capture_output=True, text=True, cwd="/")
-    sandbox.kill()
-    assert json.loads(told.stdout)["ended"] >= 1, told
 
 
 def _until(is_so: Callable[[], bool]) -> None:
