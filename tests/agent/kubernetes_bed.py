@@ -3,14 +3,18 @@ for one agent, and nothing more."""
 
 from __future__ import annotations
 
+import atexit
 import base64
+import contextlib
+import fcntl
 import json
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import pytest
@@ -32,11 +36,12 @@ def bed(*words: str, text: str | None = None) -> str:
 
 
 def ensure_bed() -> None:
-    """Start the bed and give it the test images; a machine that has not built it skips, visibly."""
+    """Start the bed and give it the test images; a machine that has not built it skips, visibly. A bed that tests have
+    started is ended with the last test process that uses it."""
     kubeconfig = Path(bed("kubeconfig").strip())
     if not (kubeconfig.parents[1] / "bin/bed").exists():
         pytest.skip("there is no Kubernetes here: bin/kubernetes-bed build makes one (5 to 20 minutes, once)")
-    bed("up")
+    _join(kubeconfig.parents[1])
     client = APIClient()
     try:
         wanted = {
@@ -47,6 +52,28 @@ def ensure_bed() -> None:
     here = set(bed("docker", "images", "--format", "{{.Repository}}:{{.Tag}}").split())
     if wanted - here:
         bed("load", *sorted(wanted - here))
+
+
+@cache
+def _join(folder: Path) -> None:
+    """Start the bed, or share the one that runs, until this process ends."""
+    users, mark = (folder / "tests.lock").open("w"), folder / "started-by-tests"
+    fcntl.flock(users, fcntl.LOCK_SH)
+    with (folder / "starting.lock").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if not (folder / "run/pid").exists():
+            mark.touch()
+        bed("up")
+    atexit.register(_leave, users, mark)
+
+
+def _leave(users: IO[str], mark: Path) -> None:
+    fcntl.flock(users, fcntl.LOCK_UN)
+    with contextlib.suppress(BlockingIOError):  # other tests use it, and end it
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if mark.exists():
+            bed("down")
+            mark.unlink()
 
 
 def kubectl(*words: str, text: str | None = None) -> str:
