@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 from asgiref.sync import ThreadSensitiveContext
 from channels.routing import ProtocolTypeRouter
@@ -30,12 +30,14 @@ _KEPT_THREADS = 16
 class WorkerThreads:
     """An ASGI application whose synchronous parts run on threads that live on, with their database connections.
 
-    Django would make a thread, and with it a connection, for each request: a third of a short request's time.
+    Django would make a thread, and with it a connection, for each request: a third of a short request's time. All
+    applications share the idle threads, as each keeps a connection whose cache has up to 16 MB.
     """
+
+    _idle: ClassVar[list[ThreadPoolExecutor]] = []
 
     def __init__(self, application: Any) -> None:
         self._application = application
-        self._idle: list[ThreadPoolExecutor] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request on an idle thread, or a new one when there is none."""

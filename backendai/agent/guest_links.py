@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import BackendError
 from backendai.agent.guest.sockets import SOCKET, listen
 from backendai.agent.guest_host import PROGRAM, GuestHost, InProcessGuests, program
 
@@ -97,9 +97,8 @@ class GuestLinks:
             if await link.wait(_REDIAL_SECONDS):
                 return
             await asyncio.to_thread(_furnish, folder)
-        except FileNotFoundError as error:  # the kernel has just ended, and its folder with it
-            raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id) from error
         except OSError as error:
+            await asyncio.to_thread(self._host.folder, kernel_id)  # says so if the kernel has just ended
             raise GuestMissing(f"The socket for the session cannot be made: {error}") from error
         await asyncio.to_thread(self._host.launch, kernel_id)
         if not await link.wait(self._host.start_seconds):

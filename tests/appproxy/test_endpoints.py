@@ -254,6 +254,31 @@ def test_a_token_opens_from_the_moment_in_which_it_is_created(monkeypatch: pytes
     asyncio.run(scene())
 
 
+def test_a_look_that_has_begun_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have read before the token was there."""
+
+    async def scene() -> None:
+        keeper = keeper_module.Keeper(tmp_path / "book.json", lambda book: None)
+        begun, go_on, looks = asyncio.Event(), asyncio.Event(), list[int]()
+
+        async def slow(question: Any) -> Any:
+            looks.append(1)
+            begun.set()
+            await go_on.wait()
+            raise keeper_module.Away
+
+        monkeypatch.setattr(keeper, "ask", slow)
+        first = asyncio.create_task(keeper.look_anew())
+        await asyncio.wait_for(begun.wait(), 10)
+        later = [asyncio.create_task(keeper.look_anew()) for _ in range(5)]
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(first, *later)
+        assert len(looks) == 2
+
+    asyncio.run(scene())
+
+
 def test_a_database_that_stands_still_keeps_no_app_proxy_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         async with endpoint_stage() as here:

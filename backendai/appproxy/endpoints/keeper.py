@@ -40,7 +40,8 @@ class Keeper:
         self.book, self._read_at, self._confirmed_at = Book(), 0.0, 0.0
         self._is_away = False
         self._turn, self._looked_at = asyncio.Lock(), -AGAIN_SECONDS
-        self._next: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None  # the look that has not begun to read
+        self._looks: set[asyncio.Task[None]] = set()
 
     @property
     def is_trusted(self) -> bool:
@@ -86,27 +87,30 @@ class Keeper:
 
     async def close(self) -> None:
         """Wait for the question under way, not for long, and let go of the threads."""
-        if self._next is not None:
-            self._next.cancel()
+        for look in self._looks:
+            look.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.to_thread(self._threads.shutdown)
 
     async def look_anew(self) -> None:
-        """Read what has changed just now: a token that is not in the book may be newer than it. All who ask share one
-        look; looks are a fifth of a second apart, and a database that is away is not waited for."""
+        """Read what has changed just now: a token that is not in the book may be newer than it. All who ask before a
+        look begins share it; looks are a fifth of a second apart, and a database that is away is not waited for."""
         if self._is_away:
             return
-        if self._next is None or self._next.done():
+        if self._next is None:
             self._next = asyncio.create_task(self._look_soon())
+            self._looks.add(self._next)
+            self._next.add_done_callback(self._looks.discard)
         await asyncio.wait({self._next}, timeout=OPEN_SECONDS)
 
     async def _look_soon(self) -> None:
-        await asyncio.sleep(max(0.0, self._looked_at + AGAIN_SECONDS - time.monotonic()))
-        self._looked_at = time.monotonic()
-        with contextlib.suppress(Exception):  # the look of every second meets and logs the same
-            await self.look()
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._looked_at + AGAIN_SECONDS - time.monotonic()))
+            self._looked_at, self._next = time.monotonic(), None  # what is asked from now on needs a later look
+            with contextlib.suppress(Exception):  # the look of every second meets and logs the same
+                await self._look()
 
     async def look(self) -> None:
         """Read the book when it has changed, and at times in any case: agents may have moved."""

@@ -7,14 +7,15 @@ from django.db import migrations
 
 def clear_sessions(apps: Any, editor: Any) -> None:
     """Delete commands, variables and logs of people whom an earlier release has purged."""
-    purged = {"owner__purged_at__isnull": False}
-    of_kernel = {f"session__{name}": value for name, value in purged.items()}
-    kernels = apps.get_model("compute", "Kernel").objects.filter(**of_kernel)
-    apps.get_model("compute", "KernelLog").objects.filter(kernel__in=kernels).delete()
-    apps.get_model("compute", "EarlierLog").objects.filter(kernel__in=kernels).delete()
-    kernels.update(environ={}, startup_command="")
-    sessions = apps.get_model("compute", "ComputeSession").objects.filter(**purged)
-    sessions.update(environ={}, spec={}, startup_command="")
+    purged = apps.get_model("compute", "ComputeSession").objects.filter(owner__purged_at__isnull=False)
+    ids = list(purged.values_list("pk", flat=True))
+    for start in range(0, len(ids), 200):  # one statement for all could exceed the time limit of statements
+        some = ids[start : start + 200]
+        kernels = apps.get_model("compute", "Kernel").objects.filter(session__in=some)
+        apps.get_model("compute", "KernelLog").objects.filter(kernel__in=kernels).delete()
+        apps.get_model("compute", "EarlierLog").objects.filter(kernel__in=kernels).delete()
+        kernels.update(environ={}, startup_command="")
+        purged.filter(pk__in=some).update(environ={}, spec={}, startup_command="")
 
 
 class Migration(migrations.Migration):

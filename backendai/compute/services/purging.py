@@ -17,26 +17,19 @@ from backendai.core.errors import Conflict
 from backendai.core.messages import Message
 from backendai.storage.services import refuse_while_owning
 
+_BATCH = 200  # sessions; the logs of a kernel have up to 44 MiB
+
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
     """Delete all personal data of a deactivated account. ``typed``: its e-mail address as confirmation. Ended sessions
     stay without commands, variables and logs. Raises Conflict with the number of live sessions or undeleted folders."""
     check_purge(actor, user, typed=typed)
+    _refuse_while_needed(user)
+    _clear_sessions_of(user)
     with transaction.atomic():
-        if live := live_sessions_of(user):
-            number = sum(live.values())
-            counts = [Message("{number} {status}", number=count, status=status) for status, count in live.items()]
-            raise Conflict(
-                "Active sessions: {number} ({counts}). Terminate them first.",
-                number=number,
-                counts=Message.joined(counts, ", "),
-                code="sessions-live",
-                sessions=live,
-            )
-        refuse_while_owning(user)
+        _refuse_while_needed(user)
         delete_images_of(user, now=now)
         delete_files_of(user)
-        _clear_sessions_of(user)
         SessionNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)
@@ -48,10 +41,29 @@ def live_sessions_of(user: User) -> dict[str, int]:
     return {status: number for status, number in rows.annotate(number=Count("pk"))}
 
 
+def _refuse_while_needed(user: User) -> None:
+    if live := live_sessions_of(user):
+        number = sum(live.values())
+        counts = [Message("{number} {status}", number=count, status=status) for status, count in live.items()]
+        raise Conflict(
+            "Active sessions: {number} ({counts}). Terminate them first.",
+            number=number,
+            counts=Message.joined(counts, ", "),
+            code="sessions-live",
+            sessions=live,
+        )
+    refuse_while_owning(user)
+
+
 def _clear_sessions_of(user: User) -> None:
-    """Delete what the person wrote into the sessions, and what their programs wrote: usage alone is counted on."""
-    kernels = Kernel.objects.filter(session__owner=user)
-    KernelLog.objects.filter(kernel__in=kernels).delete()
-    EarlierLog.objects.filter(kernel__in=kernels).delete()
-    kernels.update(environ={}, startup_command="")
-    ComputeSession.objects.filter(owner=user).update(environ={}, spec={}, startup_command="")
+    """Delete commands, variables and logs of the user's sessions; their usage stays. Deletes some sessions at a time,
+    each batch in its own transaction, as one statement for all of them could exceed the time limit of statements."""
+    ids = list(ComputeSession.objects.filter(owner=user).values_list("pk", flat=True))
+    for start in range(0, len(ids), _BATCH):
+        some = ids[start : start + _BATCH]
+        kernels = Kernel.objects.filter(session__in=some)
+        with transaction.atomic():
+            KernelLog.objects.filter(kernel__in=kernels).delete()
+            EarlierLog.objects.filter(kernel__in=kernels).delete()
+            kernels.update(environ={}, startup_command="")
+            ComputeSession.objects.filter(pk__in=some).update(environ={}, spec={}, startup_command="")
