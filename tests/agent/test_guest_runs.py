@@ -136,9 +136,12 @@ class Gone(GuestPlace):
     """A kernel whose folder is removed while its guest is to be started."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._is_gone = folder, False
 
     def folder(self, kernel_id: UUID) -> Path:
+        if self._is_gone:
+            raise KernelGone("The kernel is not running on this agent.")
+        self._is_gone = True
         return self._folder
 
     def was_launched(self, kernel_id: UUID) -> bool:
