@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.accounts.models import Membership, Project
 from backendai.controller.pipelines import run_pipelines
 from backendai.core.errors import UserError
 from backendai.pipelines.models import Run
@@ -83,6 +84,18 @@ def test_a_run_is_started_from_a_template_in_the_browser(alice: Client, cast: Ca
     assert session.environ["PARAM_TOKEN"] == "s3cret" and session.slots["mem"] == str(2**30)
     assert "from template private/flow@1" in alice.get(f"/runs/{run.pk}/").content.decode()
     assert alice.post(address, answers | {"name": "x"}).context["form"].errors.keys() == {"name"}
+
+
+def test_the_template_of_the_page_is_started_and_no_other_of_its_name(alice: Client, cast: Cast) -> None:
+    text = "kind: pipeline\nsteps:\n  one: {image: python, resources: {cpu: 1, mem: 512m}, startup_command: %s}\n"
+    second = Project.objects.create(domain=cast.project.domain, name="second")
+    Membership.objects.create(user=cast.alice, project=second)
+    both = [
+        create_template(cast.dana, TemplateWish("flow", "project", one.name), text % one.name, now=timezone.now())
+        for one in (cast.project, second)
+    ]
+    assert [alice.post(f"/templates/{one.pk}/run/", {"version": "1"}).status_code for one in both] == [302, 302]
+    assert ["vision" in run.text for run in Run.objects.order_by("created_at")] == [True, False]
 
 
 def test_a_run_is_started_from_a_template_over_rest(alice: Client, cast: Cast) -> None:

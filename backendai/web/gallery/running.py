@@ -51,7 +51,9 @@ def start(request: PageRequest, template_id: UUID) -> HttpResponse:
     asked = ParametersForm(sent, parameters=parameters, user=request.user, secrets=True, initial=usual)
     form, found, refusal = NameForm(sent), None, ""
     if sent and form.is_valid() and asked.is_valid():
-        wish = RunWish(template=str(version), parameters=asked.given(), name=form.cleaned_data["name"].strip())
+        wish = RunWish(
+            template=f"{template.pk}@{version.number}", parameters=asked.given(), name=form.cleaned_data["name"].strip()
+        )
         try:
             if request.POST.get("go") == "check":
                 found = check_run(request.user, wish)
