@@ -4,6 +4,8 @@ class LaunchAddress {
   static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "template", "parameters", "go", "environ.name", "environ.value"];
   static KEPT = ["like", "like_run", "recent", "from"];
   static PARAMETER = "p."; // of a template
+  static ROLES = ["name", "count", "image", "cpu", "mem", "slots", "command", "more"].map((part) => `roles.${part}`);
+  static LONG = [["startup_command"], ["matrix"], ["environ.value"], ["environ.name"], LaunchAddress.ROLES, ["files.path"]];
   static MARKS = "launch-addresses";
 
   constructor(form, notice) {
@@ -39,22 +41,33 @@ class LaunchAddress {
     const valuesOf = (name) => (sent.get(name) ?? []).map(([, value]) => value);
     const preset = valuesOf("preset")[0];
     for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
-      if (LaunchAddress.NEVER.includes(name) || this.form.elements[name]?.disabled) continue;
+      if ([...LaunchAddress.NEVER, ...LaunchAddress.ROLES].includes(name) || this.form.elements[name]?.disabled) continue;
       if (preset && (["cpu", "mem", "mem_unit", "shm", "shm_unit"].includes(name) || name.startsWith("slot."))) continue;
       const values = valuesOf(name).map((value) => this.shown(name, value));
       if (LaunchAddress.same(values, this.usual[name] ?? [])) continue;
       for (const value of values.length ? values : [""]) query.append(name, value);
     }
     this.addVariables(query, valuesOf("environ.name"), valuesOf("environ.value"));
-    for (const name of ["startup_command", "matrix", "environ.value", "environ.name"]) {
-      if (query.toString().length > LaunchAddress.LONGEST) query.delete(name);
+    if (document.getElementById("roles")) this.addRoles(query, LaunchAddress.ROLES.map(valuesOf));
+    for (const names of LaunchAddress.LONG) {
+      if (query.toString().length > LaunchAddress.LONGEST) names.forEach((name) => query.delete(name));
     }
     return query;
   }
   shown(name, value) {
     if (name === "starts_at" && value) return new Date(value).toISOString();
-    if (name === "roles.more" && this.secretName.test(value)) return ""; // its variables
-    return ["startup_command", "roles.command", "roles.more"].includes(name) && this.secretValue.test(value) ? "" : value;
+    return name === "startup_command" && this.secretValue.test(value) ? "" : value;
+  }
+  // Cells belong together by their place, so all columns are written, with those that are empty, or none.
+  addRoles(query, columns) {
+    const rows = LaunchAddress.rowsOf(columns);
+    const usual = LaunchAddress.rowsOf(LaunchAddress.ROLES.map((name) => this.usual[name] ?? []));
+    if (JSON.stringify(rows) === JSON.stringify(usual)) return;
+    // Without its secret a role would be another one: such roles are typed again as a whole.
+    if (rows.some((row) => row.slice(-2).some((text) => this.secretValue.test(text)) || this.secretName.test(row.at(-1)))) return;
+    for (const row of rows.length ? rows : [LaunchAddress.ROLES.map(() => "")]) {
+      LaunchAddress.ROLES.forEach((name, at) => query.append(name, row[at]));
+    }
   }
   addVariables(query, names, values) {
     const rows = names.map((name, index) => [name, values[index]]).filter((row) => row.some((text) => text.trim()));
@@ -83,6 +96,11 @@ class LaunchAddress {
   static same(values, usual) {
     const plain = (list) => JSON.stringify(list.filter(Boolean));
     return plain(values) === plain(usual);
+  }
+  static rowsOf(columns) {
+    const rows = Array.from({ length: Math.max(...columns.map((texts) => texts.length)) }, (_, at) => columns.map((texts) => texts[at] ?? ""));
+    while (rows.length && !rows.at(-1).some((text) => text.trim())) rows.pop();
+    return rows;
   }
   static group(pairs) {
     const found = new Map();

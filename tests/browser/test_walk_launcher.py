@@ -132,6 +132,36 @@ def test_a_secret_that_the_address_does_not_keep_is_asked_for_again(walk: Visit)
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
 
 
+def test_roles_stay_in_the_address_with_their_empty_cells(walk: Visit) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    visitor.step(RESOURCES)
+    page.get_by_text("Roles: kernels that differ").click()
+    for number, (name, part, value) in enumerate([("worker", "Kernels", "2"), ("second", "Memory", "256m")], 1):
+        page.get_by_role("button", name="Add role").click()
+        role = page.get_by_role("group", name=f"Role {number}")
+        role.get_by_label("Name").fill(name)
+        role.get_by_label(part).fill(value)
+    visitor.step(REVIEW)
+    visitor.reload()
+    expect(page.locator(".review")).to_contain_text(re.compile("worker × 2.*second × 1", re.DOTALL))
+    visitor.step(RESOURCES)
+    second = page.get_by_role("group", name="Role 2")
+    expect(second.get_by_label("Memory")).to_have_value("256m")
+    second.get_by_label("Memory").fill("")
+    page.get_by_role("group", name="Role 1").get_by_label("Memory").fill("256m")
+    visitor.step(REVIEW)
+    visitor.reload()
+    visitor.step(RESOURCES)
+    values = [page.locator(f"#role-{row}-mem") for row in (0, 1)]
+    expect(values[0]).to_have_value("256m")
+    expect(values[1]).to_have_value("")
+    page.get_by_role("group", name="Role 1").get_by_text("More keys").click()
+    page.get_by_role("group", name="Role 1").get_by_label("More keys").fill("environ: {API_TOKEN: s3cret}")
+    visitor.step(REVIEW)
+    assert "roles" not in page.url, "no role without its secret"
+
+
 def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_length(walk: Visit, campus: Campus) -> None:
     visitor = _form(walk)
     page = visitor.page

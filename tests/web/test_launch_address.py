@@ -14,6 +14,8 @@ from django.urls import reverse
 
 from backendai.accounts.models import User
 from backendai.catalog.models import ResourcePreset
+from backendai.compute.spec import RoleSpec
+from backendai.web.launcher.roles_field import PARTS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 
@@ -105,3 +107,13 @@ def test_a_start_time_in_the_address_is_a_moment_for_everybody(site: Cast, brows
     form, page = opened(browse(site.alice), asked)
     assert form.cleaned_data["starts_at"].isoformat() == "2999-01-30T23:30:00+00:00"
     assert 'data-wrong=""' in page
+
+
+def test_roles_of_an_address_are_whole_rows_also_where_their_cells_are_empty(site: Cast, browse: Browse) -> None:
+    said = {"roles.name": ["worker", "third"], "roles.count": ["2"], "roles.image": ["", "other"]}
+    form, _page = opened(browse(site.alice), said)
+    rows = [[row.typed[part] for part in ("name", "count", "image", "cpu")] for row in form.role_rows()[:-1]]
+    assert rows == [["worker", "2", "", ""], ["third", "", "other", ""]]
+    model = make_session(site.alice, roles={"worker": RoleSpec(count=2)})
+    form, _page = opened(browse(site.alice), {"like": str(model.pk)} | {f"roles.{part}": [""] for part in PARTS})
+    assert [row.typed for row in form.role_rows()] == [{}], "all were removed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from django import forms
@@ -46,9 +47,10 @@ class RoleRows(forms.Widget):
     """Reads ``<name>.name``, ``<name>.count`` and so on, each sent once per row."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[_Typed]:
-        """Return the rows as they were typed, those between others that were left empty too."""
+        """Return the rows as they were typed, those between others that were left empty too. Cells that were not sent,
+        as links may lack them, are empty."""
         columns = [data.getlist(f"{name}.{part}") for part in PARTS]
-        rows = [dict(zip(PARTS, texts, strict=True)) for texts in zip(*columns, strict=False)]
+        rows = [dict(zip(PARTS, texts, strict=True)) for texts in zip_longest(*columns, fillvalue="")]
         while rows and not any(text.strip() for text in rows[-1].values()):
             rows.pop()
         return rows
