@@ -21,11 +21,10 @@ def copied_text(run: Run) -> str:
     return run.text if found == said else written(found)
 
 
-def _files_of(run: Run) -> dict[str, dict[str, str]]:
-    """Return by step the contents of its files by path, without those that cannot be opened any more."""
+def _files_of(run: Run) -> dict[str, list[str]]:
+    """Return by step the contents of its files in their order, without those that cannot be opened any more."""
     found = {}
-    for step in run.steps.exclude(secrets={}):
+    for step in run.steps.filter(request__has_key="files"):
         with suppress(UserError):
-            files = opened_files(step.request, step.secrets).get("files", ())
-            found[step.name] = {one["path"]: one["content"] for one in files}
+            found[step.name] = [one["content"] for one in opened_files(step.request, step.secrets)["files"]]
     return found

@@ -3,11 +3,12 @@ contents of files are left out, which it brings. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from backendai.core.secret_names import looks_secret
-from backendai.pipelines.documents import FINALLY
+from backendai.pipelines.documents import ARRAY, FINALLY
 from backendai.templates.rendering import is_gap
 from backendai.templates.saving import parameter_named_after
 
@@ -26,7 +27,7 @@ def without_secrets(said: Any) -> Any:
         if key == "environ" and isinstance(value, Mapping):
             found[key] = {name: None if _is_secret(name, one) else one for name, one in value.items()}
         elif key == "files":
-            found[key] = _with_contents(value, {})
+            found[key] = _with_contents(value)
         else:
             found[key] = without_secrets(value)
     return found
@@ -41,37 +42,33 @@ def with_secret_parameters(said: Mapping[str, Any]) -> dict[str, Any]:
     return ({"params": params} if params else {}) | {key: one for key, one in found.items() if key != "params"}
 
 
-def with_files(said: Mapping[str, Any], contents: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Return a kept document with the contents of its files, by step and path. Files of all steps have those of a step
-    without files of its own."""
+def with_files(said: Mapping[str, Any], contents: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a kept document with the contents of its files, by step and in their order. Files of all steps have those
+    of a step without files of its own."""
     steps = said.get("steps") or {}
-    parts = {FINALLY: said.get(FINALLY), **steps}
-    usual: dict[str, str] = {}
-    for name, one in contents.items():
-        if "files" not in (parts.get(name) or {}):
-            usual |= one
+    parts = {**steps, FINALLY: said.get(FINALLY)}
+    usual = next((contents[name] for name, part in parts.items() if name in contents and "files" not in part), ())
     found = {**said}
     if "files" in said:
-        found["files"] = _with_contents(said["files"], usual)
-    for key in ("defaults", FINALLY):
-        if said.get(key):
-            found[key] = _part_with_files(said[key], contents.get(key, usual))
+        found["files"] = _with_contents(said["files"], contents.get(ARRAY, ()))
+    if said.get("defaults"):
+        found["defaults"] = _part_with_files(said["defaults"], usual)
+    if said.get(FINALLY):
+        found[FINALLY] = _part_with_files(said[FINALLY], contents.get(FINALLY, ()))
     if steps:
-        found["steps"] = {name: _part_with_files(one, contents.get(name, usual)) for name, one in steps.items()}
+        found["steps"] = {name: _part_with_files(one, contents.get(name, ())) for name, one in steps.items()}
     return found
 
 
-def _part_with_files(part: Mapping[str, Any], contents: Mapping[str, str]) -> dict[str, Any]:
+def _part_with_files(part: Mapping[str, Any], contents: Sequence[str]) -> dict[str, Any]:
     return {**part, "files": _with_contents(part["files"], contents)} if part.get("files") else dict(part)
 
 
-def _with_contents(files: Any, contents: Mapping[str, str]) -> Any:
-    """Return files with these contents by path, and None for others; a content with gaps stays as it is written."""
+def _with_contents(files: Any, contents: Sequence[str] = ()) -> Any:
+    """Return files with these contents in their order, and None for those after them."""
     if not isinstance(files, list) or not all(isinstance(one, Mapping) and "path" in one for one in files):
         return files
-    return [
-        one if "${{" in str(one.get("content")) else {**one, "content": contents.get(str(one["path"]))} for one in files
-    ]
+    return [{**one, "content": content} for one, content in zip(files, chain(contents, repeat(None)), strict=False)]
 
 
 def _filled(said: Any, params: dict[str, Any], known: dict[tuple[str, str], str]) -> Any:
@@ -84,7 +81,7 @@ def _filled(said: Any, params: dict[str, Any], known: dict[tuple[str, str], str]
         if key == "environ" and isinstance(value, Mapping):
             found[key] = {name: _gap(str(name), one, params, known) for name, one in value.items()}
         elif key == "files":
-            found[key] = _with_contents(value, {})
+            found[key] = _with_contents(value)
         else:
             found[key] = _filled(value, params, known)
     return found

@@ -21,6 +21,7 @@ from backendai.controller.retention import delete_expired
 from backendai.core.errors import UserError
 from backendai.core.written_documents import read_document
 from backendai.pipelines.comparing import differences
+from backendai.pipelines.copying import copied_text
 from backendai.pipelines.models import Attempt, Edge, Run, Status, Step, Task
 from backendai.pipelines.services.changing import retry_failed
 from backendai.pipelines.services.creating import RunWish, array_of, create_run
@@ -97,6 +98,24 @@ def test_contents_of_files_lie_sealed_and_a_copy_brings_them(alice: Client, cast
     changed = launch(cast.alice, defaults={"files": [usual]}, steps=steps | {"one": {**step, "files": [usual]}})
     told = {one.where: (one.before, one.now) for one in differences(changed, run)}
     assert told == {"steps.one.files.a.py": ("••••", "••••")}
+
+
+def test_a_copy_brings_each_file_to_its_place_whatever_it_is_called(cast: Cast) -> None:
+    step = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "startup_command": "python a.py"}
+    own, usual = [{"path": "${{ params.name }}.py", "content": "own"}], [{"path": "a.py", "content": "usual"}]
+    steps = {"defaults": {**step, "files": own}, "two": step}
+    said = {"params": {"name": {"default": "a"}}, "defaults": {"files": usual}, "steps": steps}
+    run = launch(cast.alice, **said, **{"finally": {**step, "files": [*usual, {"path": "empty", "content": ""}]}})
+    copy = read_document(copied_text(run)).value
+    assert (copy["defaults"]["files"], copy["steps"]["defaults"]["files"]) == (usual, own)
+    assert [one["content"] for one in copy["finally"]["files"]] == ["usual", ""]
+
+
+def test_contents_that_look_like_gaps_lie_sealed_too(cast: Cast) -> None:
+    file = {"path": ".github/ci.yml", "content": "run: ${{ secrets.TOKEN }} hunter2"}
+    run = launch(cast.alice, **ARRAY, array=2, files=[file])
+    assert "hunter2" not in run.text and "hunter2" not in str(list(Step.objects.values("request")))
+    assert read_document(copied_text(run)).value["files"] == [file]
 
 
 def test_an_array_without_the_value_of_a_variable_is_refused(cast: Cast) -> None:
