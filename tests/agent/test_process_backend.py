@@ -375,6 +375,12 @@ def test_it_runs_a_kernel_without_privileges(backend: ProcessBackend, new_spec: 
     assert status == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
+def test_its_user_can_read_the_machines_certificates(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    """Without, no program verifies a server, and node does not even start."""
+    command = "ls /etc/ssl/certs >/dev/null && cat /etc/ssl/openssl.cnf >/dev/null && echo read them"
+    assert run_to_end(backend, new_spec, command).strip() == "read them"
+
+
 def test_it_keeps_a_users_variables_from_what_still_has_rights(
     backend: ProcessBackend, new_spec: NewSpec, tmp_path: Path
 ) -> None:

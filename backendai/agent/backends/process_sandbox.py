@@ -137,7 +137,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         isolation.bwrap,
         *_namespaces(isolation.root),
         *("--hostname", spec.hostname),
-        *_folders("/etc", "/home", "/run", "/run/kernel"),
+        *_folders("/etc", "/etc/ssl", "/home", "/run", "/run/kernel"),
         *_system_folders(),
         *readable,
         *_covers(_private(place)),
