@@ -42,6 +42,7 @@ def kib_at_rest(portal: Portal, port: int, folder: Path, connections: int) -> fl
     finally:
         for person, session in zip(people, sessions, strict=True):
             person.end(session)
+    say(f"  KiB of a connection at rest: {grown / connections / 1024:.1f}")
     return round(grown / connections / 1024, 1)
 
 
@@ -62,7 +63,7 @@ def folders_from_nothing(portal: Portal, words: list[str], rounds: int) -> float
             raise RuntimeError("the session that opens folders counts against a limit")
         say(f"  folders from nothing: {taken[-1]:.1f}")
         for one in client.ask("GET", "/api/v1/sessions/?type=system")[1]["results"]:
-            if one["type"] == "system":
+            if one["type"] == "system" and one["status"] == "RUNNING":  # those of earlier rounds have ended
                 client.end(one["id"])
                 wait_until(lambda pk=one["id"]: client.status(pk) == "TERMINATED", _READY_SECONDS, pause=0.2)
     return round(statistics.median(taken), 2)
