@@ -12,6 +12,8 @@ from django.utils import timezone
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.ending import Ended, end_each, terminate_session
+from backendai.compute.services.priorities import set_priority
+from backendai.compute.services.renaming import rename_session
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.compute.status import Status
@@ -47,6 +49,16 @@ def test_a_session_that_waits_too_long_is_cancelled_with_the_numbers(cast: Cast)
     assert (session.status_data["limit_seconds"], session.status_data["attempts"]) == (3600, 3)
     assert rows(session)[-1] == ("sweep", "EXPIRED", "pending-timeout", 1)
     assert only_kernel(session).status == Status.CANCELLED
+
+
+def test_a_new_name_or_priority_does_not_begin_the_wait_anew(cast: Cast) -> None:
+    make_group(pending_timeout=timedelta(hours=1))
+    session = make_session(cast.alice)
+    began = later(hours=-2)
+    ComputeSession.objects.filter(pk=session.pk).update(created_at=began, changed_at=began)
+    rename_session(session, cast.alice, "another-name")
+    set_priority(session, cast.alice, 3)
+    assert overdue_waits.sweep_pending(timezone.now()) == 1
 
 
 def test_time_in_which_it_could_not_start_is_no_waiting(cast: Cast) -> None:

@@ -156,7 +156,7 @@ class SessionName(GenericAPIView[ComputeSession]):
         session = get_object_or_404(visible, pk=session_id)
         body = RenameRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        rename_session(session, user_of(request), body.validated_data["name"], now=timezone.now())
+        rename_session(session, user_of(request), body.validated_data["name"])
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 
@@ -174,7 +174,7 @@ class SessionPriority(GenericAPIView[ComputeSession]):
         session = get_object_or_404(visible, pk=session_id)
         body = PriorityRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        set_priority(session, user_of(request), body.validated_data["priority"], now=timezone.now())
+        set_priority(session, user_of(request), body.validated_data["priority"])
         return Response(self.get_serializer(get_object_or_404(shown_sessions(user_of(request)), pk=session_id)).data)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -22,7 +21,7 @@ from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 
-def set_priority(session: ComputeSession, user: User, priority: int, *, now: datetime) -> None:
+def set_priority(session: ComputeSession, user: User, priority: int) -> None:
     """Set the priority of a pending session, and schedule its group after commit. The caller checks that the user may
     see the session.
 
@@ -40,7 +39,7 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
         most = _most_for_owner(session, user, priority, before, most_before)
         if (before, most_before) == (priority, most):
             return
-        waiting.update(priority=priority, owner_priority=most, version=F("version") + 1, changed_at=now)
+        waiting.update(priority=priority, owner_priority=most, version=F("version") + 1)
         changes: dict[str, list[int | None]] = {"priority": [before, priority]}
         if most != most_before:
             changes["owner_priority"] = [most_before, most]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
@@ -26,7 +24,7 @@ def may_be_renamed(session: ComputeSession) -> bool:
     return session.status in LIVE - _BEING_PREPARED
 
 
-def rename_session(session: ComputeSession, user: User, name: str, *, now: datetime) -> ComputeSession:
+def rename_session(session: ComputeSession, user: User, name: str) -> ComputeSession:
     """Rename a session and return it. Programs that are running keep the old name. The caller checks that the user may
     see the session.
 
@@ -39,7 +37,7 @@ def rename_session(session: ComputeSession, user: User, name: str, *, now: datet
     try:
         with transaction.atomic():
             live = ComputeSession.objects.filter(pk=session.pk, status__in=LIVE - _BEING_PREPARED)
-            if not live.update(name=name, version=F("version") + 1, changed_at=now):
+            if not live.update(name=name, version=F("version") + 1):
                 raise _too_late(session)
             names = both_names(user, session.owner)
             audit(user.pk, "session.rename", "session", [session.pk], changes={"name": [session.name, name]}, **names)

@@ -15,7 +15,6 @@ from django.http import HttpResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy
@@ -217,7 +216,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
     session = get_object_or_404(visible, pk=pk)
     try:
         priority = forms.IntegerField().clean(request.POST.get("priority", ""))
-        set_priority(session, request.user, priority, now=timezone.now())
+        set_priority(session, request.user, priority)
     except forms.ValidationError as error:
         messages.error(request, f"{session.name}: {_('Priority')}: {' '.join(error.messages)}")
     except UserError as error:
@@ -249,7 +248,7 @@ def queue_priorities(request: PageRequest) -> HttpResponse:
         sessions = []
     for session in sessions:
         try:
-            set_priority(session, request.user, wanted[session.pk], now=timezone.now())
+            set_priority(session, request.user, wanted[session.pk])
             done += 1
         except UserError as error:
             messages.error(request, f"{session.name}: {in_words(error.message)}")

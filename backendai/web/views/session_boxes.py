@@ -11,7 +11,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -90,7 +89,7 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
     other = ""
     if request.method == "POST" and form.is_valid():
         try:
-            rename_session(found, request.user, form.cleaned_data["name"], now=timezone.now())
+            rename_session(found, request.user, form.cleaned_data["name"])
         except UserError as error:
             form.add_error("name", error.message)
             other = error.details.get("session", "")
