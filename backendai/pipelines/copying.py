@@ -5,17 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 
 from backendai.core.errors import UserError
-from backendai.core.written_documents import read_document, written
-from backendai.pipelines.documents import LARGEST, MOST_VALUES
-from backendai.pipelines.keeping import with_files, with_secret_parameters
+from backendai.core.written_documents import written
+from backendai.pipelines.keeping import kept_document, with_files, with_secret_parameters
 from backendai.pipelines.models import Run
 from backendai.pipelines.sealing import opened_files
 
 
 def copied_text(run: Run) -> str:
     """Return the run's document with its files, and with a parameter for each secret, also where an earlier release
-    kept null for it."""
-    said = read_document(run.text, largest=LARGEST, most=MOST_VALUES).value
+    kept null for it. A document that cannot be read is returned as it is: its form says why."""
+    try:
+        said = kept_document(run.text)
+    except UserError:
+        return run.text
     found = with_secret_parameters(said) if run.kind == Run.Kind.PIPELINE else said
     found = with_files(found, _files_of(run))
     return run.text if found == said else written(found)

@@ -3,16 +3,24 @@ contents of files are left out, which it brings. Pure."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
 from backendai.core.secret_names import looks_secret
+from backendai.core.written_documents import read_document
 from backendai.pipelines.documents import ARRAY, FINALLY
 from backendai.templates.rendering import is_gap
 from backendai.templates.saving import parameter_named_after
 
 _PARTS = ("defaults", "steps", FINALLY)
+
+
+def kept_document(text: str) -> dict[str, Any]:
+    """Return a kept document of any size: requests and what is written of them are larger than texts of people may be.
+    Raises UserError for what only JSON can say, as numbers of many digits."""
+    return read_document(text, largest=sys.maxsize, most=sys.maxsize).value
 
 
 def without_secrets(said: Any) -> Any:

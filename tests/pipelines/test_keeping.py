@@ -118,6 +118,19 @@ def test_contents_that_look_like_gaps_lie_sealed_too(cast: Cast) -> None:
     assert read_document(copied_text(run)).value["files"] == [file]
 
 
+def test_documents_larger_than_a_text_of_a_person_are_copied(alice: Client, cast: Cast) -> None:
+    many = {"matrix": {"lr": [f"{number}{'x' * 990}" for number in range(300)]}}
+    large = launch(cast.alice, **ARRAY, **many)
+    copy = alice.get(f"/runs/{large.pk}/copy/", follow=True).context["form"]
+    assert copy["matrix"].value() == f"lr = {', '.join(many['matrix']['lr'])}"
+    Run.objects.filter(pk=large.pk).update(text=f"matrix: {{lr: [{'9' * 30}]}}")
+    unreadable = alice.get(f"/runs/{large.pk}/copy/", follow=True).context["form"]
+    assert "9999" in unreadable["text"].value(), "the person sees it, and what is wrong with it on launching"
+    pipeline = launch(cast.alice, steps={"one": {**ARRAY, **many}})
+    for address in ("/runs/new/?like=", "/templates/new/?run="):
+        assert len(alice.get(f"{address}{pipeline.pk}").context["form"]["text"].value()) > 300_000
+
+
 def test_an_array_without_the_value_of_a_variable_is_refused(cast: Cast) -> None:
     run = launch(cast.alice, **ARRAY, array=2, environ={"API_KEY": "abc123"})
     with pytest.raises(UserError, match="API_KEY has no value"):

@@ -11,8 +11,7 @@ from django.http import QueryDict
 
 from backendai.accounts.models import User
 from backendai.core.errors import UserError
-from backendai.core.written_documents import read_document
-from backendai.pipelines.documents import LARGEST, MOST_VALUES
+from backendai.pipelines.keeping import kept_document
 from backendai.pipelines.models import Run, Step
 from backendai.pipelines.sealing import Secrets, opened_files, opened_request
 from backendai.web.launcher.file_fields import FileRow
@@ -57,7 +56,10 @@ def is_of_the_form(step: Step) -> bool:
 
 def _matrix_of(step: Step) -> str | None:
     """Return the values of an array as the form has them; None for what it cannot say."""
-    said = read_document(step.run.text, largest=LARGEST, most=MOST_VALUES).value.get("matrix")
+    try:
+        said = kept_document(step.run.text).get("matrix")
+    except UserError:
+        return None
     return matrix_text(said) if isinstance(said, Mapping) else None
 
 
