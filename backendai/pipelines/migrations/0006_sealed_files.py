@@ -5,9 +5,8 @@ from typing import Any
 from django.db import migrations
 
 from backendai.core.errors import UserError
-from backendai.core.written_documents import read_document, written
-from backendai.pipelines.documents import LARGEST, MOST_VALUES
-from backendai.pipelines.keeping import with_files
+from backendai.core.written_documents import written
+from backendai.pipelines.keeping import kept_document, with_files
 from backendai.pipelines.sealing import sealed_request
 
 
@@ -20,12 +19,20 @@ def seal_files(apps: Any, editor: Any) -> None:
         step.save(update_fields=["request", "secrets"])
         runs.add(step.run_id)
     for run in apps.get_model("pipelines", "Run").objects.filter(pk__in=runs).iterator(chunk_size=100):
-        try:
-            kept = with_files(read_document(run.text, largest=LARGEST, most=MOST_VALUES).value, {})
-        except UserError:
-            continue  # a document of an earlier release that is not read any more
-        run.text = written(kept)
-        run.save(update_fields=["text"])
+        kept = _without_files(run.text)
+        if kept != run.text:
+            run.text = kept
+            run.save(update_fields=["text"])
+
+
+def _without_files(text: str) -> str:
+    """Return the document without contents of files; empty where it cannot be read, for it may have some."""
+    try:
+        said = kept_document(text)
+    except UserError:
+        return ""
+    kept = with_files(said, {})
+    return text if kept == said else written(kept)
 
 
 class Migration(migrations.Migration):
