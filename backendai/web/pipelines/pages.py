@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -49,7 +50,7 @@ def run(request: PageRequest, run_id: UUID) -> HttpResponse:
 @login_required
 def board(request: PageRequest, run_id: UUID) -> HttpResponse:
     """Return the part of the page that changes while the run continues; 204 when it is as the page shows it."""
-    found = find_run(request, run_id)
+    found = find_run(request, run_id, without=("text", "parameters", "workspace"))
     shown = board_of(found, request.GET)
     if request.GET.get("seen") == shown.mark:
         return HttpResponse(status=204)
@@ -78,9 +79,10 @@ def compare(request: PageRequest, run_id: UUID) -> HttpResponse:
     return render(request, "web/pipelines/compare.html", context | SECTION)
 
 
-def find_run(request: PageRequest, run_id: UUID) -> Run:
-    """Return a run that one may see; else 404."""
-    found: Run = get_object_or_404(Run.objects.visible_to(request.user).select_related("owner", "project"), pk=run_id)
+def find_run(request: PageRequest, run_id: UUID, *, without: Sequence[str] = ()) -> Run:
+    """Return a run that one may see, not loaded with these fields; else 404."""
+    rows = Run.objects.visible_to(request.user).select_related("owner", "project").defer(*without)
+    found: Run = get_object_or_404(rows, pk=run_id)
     return found
 
 
