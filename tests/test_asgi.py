@@ -15,9 +15,15 @@ from django.core.signals import request_finished, request_started
 from django.db import connection, connections
 from django.http import HttpResponse
 
-from backendai.asgi import application, closing
+from backendai.asgi import WorkerThreads, application, closing
 from backendai.ops.buffered_responses import BufferedResponses
 from backendai.ops.kept_objects import set_aside_what_stays
+
+
+@pytest.fixture(autouse=True)
+def fresh_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread with a connection to the database from a test before."""
+    monkeypatch.setattr(WorkerThreads, "_idle", [])
 
 
 async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
