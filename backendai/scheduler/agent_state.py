@@ -17,8 +17,9 @@ class AgentState:
     """An ``AgentView`` whose free amounts and kernels are updated during the pass.
 
     ``order``: the agent's position by name. ``book``: its devices; None if they are unknown, and then only amounts
-    count. Allocations are subtracted when the free amount is first read. ``AgentStates`` sets ``bucket``, ``entry`` and
-    ``packed``.
+    count. Allocations are subtracted when the free amount is first read. ``AgentStates`` sets ``bucket`` (None: the
+    agent takes no sessions), ``entry`` (the agent's rank) and ``packed`` (its free amounts as one integer of
+    ``Packing``).
     """
 
     __slots__ = (

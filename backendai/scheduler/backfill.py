@@ -30,7 +30,8 @@ _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions t
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The reserved start of a session: the time, the agents' states at that time, and the session's seats on them."""
+    """The reserved start of the first in line: the time, the agents' states at that time, and the session's seats on
+    them."""
 
     at: datetime
     states: AgentStates
@@ -38,8 +39,11 @@ class Start:
 
 
 class Reservation:
-    """Slots reserved for the first in line while sessions behind it are placed. ``starts_at``: the reserved start
-    (None: no start is reserved)."""
+    """Slots reserved for the first in line while sessions behind it are placed.
+
+    ``starts_at``: when the first in line will start at the latest. None: unknown; then no session counts as ending
+    before it.
+    """
 
     def __init__(self, states: AgentStates, needed: list[_Kept], starts_at: datetime | None) -> None:
         self.starts_at = starts_at
@@ -53,9 +57,12 @@ class Reservation:
         return self.starts_at is not None and run is not None and now + run <= self.starts_at
 
     def keep(self, kept: bool) -> None:
-        """Subtract the reserved amounts from the free ones; with ``kept`` False add them back. Sessions that end before
-        the reserved start may use reserved amounts; only the remaining part is then subtracted. Repeated calls change
-        nothing."""
+        """Subtract the reserved amounts from the free ones; with ``kept`` False add them back. Repeated calls change
+        nothing.
+
+        Sessions that end before the reserved start may have taken a part of the reserved amounts; only the rest is then
+        subtracted.
+        """
         if kept == bool(self._taken):
             return
         turn = self._states.turn

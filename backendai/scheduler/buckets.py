@@ -22,8 +22,9 @@ _PATIENCE = 16  # searches without a result; each costs about an eighth of measu
 class Bucket:
     """Agents of one architecture with the same kinds of free accelerators.
 
-    ``entries``: the agents' ranks, sorted. ``bounds``: for each block of ``BLOCK`` agents the packed maximum of each
-    slot. ``last_found``: the position of the last match; ``move`` tries this position first.
+    ``states`` and ``entries``: the agents and their ranks, sorted by rank. ``bounds``: for each block of ``BLOCK``
+    agents an upper bound of each slot's free amount, packed into one integer (``Packing``). ``last_found``: the
+    position of the last match; ``move`` tries this position first.
     """
 
     __slots__ = ("_failed_searches", "_packing", "architecture", "bounds", "entries", "kinds", "last_found", "states")
@@ -38,7 +39,7 @@ class Bucket:
         self._packing = packing
 
     def sort(self) -> None:
-        """Sort ``states``, to which agents may have been added in any order."""
+        """Sort ``states``, and derive ``entries`` and ``bounds`` from them."""
         self.states.sort(key=lambda state: state.entry)
         self.entries = [state.entry for state in self.states]
         self.bounds = [self._measured(at) for at in range(0, len(self.states), BLOCK)]
@@ -106,14 +107,14 @@ class Bucket:
 
 
 def _begins(first: int, end: int) -> range:
-    """Return the first position of each block behind ``first``. An insertion at ``first`` moves an agent into each of
-    them."""
+    """Return the first position of each block that begins behind ``first`` and before ``end``. An insertion at
+    ``first`` moves an agent into each of these blocks."""
     return range(first - first % BLOCK + BLOCK, end, BLOCK)
 
 
 def _ends(first: int, end: int) -> range:
-    """Return the last position of each block from ``first`` on. A removal at ``first`` moves an agent into each of
-    them."""
+    """Return the last position of each block that ends at or behind ``first`` and before ``end``. A removal at
+    ``first`` moves an agent into each of these blocks."""
     return range(first - first % BLOCK + BLOCK - 1, end, BLOCK)
 
 

@@ -28,8 +28,8 @@ _FEW = 64  # up to this number, agents are checked one by one
 
 
 class Seat(NamedTuple):
-    """A request, the agent chosen for it, and the devices of each kernel. ``passed_over``: how many better ranked
-    agents had no room."""
+    """A request with the agent chosen for it, and with the devices of each kernel. ``passed_over``: how many agents
+    that rank better had no room."""
 
     request: Request
     state: AgentState
@@ -141,7 +141,8 @@ def _first_of_several(
 def _most_liked(
     level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID], affinity: Affinity
 ) -> _Found | None:
-    """Return the agent in these buckets with room that fits the placement preference of the launch best."""
+    """Return the agent that suits the launch's placement preference best, of the agents in these buckets that can hold
+    the request; None if no agent can."""
 
     def may_take(state: AgentState) -> bool:
         return states.packing.has_room(state.packed, cost) and state.id not in avoid
@@ -167,7 +168,11 @@ def _most_liked(
 
 
 def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
-    """Return the candidate agents if there are at most ``_FEW``, as with designated agents; else None."""
+    """Return the agents to check one by one; None if the buckets must be searched.
+
+    These are the designated agents, however many; else the agents that have the required images or mount the required
+    folders, if at most ``_FEW``.
+    """
     if request.designated:
         return [states.by_id[each] for each in request.designated if each in states.by_id]
     if request.node_images:

@@ -1,4 +1,5 @@
-"""Allocates an agent's devices to kernels: whole devices, fractions in steps of 0.01, or exactly one device.
+"""Allocates an agent's devices to kernels. By slot: whole devices (``.device``), fractions in steps of 0.01
+(``.shares``), or one MIG device per kernel (``.mig-``).
 
 A physical device may be listed under several slots with the same id. While it is used under one slot, the other slots
 do not offer it. Amounts are thousandths.
@@ -166,7 +167,8 @@ class DeviceBook:
 
 
 def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the whole amount on the fullest device that has room for it; None if no device has."""
+    """Return ``{device id: amount}`` for the fullest device that has room for the whole amount; None if no device
+    has."""
     best = None
     for device, left in free.items():
         if left >= amount and (best is None or left < free[best]):
@@ -175,9 +177,11 @@ def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] | None:
-    """Return the whole units to take from each device; None if too few are free. With ``fill`` devices are emptied one
-    after the other, the one with the fewest free units first. Otherwise each unit comes from the device with the most
-    free units."""
+    """Return how much to take from each device (device id → amount) in whole units; None if too few are free.
+
+    With ``fill`` devices are emptied one after the other, the one with the fewest free units first. Otherwise each unit
+    comes from the device with the most free units.
+    """
     units, rest = divmod(amount, MILLI)
     pieces = [
         (left // MILLI * (1 if fill else -1), place, device)
@@ -199,7 +203,8 @@ def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] |
 
 
 def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the amount split over the fewest devices, as evenly as possible; None if they have too little free."""
+    """Return the amount split over the fewest devices (device id → amount), as evenly as possible; None if all devices
+    together have too little free."""
     by_size = sorted((left // STEP * STEP, place, device) for place, (device, left) in enumerate(free.items()))
     number = total = 0
     while total < amount:
@@ -220,8 +225,9 @@ def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _evenly(amount: int, devices: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return equal shares in steps of 0.01. A device that has less than its share gives all it has. ``devices`` are
-    sorted, the one with the least first."""
+    """Return the amount split equally (device id → share) in steps of 0.01; the last device gets the rest. A device
+    that has less than its share gives all it has. ``devices``: pairs of id and free amount, the smallest amount
+    first."""
     shares = {}
     for place, (device, left) in enumerate(devices):
         even = amount // (len(devices) - place) // STEP * STEP

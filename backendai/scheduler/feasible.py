@@ -80,7 +80,7 @@ def shortages(agent: Offer, request: Request) -> list[Shortage]:
 
 
 def distance(agent: Offer, request: Request) -> int:
-    """Return how far the agent is from fitting: the missing part of each slot's request in thousandths, summed over
+    """Return how far the agent is from fitting: the missing share of each requested amount in thousandths, summed over
     slots."""
     total = 0
     for name, amount in request.items:

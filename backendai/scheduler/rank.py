@@ -1,4 +1,5 @@
-"""Ranks agents before every selection strategy: agents whose accelerators the session would leave unused come later."""
+"""Orders agents before any selection strategy: an agent whose accelerators the session would leave unused comes
+later."""
 
 from __future__ import annotations
 

@@ -30,13 +30,17 @@ class Candidate(Protocol):
 
 
 class Ranking(Protocol):
-    """An order of agents: smaller entries are better. ``cost`` is a packed request."""
+    """An order of agents by their ranks (entries): the smallest comes first.
+
+    ``cost`` is the packed request, ``packed`` an agent's packed free amounts (``Packing``), ``order`` its position by
+    name.
+    """
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
-        """Return the rank of an agent with ``packed`` free amounts."""
+        """Return the rank of an agent with these free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the lowest rank at which the request may fit; under round-robin, the rank of the agent whose turn is
+        """Return the smallest rank at which the request may fit; under round-robin, the rank of the agent whose turn is
         next."""
 
     def step(self, cost: int) -> Entry | None:
@@ -50,7 +54,7 @@ class Ranking(Protocol):
         """Return a key by which ranks from several lists can be compared."""
 
     def chosen(self, order: int, count: int) -> None:
-        """Record the chosen agent by its position among ``count`` agents."""
+        """Record which of ``count`` agents was chosen, by its position."""
 
 
 @dataclass(frozen=True, slots=True)

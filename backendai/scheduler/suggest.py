@@ -176,7 +176,7 @@ def _rounded(wanted: Slots, most: Mapping[str, int]) -> Slots:
 
 
 def _loss(wanted: Slots, amounts: Slots) -> int:
-    """Return the size of a reduction: the missing part of each slot's request in thousandths, summed over slots."""
+    """Return the size of a reduction: the missing share of each requested amount in thousandths, summed over slots."""
     return sum((amount - amounts[name]) * 1000 // amount for name, amount in wanted.items())
 
 

@@ -28,7 +28,8 @@ def at_queue(reason: Reason) -> Refusal:
 
 
 def at_agents(refusal: Refusal) -> Refusal:
-    """Return the refusal of a session that fits on no agent, with these steps before its own."""
+    """Return this refusal of a session that fits on no agent, preceded by the steps of gates and queue, which it
+    passed."""
     return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
 
 

@@ -60,7 +60,8 @@ class _Board:
         return has_live and self.run.on_failure == OnFailure.STOP and self._fails()
 
     def settle(self, now: datetime) -> tuple[tuple[Settle, ...], tuple[Retry, ...]]:
-        """Return the final states of elements whose sessions have ended, and the retries."""
+        """Return two lists about elements whose sessions have ended: those that get a final state, and those that are
+        tried again."""
         settled, again = [], []
         for ended in self.run.ended:
             step = self.steps[ended.step]
@@ -76,8 +77,8 @@ class _Board:
         return tuple(settled), tuple(again)
 
     def close(self) -> Iterator[Close]:
-        """Yield the waiting elements that can never be released. Closing elements of a step may close elements of later
-        steps."""
+        """Yield decisions to skip or cancel the waiting elements that can never be released. Such a decision about a
+        step may cause decisions about later steps."""
         changed = True
         while changed:
             changed = False
@@ -96,7 +97,7 @@ class _Board:
                 yield Close(step.name, _S.SKIPPED, ELEMENT, blocked[0].cause, tasks)
 
     def release(self) -> Iterator[UUID]:
-        """Yield the elements that get a session now, within all limits."""
+        """Yield the ids of the elements that get a session now, within all limits."""
         room = self.run.room
         if self.run.at_once:
             room = min(room, self.run.at_once - sum(one[_S.RELEASED] for one in self.counts.values()))

@@ -25,7 +25,8 @@ class RunStatus(StrEnum):
 
 
 class TaskState(StrEnum):
-    """State of one element of a step. RELEASED: the element has a session."""
+    """State of one element of a step. WAITING: it has no session yet. RELEASED: it has a session. SKIPPED: a condition
+    of its step was not met."""
 
     WAITING = "WAITING"
     RELEASED = "RELEASED"
@@ -161,7 +162,8 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The final state of an element whose session has ended."""
+    """Decision to give an element of a step, whose session has ended, its final state ``to``. ``code``: the reason of
+    the end."""
 
     task: UUID
     to: TaskState
@@ -170,7 +172,8 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An element that waits for another try until ``at``. ``grows``: the next try requests more."""
+    """Decision to try a failed element again, not before ``at``. ``code``: the reason of the failure. ``grows``: the
+    next try requests more."""
 
     task: UUID
     at: datetime
@@ -180,7 +183,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Waiting elements of a step that will never run. ``tasks``: their ids (None: all waiting elements)."""
+    """Decision to skip or cancel waiting elements of a step, which then never run. ``to``: SKIPPED or CANCELLED.
+    ``tasks``: their ids (None: all waiting elements). ``cause``: the step that is the reason; empty for a failure of
+    the run."""
 
     step: str
     to: TaskState
@@ -191,7 +196,8 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The changes to make to a run. ``stops``: its live sessions must end. ``end``: the run's final status."""
+    """The changes to make to a run. ``release``: ids of the elements that get a session. ``stops``: its live sessions
+    must end. ``end``: the run's final status (None: it continues)."""
 
     settle: tuple[Settle, ...] = ()
     retry: tuple[Retry, ...] = ()

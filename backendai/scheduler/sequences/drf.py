@@ -29,9 +29,12 @@ class _User:
 
 
 def drf(line: Line) -> Iterator[SessionView]:
-    """Yield repeatedly the oldest session of the user with the smallest share. Of equal shares the oldest session comes
-    first, then the smallest id. If a session does not fit, the user keeps the share, and the user's next session is
-    tried."""
+    """Yield the oldest session of the user with the smallest dominant share, repeatedly. Of users with equal shares,
+    the one with the oldest session is next; of sessions equally old, the smallest id.
+
+    After each yield ``line.tally.latest`` holds the amounts placed. If it is empty, the user's share stays, and the
+    user's next session follows.
+    """
     sessions, tally = line.sessions, line.tally
     users, levels = _users(line)
     shares = list(levels)
