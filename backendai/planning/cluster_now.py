@@ -21,9 +21,10 @@ _IDLE_BELOW = 0.05  # a share of the kernel's allocation
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """The superadmin's overview, with a few entries of each kind. ``users``: e-mail addresses with their holdings.
-    ``waiting``: the sessions that have been pending longest. ``idle``: sessions with unused accelerators. ``troubled``:
-    agents that are lost, refused, short of disk, or have unknown kernels or warnings."""
+    """The superadmin's overview, with at most ``_MOST`` entries of each kind. ``users``: e-mail addresses with their
+    holdings. ``waiting``: the sessions that have been pending longest. ``idle``: sessions with unused accelerators,
+    sought among the ``_MOST_LOOKED_AT`` oldest. ``troubled``: agents that are lost, refused, short of disk, or have
+    unknown kernels or warnings."""
 
     users: list[tuple[str, Slots]]
     waiting: list[ComputeSession]

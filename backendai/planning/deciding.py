@@ -16,7 +16,8 @@ class WrongRules(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A plan. ``snapshot``: its input, without the sessions in ``faults``, on which the decision fails."""
+    """A plan, made without the sessions for which ``decide`` raises. ``faults``: these sessions with the errors.
+    ``snapshot``: the plan's input, without these sessions."""
 
     plan: Plan
     snapshot: Snapshot
@@ -24,8 +25,8 @@ class Decision:
 
 
 def decide_apart(snapshot: Snapshot) -> Decision:
-    """Return the plan, without the sessions on which the decision fails. Raises WrongRules, or the original error if no
-    single session causes the failure."""
+    """Return the plan, made without the sessions for which ``decide`` raises. Raises WrongRules, or the original error
+    if no single session causes it."""
     try:
         return Decision(decide(snapshot), snapshot)
     except Exception:
@@ -42,7 +43,8 @@ def decide_apart(snapshot: Snapshot) -> Decision:
 
 
 def _faults(snapshot: Snapshot, sessions: Sequence[SessionView]) -> list[tuple[SessionView, Exception]]:
-    """Return the sessions that fail on their own, found by bisection."""
+    """Return the sessions for which ``decide`` raises even without the others, with the errors. Found by bisection;
+    empty if only combinations fail."""
     try:
         decide(replace(snapshot, pending=tuple(sessions)))
     except Exception as error:

@@ -149,7 +149,8 @@ def _changes(
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
-    """Return a few other groups that the project may use and whose rules are valid."""
+    """Return other groups that the project may use and whose rules are valid, sought among the ``_MOST_GROUPS``
+    oldest."""
     usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
     return [other for other in usable.order_by("created_at")[:_MOST_GROUPS] if not wrong_rules(other)]
 

@@ -19,8 +19,8 @@ _Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 
 
 def act_on_idle(picture: Picture) -> int:
-    """Write warnings, ends and withdrawals that the results require; returns how many. For sessions without recorded
-    traffic, the time without traffic begins now."""
+    """Write the warnings, withdrawals and ends that the results require; returns how many. At most ``MOST_AT_ONCE`` of
+    each kind; the next pass continues. For sessions without recorded traffic, the time without traffic begins now."""
     now = picture.now
     recorded = {(one.session_id, one.checker_id): one for one in picture.warnings}
     found = {(one.session, one.rule.id): one for one in picture.findings}
@@ -39,7 +39,7 @@ def act_on_idle(picture: Picture) -> int:
 
 
 def messages_of(finding: Finding, now: datetime) -> tuple[str, str]:
-    """Return two messages for the owner: a warning before an idle end, and a notice after it. The warning contains
+    """Return two messages for the owner: the warning before an idle end, and the message after it. The warning contains
     times instead of durations, as the owner may read it later."""
     rule = finding.rule
     of = {"name": rule.name, "limit": describe_duration(rule.limit)}

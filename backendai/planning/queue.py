@@ -124,10 +124,9 @@ class Queue:
     def views(
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
     ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
-        """Return the sessions in the scheduler's form, and the sessions that cannot be read with the error.
-
-        ``builds``: progress of image builds. ``somewhere_short``: an agent cannot pull, so its images matter.
-        """
+        """Return two lists: the sessions in the scheduler's form, and the sessions that cannot be read, with the
+        errors. ``builds``: progress of image builds. ``somewhere_short``: an agent cannot pull, so its images
+        matter."""
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
         broken: list[Broken] = []

@@ -30,8 +30,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A group with a session that does not fit. ``first``: that session. ``holders``: the sessions that have held slots
-    longest. ``others``: how many further sessions hold slots."""
+    """A group with a session that does not fit. ``first``: that session. ``holders``: the ``MOST_HOLDERS`` sessions
+    that have held slots longest. ``others``: how many further sessions hold slots. Only sessions that the user may see
+    count."""
 
     group: ResourceGroup
     first: ComputeSession
@@ -40,8 +41,8 @@ class Head:
 
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
-    """Return the head of the queue for each of the first five groups. Only sessions that the user may see are included.
-    Three queries."""
+    """Return the first session that does not fit, for each of the first ``MOST_GROUPS`` groups that has one. Only
+    sessions that the user may see are included. Three queries."""
     shown = {group.pk: group for group in groups[:MOST_GROUPS]}
     visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
     waiting = visible.pending().filter(status_reason__in=LACKS_ROOM, queue_position__isnull=False)
@@ -68,7 +69,7 @@ def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
 
 def _ranked(rows: Any, order: Any, most: int) -> Any:
     """Return the first ``most`` rows of each group in this order. Each row has the group's number of rows as
-    ``total``."""
+    ``number``."""
     group = F("resource_group")
     rank = Window(RowNumber(), partition_by=group, order_by=[order, "pk"])
     number = Window(Count("pk"), partition_by=group)

@@ -25,7 +25,7 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The snapshot of a group, and the pending sessions that cannot be read with the error. ``is_partial``: more
+    """The snapshot of a group. ``broken``: pending sessions that cannot be read, with the errors. ``is_partial``: more
     sessions are pending than one pass considers."""
 
     snapshot: Snapshot
