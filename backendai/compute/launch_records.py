@@ -1,4 +1,4 @@
-"""Stores files of launches, and the recent launches of the launch form."""
+"""Models of the text files sent with a launch, and of a person's recent launches."""
 
 from __future__ import annotations
 

@@ -73,7 +73,8 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(document: Mapping[str, Any]) -> SessionSpec:
-    """Return the request in a document. Raises UserError at the first invalid key, with the closest known key."""
+    """Return the request in a document. Raises UserError for a later version, an unknown key (with the closest known
+    key) or an invalid value."""
     values = upgraded(document)
     del values["version"]
     _check_all_keys(values)

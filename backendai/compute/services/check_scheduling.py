@@ -33,7 +33,8 @@ def check_batch_timeout(spec: SessionSpec) -> None:
 
 
 def check_length(timeout: timedelta) -> timedelta:
-    """Return the time limit of a batch session. Raises UserError with the allowed range."""
+    """Return the time limit unchanged if it is valid for a batch session. Raises UserError unless it is above 0 and at
+    most ``LONGEST_RUN``."""
     if timedelta(0) < timeout <= LONGEST_RUN:
         return timeout
     text = (

@@ -85,7 +85,7 @@ def commit_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> bo
 
 
 def mark_unwanted(now: datetime) -> int:
-    """Mark up to 1000 saved images for deletion by agents; returns how many.
+    """Mark copies of saved images on agents, at most 1,000, so that the agents delete them; returns how many.
 
     These are images whose saving failed or was cancelled, and deleted images that no live session uses. Images that the
     portal does not know are not marked.

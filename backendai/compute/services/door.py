@@ -20,7 +20,7 @@ _ONE_DEVICE = MILLI  # a device counts 1, or 1 whole share
 
 
 class Seat(NamedTuple):
-    """A kernel's agent, amounts and devices."""
+    """A kernel's place: its agent, amounts, devices (``shares``) and generation."""
 
     kernel_id: UUID
     agent_id: UUID
@@ -30,7 +30,8 @@ class Seat(NamedTuple):
 
 
 class Door:
-    """Free amounts of the group's agents that take kernels. Each accepted placement reduces them."""
+    """The free amounts and devices of the group's agents that take kernels. ``admit`` subtracts each accepted
+    placement."""
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(

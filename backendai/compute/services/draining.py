@@ -74,8 +74,9 @@ def cancel_drain(actor: User, agent: Agent) -> None:
 
 
 def end_drained(now: datetime) -> int:
-    """End sessions on agents whose drain deadline has passed; returns how many. Starting sessions, and batch sessions
-    with a retry, become pending again; others end with ``agent-drained``."""
+    """End sessions on agents whose drain deadline has passed; returns how many. At most ``MOST_AT_ONCE`` kernels of
+    each kind per call: starting sessions, and batch sessions with a retry, become pending again; others end with
+    ``agent-drained``."""
     due = list(Agent.objects.filter(drain_ends_at__lte=now).values_list("pk", flat=True))
     if not due:
         return 0

@@ -216,7 +216,7 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
     """Return the pending sessions with a dependency that ended otherwise than required, and for each the reason.
-    ``failed``: only these dependencies are considered (None: all)."""
+    ``failed``: only these dependencies are considered (None: all). At most ``_MOST_AT_ONCE`` dependencies."""
     well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
     needs = "from_computesession__depends_when"
     links = ComputeSession.depends_on.through.objects.filter(

@@ -25,10 +25,11 @@ class Place:
 
 
 def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
-    """Return the group in which one agent can mount most of the owner's folders; of several, the first.
+    """Return the group whose best agent mounts most of the owner's folders, and those folders. Of several, the first
+    group.
 
-    If no agent mounts any folder, all folders are returned, and the scheduler gives the wait reason. ``groups`` must
-    not be empty. Two queries.
+    If no agent mounts any: the first group with all folders, and the scheduler gives the wait reason. At most
+    ``MOST_MOUNTS`` folders. ``groups`` must not be empty. Two queries.
     """
     folders = folders_of(owner)
     best = Place(groups[0], ())

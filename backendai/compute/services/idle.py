@@ -57,8 +57,8 @@ class IdleCase:
 
 
 def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
-    """Write these warnings with notifications and history rows; returns how many. An earlier warning by the same
-    checker is replaced, and its number of extensions stays."""
+    """Write these warnings with notifications and history rows; returns how many. At most ``MOST_AT_ONCE``, the first
+    ones. An earlier warning by the same checker is replaced, and its number of extensions stays."""
     some = list(cases[:MOST_AT_ONCE])
     if not some:
         return 0
@@ -88,7 +88,8 @@ def postpone(due: Mapping[UUID, datetime]) -> None:
 
 
 def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
-    """Withdraw warnings whose cause no longer exists, and inform the owners; returns how many."""
+    """Withdraw warnings whose cause no longer exists, at most ``MOST_AT_ONCE``, and inform the owners; returns how
+    many."""
     ids = list(warning_ids)[:MOST_AT_ONCE]
     if not ids:
         return 0
@@ -108,8 +109,8 @@ def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End sessions whose warnings are due; returns those. Sessions that were extended meanwhile, or are being saved or
-    copied, continue."""
+    """End sessions whose warnings are due; returns those. At most ``MOST_AT_ONCE`` cases, the earliest due first.
+    Sessions that were extended meanwhile, or are being saved or copied, continue."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)

@@ -49,7 +49,8 @@ def amounts_of(text: str) -> Amounts:
 
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
-    """Return the allocated amounts on each of these agents (None: on all). One query."""
+    """Return the allocated amounts on each of these agents (None: all agents). Agents without allocations are missing.
+    One query."""
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
     for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
@@ -57,7 +58,8 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
 
 
 def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
-    """Return the amounts that the owner's sessions hold, by the resource group of their launch. One query."""
+    """Return the amounts that the owner's sessions hold, by the resource group of their launch. Groups without any are
+    missing. One query."""
     rows = Allocation.objects.of_live().filter(kernel__session__owner=owner_id).order_by()
     sums: dict[int, dict[str, int]] = defaultdict(dict)
     columns = rows.values_list("kernel__session__resource_group", "slot")
@@ -72,7 +74,8 @@ def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
-    """Return for each of these agents the amounts of each device that placed kernels hold. One query."""
+    """Return what placed kernels hold of each device, by agent, slot and device. Agents without held devices are
+    missing. One query."""
     taken: dict[UUID, Devices] = {}
     for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})

@@ -145,8 +145,8 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 
 
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return the held amounts and the number of placed sessions, by holder. For a few holders the database computes the
-    sum of each, so that a domain does not return one row for each user."""
+    """Return held amounts and number of placed sessions by holder, summed by the database: a domain then has no row for
+    each user. For at most ``_FEW`` holders. Two queries."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for slot, *sums in _SUMS.rows(scopes, *identities):

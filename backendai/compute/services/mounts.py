@@ -42,7 +42,8 @@ class ResolvedMount:
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
-    """Return the requested and the automatic mounts of the owner's session.
+    """Return the requested and the automatic mounts of the owner's session, at most ``MOST_MOUNTS``: further automatic
+    ones are left out.
 
     Folders whose names begin with a dot are mounted automatically, unless their paths collide. Raises UserError with
     the field ``mounts``. One query, and up to two more if there are folders.
@@ -78,8 +79,9 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
-    """Return those rows whose owner is offered the folder, with ``by_name``: whether its name means this folder to a
-    session of the owner in the project, or may mean it. ``owner`` and ``project`` are columns of the rows."""
+    """Return the rows whose owner is offered the folder, with a column ``by_name``: whether a session of the row's
+    owner and project that names the folder's name gets, or may get, this folder. ``owner`` and ``project``: names of
+    columns."""
     offered = Folder.objects.offered_to_column(owner)
     others = offered.filter(name=folder.name).exclude(pk=folder.pk)
     of_owner, of_project = Exists(others.filter(user=OuterRef(owner))), Exists(others.filter(project=OuterRef(project)))
@@ -134,7 +136,7 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
-    """Lock the ready ones of these folders, increment their versions, and return their ids.
+    """Lock those of these folders that are ready, increment their versions, and return their ids.
 
     A concurrent move to the trash then fails. The next pass writes the versions to the disks, where they fence off
     orders of older databases.

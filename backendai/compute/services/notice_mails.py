@@ -37,7 +37,8 @@ def has_mails(now: datetime) -> bool:
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``; returns how many. Raises the errors of ``mail_each``."""
+    """Send due mails with the texts of ``write``, at most ``MOST_AT_ONCE`` per call; returns how many. Raises the
+    errors of ``mail_each``."""
     return mail_each(_due(clock()).select_related("session", "owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
 
 

@@ -111,7 +111,7 @@ def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, 
 
 def warn_of_ends(now: datetime) -> int:
     """Notify owners once of running sessions that end within an hour, or half of their run time if that is shorter;
-    returns how many."""
+    returns how many. At most ``_MOST_AT_ONCE`` per call."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     untold = rows.exclude(session_type__in=SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
@@ -149,7 +149,8 @@ def close_cards(user: Any, until: int, *, now: datetime) -> int:
 
 
 def delete_old_notices(now: datetime) -> int:
-    """Delete notifications that are too old, and each user's beyond the newest two hundred; returns how many."""
+    """Delete notifications that are too old, and each user's beyond the newest two hundred; returns how many. Looks at
+    the ``_MOST_AT_ONCE`` oldest and at twenty users per call."""
     oldest = SessionNotice.objects.order_by("pk").values_list("pk", "created_at")[:_MOST_AT_ONCE]
     old = [pk for pk, created_at in oldest if created_at < now - KEPT_FOR]
     number: int = SessionNotice.objects.filter(pk__in=old).delete()[0] if old else 0

@@ -72,8 +72,8 @@ def close_to_others(user: User, session: ComputeSession, name: str) -> None:
 
 
 def close_expired_apps(now: datetime) -> int:
-    """Delete expired public apps and notify the sessions' owners; returns how many. The app proxy itself checks the
-    time at each request."""
+    """Delete expired public apps and notify the sessions' owners; returns how many. At most ``_MOST_AT_ONCE`` per call.
+    The app proxy itself checks the time at each request."""
     over = PublicApp.objects.filter(closes_at__lte=now)
     if not over.exists():
         return 0

@@ -53,7 +53,8 @@ class ReceivedReport(NamedTuple):
 
 
 class Verdict(Enum):
-    """The result for a report: applied, the kernel is no longer wanted, or the kernel is on another agent."""
+    """The result for a report. APPLIED: it is applied. STALE: the kernel is no longer wanted, or has another
+    generation. FOREIGN: the kernel is unknown or on another agent."""
 
     APPLIED = "applied"
     STALE = "stale"
@@ -71,7 +72,7 @@ class _Located(NamedTuple):
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
     """Apply an agent's report; returns whether the portal still wants the kernel. False tells the agent to remove the
-    container. Raises NotFound for a kernel of another agent."""
+    container. Raises NotFound for an unknown kernel and for a kernel of another agent."""
     (verdict,) = kernels_reported([ReceivedReport(agent, report)], now=now or timezone.now())
     if verdict is Verdict.FOREIGN:
         raise NotFound("This kernel is not on this agent.")
@@ -98,8 +99,8 @@ def kernels_reported(reports: Sequence[ReceivedReport], *, now: datetime) -> lis
 def _next_round(
     places: Collection[int], reports: Sequence[ReceivedReport], verdicts: list[Verdict]
 ) -> tuple[list[_Located], list[int]]:
-    """Return the reports that can be applied together now, and the positions of later ones. Reports about another
-    agent's kernel or an older generation are dropped, and their verdicts are written."""
+    """Return the reports that can be applied together now, and the positions of those for later rounds. Reports about
+    unknown kernels, another agent's kernels or another generation are dropped, with their verdicts written."""
     kernels = _read({reports[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Located]] = defaultdict(list)
     closed: set[UUID] = set()

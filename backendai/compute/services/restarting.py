@@ -50,8 +50,8 @@ def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
 
 
 def restart(some: Sequence[Kernel], *, now: datetime) -> None:
-    """Place kernels that have just ended on their agents again, with a higher generation. The first restart is
-    immediate; later ones are delayed more and more.
+    """Return just-ended kernels to SCHEDULED on their own agents, with the next generation. The first restart is
+    immediate, the second after 4 s, the third after 8 s.
 
     Call in the transaction of their end, so that no other session can take their slots.
     """
@@ -64,7 +64,7 @@ def restart(some: Sequence[Kernel], *, now: datetime) -> None:
 
 
 def wait_before(restarts: int) -> timedelta:
-    """Return how long a kernel waits before restart number ``restarts``, the first being 1."""
+    """Return the pause before restart number ``restarts`` (the first is 1): 0 s, 4 s, 8 s and so on, at most 60 s."""
     return min(timedelta(seconds=2**restarts), _LONGEST_WAIT) if restarts > 1 else timedelta()
 
 

@@ -36,7 +36,8 @@ class UsualStart:
 
 
 def usual_start(image_id: UUID, group_id: int) -> UsualStart | None:
-    """Return the usual start, computed from the newest started sessions; None if there are too few. One query."""
+    """Return the usual start, computed from up to ``_MOST_STARTS`` starts among the newest ``_LOOKS_AT`` sessions; None
+    if there are too few. One query."""
     newest = ComputeSession.objects.order_by("-created_at", "-id").values("pk")[:_LOOKS_AT]
     mains = Kernel.objects.filter(rank=0, session__in=newest, started_at__isnull=False)
     alike = mains.filter(session__image=image_id, session__resource_group=group_id)

@@ -102,8 +102,8 @@ def session_of(owner: User) -> ComputeSession | None:
 
 
 def end_unused(now: datetime) -> int:
-    """End system sessions that have had no connected client for ``UNUSED_FOR``; returns how many. Sessions that never
-    started count from their launch. One statement if there are none."""
+    """End system sessions that have had no connected client for ``UNUSED_FOR``, at most 1,000 per call; returns how
+    many. Sessions that never started count from their launch. One statement if there are none."""
     since = now - UNUSED_FOR
     at_rest = Q(traffic=None) | Q(traffic__last_at__lte=since)
     started = Q(started_at__lte=since) | Q(started_at=None, created_at__lte=since)

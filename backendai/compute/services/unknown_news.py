@@ -41,7 +41,7 @@ def has_unknown_mails(now: datetime) -> bool:
 
 
 def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Mail all superadmins about new unknown kernels; returns how many mails were sent.
+    """Mail all superadmins about new unknown kernels, at most ``_MOST_AT_ONCE``; returns how many mails were sent.
 
     Each superadmin gets one mail, even with several processes. If the first mail fails, all are retried for an hour. No
     transaction may be open.
