@@ -34,7 +34,8 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_lost_sessions(now: datetime) -> int:
-    """End sessions whose agent has been lost longer than the group allows; returns how many ended or restarted.
+    """End sessions whose agent has been lost longer than the group allows; returns how many ended or restarted. At most
+    ``MOST_AT_ONCE`` kernels of each kind per call.
 
     Kernels that may still run keep their slots. Batch sessions with a retry left start again on another agent; the
     generation of the old kernel is then outdated, and the kernel is removed when its agent returns.

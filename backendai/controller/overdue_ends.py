@@ -31,8 +31,9 @@ _Sentence = Callable[[str, str, str, str], str]  # arguments: host name, agent, 
 
 
 def force_ends(now: datetime) -> int:
-    """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. A forced
-    end that stays open is counted in the history once per ``terminate_timeout``."""
+    """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. At most
+    ``_MOST_AT_ONCE`` of each per call. A forced end that stays open is counted in the history once per
+    ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
     ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # the agent is reachable again

@@ -19,8 +19,8 @@ _MOST_AT_ONCE = 1000
 
 
 def end_runs(now: datetime) -> int:
-    """End sessions that have reached ``ends_at``; returns how many. Sessions started by older versions have no
-    ``ends_at``; only the batch limit ends them."""
+    """End sessions that have reached ``ends_at``, at most ``_MOST_AT_ONCE`` per call; returns how many. Sessions
+    started by older versions have no ``ends_at``; only the batch limit ends them."""
     untold = Q(ends_at=None, started_at__lte=now - F("batch_timeout"))
     over = ComputeSession.objects.running().filter(Q(ends_at__lte=now) | untold, started_at__isnull=False)
     tasks: dict[UUID, Why] = {}

@@ -41,8 +41,8 @@ _COLUMNS = (
 
 
 def end_starts(now: datetime) -> int:
-    """Order agents to end overdue starts; returns how many sessions. The session then starts again, or ends with the
-    reason if no retry is left."""
+    """Order agents to end overdue starts and restarts, at most ``_MOST_AT_ONCE`` of each; returns how many. A session
+    whose start is overdue then starts again, or ends with the reason if no retry is left."""
     again: dict[UUID, Expired] = {}
     over: dict[UUID, Expired] = {}
     for one, may_retry in _overdue(now, Q(session__status__in=STARTING)):

@@ -83,8 +83,8 @@ def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: in
 
 
 def give_up_scheduling(now: datetime) -> int:
-    """Apply the group's rule to sessions with too many tries; returns how many. The rule records the tries, lowers the
-    priority, or cancels the session."""
+    """Apply the group's rule to sessions with too many tries, at most ``_MOST_AT_ONCE`` for each rule; returns how
+    many. The rule records the tries, lowers the priority, or cancels the session."""
     tired = ComputeSession.objects.pending().filter(
         resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
     )
