@@ -32,8 +32,9 @@ class BundleUp(Message):
 
 
 class BundleDown(Order):
-    """The answers to a bundle. ``specs``: specs of the requested kernels that should still run. ``kept`` and
-    ``applied``: one answer for each log and each report, in their order (None: the kernel is not on this agent)."""
+    """The answers to a bundle. ``specs``: specs of the requested kernels that should still run. ``kept``: for each log
+    in order, whether it is stored (False: the kernel is not on this agent). ``applied``: for each report in order,
+    whether the portal still wants the kernel (None: the kernel is not on this agent)."""
 
     specs: list[KernelSpec] = Field(default_factory=list)
     kept: list[bool] = Field(default_factory=list)

@@ -19,7 +19,7 @@ CAPABILITY = "job."  # an agent that can do jobs of a kind reports the capabilit
 
 
 class JobState(StrEnum):
-    """State of a job, as its agent reports it."""
+    """State of an agent's job (pull, save or delete an image), as the agent reports it."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
