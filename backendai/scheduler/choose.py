@@ -38,7 +38,7 @@ class Seat(NamedTuple):
 
 
 def best(request: Request, session: SessionView, states: AgentStates) -> Seat | None:
-    """Return the request's seat on the best agent that can hold it, or None. Reserves nothing."""
+    """Return the request's seat on the best agent that can hold it; None if no agent can. Reserves nothing."""
     cost = states.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -187,7 +187,7 @@ def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
 def _best_of(
     candidates: Iterable[AgentState], request: Request, states: AgentStates, affinity: Affinity | None
 ) -> Seat | None:
-    """Return the request's seat on the best of these agents, or None. Checks each agent."""
+    """Return the request's seat on the best of these agents; None if none of them can hold it. Checks each agent."""
 
     def key(state: AgentState) -> tuple[int, int, Entry]:
         liking = affinity.of(state) if affinity else 0

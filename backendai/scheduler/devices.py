@@ -32,7 +32,7 @@ def is_unique(slot: str) -> bool:
 
 
 def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
-    """Return why no agent can ever provide these accelerator amounts to a kernel, or None."""
+    """Return why no agent can ever provide these accelerator amounts to a kernel; None if an agent could."""
     for slot, amount in amounts:
         wrong = ""
         if is_fractional(slot) and amount % STEP:

@@ -63,7 +63,8 @@ def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) ->
 
 
 def first_obstacle(state: AgentState, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
-    """Return the first filter that rejects the agent, or None. ``filters`` None: all filters are tried."""
+    """Return the first filter that rejects the agent; None if the agent passes. Without ``filters`` all filters are
+    tried."""
     for candidate in FILTERS if filters is None else filters:
         if candidate.asked(request) and not candidate.passes(state, request):
             return candidate

@@ -18,7 +18,7 @@ LEAST_COVERED = 0.8  # the share of a period that must be measured; otherwise th
 
 
 class Verdict(StrEnum):
-    """The result of a rule for a session: keep it, warn its owner, or end it."""
+    """What a rule requires for a session: keep it, warn its owner, or end it (COLLECT)."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -31,8 +31,9 @@ class Rule:
 
     ``limit``: the maximum run time, the maximum time without traffic, or the period over which use is averaged.
     ``grace``: the time after the start without checks. ``lead``: the time between warning and end. ``thresholds``: by
-    slot, the share of the allocation (0 to 1) below which the slot counts as unused. ``sign``: a fingerprint of these
-    values; it shows whether a warning was made by an older version of the rule.
+    slot, the share of the allocation (0 to 1) below which the slot counts as unused. ``match``: whether all slots must
+    be unused, or one of them suffices. ``sign``: a fingerprint of these values; it shows whether a warning was made by
+    an older version of the rule.
     """
 
     id: int
@@ -85,8 +86,8 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one rule for one session. ``due_at``: when the session ends if nothing changes (None: unknown).
-    ``since``: when the rule's period began. ``code``: a short reason."""
+    """The result of one rule for one session. ``code``: a short reason. ``due_at``: when the session ends if nothing
+    changes (None: unknown). ``since``: when the rule's period began. ``shares``: the measured use by slot."""
 
     session: UUID
     rule: Rule

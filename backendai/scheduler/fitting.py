@@ -30,7 +30,7 @@ def obstacles(
     limits: Limits,
     holder: Holder,
 ) -> list[Reason | None]:
-    """Return for each of these amounts why one kernel could not start now; None if it could.
+    """Return for each entry of ``asked`` why one kernel with these amounts could not start now; None if it could.
 
     Checked in this order: whether any agent could ever provide the amounts, the holder's limits, the free amounts on
     one agent.

@@ -35,8 +35,8 @@ class GateContext:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A check of one session and its total request. ``closed`` returns the reason to wait, or None. ``passed``: the
-    text for the trace when the check succeeds."""
+    """A check of one session and its total request. ``closed`` returns the reason to wait; None if the session passes.
+    ``passed``: the text for the trace in that case."""
 
     step: str
     closed: Callable[[SessionView, Amounts, GateContext], Reason | None]

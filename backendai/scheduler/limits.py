@@ -32,7 +32,7 @@ class Limits:
         self._by_holder: dict[int, _Accounts] = {}  # by ``id()``: the snapshot keeps its holders alive
 
     def sessions_reason(self, holder: Holder) -> Reason | None:
-        """Return why the holder may have no further session now, or None."""
+        """Return why the holder may have no further session now; None if it may."""
         if not self._accounts:
             return None
         for account in self._of(holder).accounts:
@@ -41,8 +41,8 @@ class Limits:
         return None
 
     def slots_reason(self, holder: Holder, asked: Amounts) -> Reason | None:
-        """Return which limit on which slot a session with this request would exceed, or None. Limits that the session
-        exceeds by itself are returned first, then limits that other sessions have used up."""
+        """Return which limit on which slot a session with this request would exceed; None if it exceeds none. Limits
+        that the session exceeds by itself are returned first, then limits that other sessions have used up."""
         if not self._accounts:
             return None
         accounts = self._of(holder)
@@ -52,7 +52,7 @@ class Limits:
         return None
 
     def networks_reason(self) -> Reason | None:
-        """Return why no session that needs a network across agents may start now, or None."""
+        """Return why no session that needs a network across agents may start now; None if one may."""
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most

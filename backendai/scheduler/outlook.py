@@ -49,8 +49,8 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
 
 
 def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
-    """Return why the session could not start even on empty agents, or None. For several kernels, None means only that
-    no reason was found."""
+    """Return why the session could not start even on empty agents; None if it could. For several kernels, None means
+    only that no reason was found."""
     if not kinds:
         return Reason(
             "no-agent",

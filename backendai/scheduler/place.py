@@ -17,8 +17,8 @@ _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
 def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | Refusal:
-    """Return a seat for each request in order, or why the session does not fit. The seats are reserved for the rest of
-    the pass."""
+    """Reserve a seat for each request, and return the seats in the order of the requests; or reserve nothing, and
+    return why the session does not fit. The seats stay reserved for the rest of the pass."""
     request = demand.only
     if request is None:
         return _place_all(session, demand, states)
@@ -64,8 +64,8 @@ def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> lis
 
 
 def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
-    """Return a seat on one agent for all kernels, or None. Reserves the seat. Used where agents cannot join a network:
-    kernels on one agent need none."""
+    """Return a seat on one agent for all kernels, and reserve it; None if no agent can hold them. Used where agents
+    cannot join a network: kernels on one agent need none."""
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(state.id for state in states.all if not state.joins)

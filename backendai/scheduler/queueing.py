@@ -47,7 +47,7 @@ class Queue:
         self._without_start: set[Shape] = set()
 
     def held_back(self, session: SessionView) -> Refusal | None:
-        """Return why the session must not be tried before the first in line has started, or None."""
+        """Return why the session must not be tried before the first in line has started; None if it may be tried."""
         if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None

@@ -67,7 +67,8 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
 
 
 def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slots) -> list[Slots]:
-    """Return smaller amounts per kernel that one agent has free and the limits allow. The smallest loss comes first."""
+    """Return smaller amounts per kernel that one agent has free and the limits allow, at most ``_MOST_TRIED``. The
+    smallest loss comes first."""
     wanted = session.kernels[0].slots
     count = len(session.kernels)
     free = _free_after(snapshot, plan)

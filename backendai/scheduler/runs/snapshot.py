@@ -127,9 +127,11 @@ class Ended:
 class StepView:
     """A step, with the number of its elements in each state.
 
-    ``ready`` and ``blocked``: the first of these elements by index. ``unplaced``: the number of sessions without an
-    agent. ``excused``: by state, how many failed and cancelled elements are ignored, because somebody has retried other
-    elements since. ``at_once``, ``probe`` and ``give_up_after``: 0 means no limit.
+    ``at_once``: the most elements with a session at a time. ``probe``: so many elements run first; unless all succeed,
+    the others are cancelled. ``give_up_after``: after so many failures the waiting elements are cancelled. 0 each: no
+    limit. ``is_finally``: starts after all other steps. ``unplaced``: the number of sessions without an agent.
+    ``ready`` and ``blocked``: the first of these elements by index. ``excused``: by state, how many failed and
+    cancelled elements are ignored, because somebody has retried other elements since.
     """
 
     name: str

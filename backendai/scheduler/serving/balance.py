@@ -43,8 +43,8 @@ class Sight(Generic[_Id]):
 
 
 def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica with room and the smallest (open requests + 1) ÷ weight, or None. ``draw`` (0 to 1, random)
-    decides between equal ones."""
+    """Return the replica with room and the smallest (open requests + 1) ÷ weight; None if no replica has room. ``draw``
+    (0 to 1, random) decides between equal ones."""
     able = [(_price(one), one) for one in candidates if one.has_room and one.id not in avoid]
     if not able:
         return None
@@ -54,8 +54,11 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
 
 
 def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
-    """Return the replica to which requests with this key stick, or None. It must have room and at most ``BUSIER`` times
-    the mean load; otherwise the next replica in the key's order is checked."""
+    """Return the replica to which requests with this key stick; None if no replica can take the request.
+
+    It must have room and at most ``BUSIER`` times the mean load; otherwise the next replica in the key's order is
+    checked.
+    """
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))
     order = sorted(able, key=lambda one: sha256(f"{key}\0{one.id}".encode()).digest())
@@ -69,7 +72,7 @@ def warmth(age: float, warm_up: float) -> float:
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
     """Return the replicas that get no requests: those that never answered, and the ejected ones. If more than half of
-    the others are ejected, the ejected ones get requests nevertheless."""
+    those that have answered are ejected, the ejected ones get requests nevertheless."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}
