@@ -29,7 +29,8 @@ _MOST_GROUPS = 5
 
 
 class Verdict(StrEnum):
-    """What the next pass would do with a session."""
+    """What the next pass would do with a session. PLACED and ENDED: nothing, as the session is placed or has ended
+    already."""
 
     STARTS_NOW = "starts-now"
     WAITS = "waits"

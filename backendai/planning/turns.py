@@ -22,7 +22,8 @@ class Busy(UserError):
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Wait for and hold one of two slots for previews in this process; at most one slot per person.
+    """Wait for one of the two previews that this process runs at once, and hold it during the block; at most one per
+    person.
 
     A person's second request waits for the first; a third is rejected. Raises Busy, also after ``patience`` seconds of
     waiting.
