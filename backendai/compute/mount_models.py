@@ -15,8 +15,8 @@ class SessionMount(models.Model):
     """A folder that a session mounts, fixed at the launch. ``role``: the role whose kernels mount it (empty: all
     kernels).
 
-    Until ``released_at`` the folder cannot be moved to the trash; the mount is released when every kernel has ended, or
-    at ``cut_at``.
+    Until ``released_at`` the folder cannot be moved to the trash. The mount is released when every kernel has ended, or
+    when the folder was unmounted from the running session, as its owner lost the rights (``cut_at``).
     """
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")

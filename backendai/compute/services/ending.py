@@ -93,10 +93,10 @@ def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: da
 
 
 def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datetime) -> set[UUID]:
-    """Cancel pending sessions that depend on an unsuccessful session; returns these. ``session_ids``: only these ended
-    sessions are considered (None: all).
+    """Cancel pending sessions that depend on an unsuccessful session; returns the ids of the cancelled ones.
 
-    Sessions that depend on a cancelled one are cancelled, too: two more statements per level.
+    ``session_ids``: only these ended sessions are considered (None: all). Sessions that depend on a cancelled one are
+    cancelled, too: two more statements per level. At most ``_MOST_AT_ONCE`` dependencies per level.
     """
     cancelled: set[UUID] = set()
     failed = session_ids
@@ -109,8 +109,8 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
 
 
 def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
-    """Move TERMINATING sessions without live kernels to their final status; returns those. Pending sessions that needed
-    their success are cancelled. The groups are scheduled after commit."""
+    """Move TERMINATING sessions without live kernels to their final status; returns the ids of those that moved.
+    Pending sessions that needed their success are cancelled. The groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
     for session in sessions:
         targets[_last_status(session)].append(session.pk)

@@ -101,7 +101,11 @@ class _Followed:
 
 @dataclass(slots=True)
 class _Changes:
-    """The sessions and kernels to change, by the kind of change."""
+    """The changes that the kernels' statuses require.
+
+    Sessions: ``again`` become pending again, ``ending`` terminate, ``over`` end, as all their kernels have ended,
+    ``further`` get a new status (the key). Kernels: ``returning`` restart, ``released`` may start.
+    """
 
     again: list[_Followed] = field(default_factory=list)
     ending: list[_Followed] = field(default_factory=list)

@@ -21,6 +21,7 @@ def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:
 
 
 def lock_pending(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock and return those of the sessions that are pending. The locks are held until the transaction ends."""
+    """Lock those of these sessions that are pending, and return their ids. The locks are held until the transaction
+    ends."""
     rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
     return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

@@ -109,8 +109,8 @@ def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End sessions whose warnings are due; returns those. At most ``MOST_AT_ONCE`` cases, the earliest due first.
-    Sessions that were extended meanwhile, or are being saved or copied, continue."""
+    """End sessions whose warnings are due; returns the ids of the ended ones. At most ``MOST_AT_ONCE`` cases, the
+    earliest due first. Sessions that were extended meanwhile, or are being saved or copied, continue."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)
@@ -177,8 +177,8 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
 
 
 def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock and return those of these sessions that are running. With the lock no history row says RUNNING after their
-    end."""
+    """Lock those of these sessions that are running, and return their ids. With the lock no history row says RUNNING
+    after their end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
     found = update_returning(rows, {"version": F("version") + 1}, ("id",)) if session_ids else []
     return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}

@@ -51,7 +51,8 @@ class _Pending(NamedTuple):
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
-    """Move sessions to SCHEDULED with their allocations; returns those that were placed. A fixed number of statements.
+    """Move sessions to SCHEDULED with their allocations; returns the ids of those that were placed. A fixed number of
+    statements.
 
     Capacity and devices are checked again under the group's lock, and limits under their holders' locks. So a plan from
     an outdated snapshot cannot overfill an agent, assign a device twice, or exceed a policy.

@@ -118,8 +118,8 @@ def is_public() -> Exists:
 
 
 def public_app_at(host: str, now: datetime) -> PublicTarget | None:
-    """Return the public app with this host name, or None. None also if the person who made it public may no longer see
-    the session."""
+    """Return the public app with this host name; None if there is none, or if the person who made it public may no
+    longer see the session."""
     rows = _open_at(now).select_related("session__image", "session__resource_group", "opened_by")
     found = rows.filter(label=host.partition(".")[0]).first()
     if found is None or not site_settings().public_apps or host_of(found.session, found.service) != host:

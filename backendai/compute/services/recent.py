@@ -155,7 +155,7 @@ def _usual(name: str, value: Any) -> bool:
 
 
 def _delete_old(user: User) -> None:
-    """Delete unpinned entries beyond the newest ones. Skips rows that a concurrent launch has locked."""
+    """Delete the user's unpinned entries beyond the newest ``KEPT``. Skips rows that a concurrent launch has locked."""
     loose = LaunchRecord.objects.filter(owner=user, is_pinned=False).order_by("-created_at", "-id")
     if old := list(loose.values_list("pk", flat=True)[KEPT:]):
         free = LaunchRecord.objects.select_for_update(skip_locked=True).filter(pk__in=old, is_pinned=False)

@@ -80,8 +80,8 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
 
 
 def kernels_reported(reports: Sequence[ReceivedReport], *, now: datetime) -> list[Verdict]:
-    """Apply the reports of many agents in one transaction; returns a verdict for each. The result is the same as for
-    one by one.
+    """Apply the reports of many agents in one transaction; returns a verdict for each report in order. The result is as
+    if each report were applied by itself.
 
     A fixed number of statements per kind of change and round. A new round begins if two reports about one session
     cannot be applied together.

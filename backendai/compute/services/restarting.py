@@ -28,7 +28,8 @@ _LONGEST_WAIT = timedelta(seconds=60)
 
 
 class Consequence(Enum):
-    """What the end of a kernel means for its session."""
+    """What the end of a kernel means for its session: the session ends, it continues without the kernel, or the kernel
+    restarts."""
 
     END = "end"
     GO_ON = "go on"

@@ -23,7 +23,8 @@ _MOST_SESSIONS, _MOST_RECORDS, _RECORDS_AT_ONCE = 1_000, 20_000, 5_000
 
 
 def delete_old_logs(now: datetime) -> int:
-    """Delete logs that were saved more than ``KEEP_LOGS`` ago (0: none); returns how many."""
+    """Delete logs of ended sessions that were saved more than ``KEEP_LOGS`` ago (0: nothing is deleted); returns how
+    many."""
     if not settings.KEEP_LOGS:
         return 0
     limit = now - settings.KEEP_LOGS
@@ -58,8 +59,8 @@ def delete_logs_beyond_share(now: datetime) -> int:
 
 
 def delete_old_history(now: datetime) -> int:
-    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago (0: none); returns the number of
-    rows."""
+    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago (0: nothing is deleted); returns the
+    number of rows."""
     if not settings.KEEP_HISTORY:
         return 0
     ended = ComputeSession.objects.finished().filter(ended_at__lt=now - settings.KEEP_HISTORY)

@@ -149,8 +149,8 @@ def _spec(owner: User) -> SessionSpec:
 
 
 def _mounts(folders: Iterable[Any]) -> list[MountRequest]:
-    """Return the requested mounts of the folders, each under its name in the home. Further folders of the same name get
-    a number."""
+    """Return a mount request for each folder, at the folder's name in the home. Further folders of the same name get a
+    number."""
     found: dict[str, MountRequest] = {}
     for folder in folders:
         target, number = folder.name, 2
