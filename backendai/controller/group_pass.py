@@ -32,7 +32,7 @@ _logged: set[str] = set()  # ids of errors that this process has logged with the
 
 def schedule(group: ResourceGroup, now: datetime) -> int:
     """Run one pass over the group; returns how many sessions were placed. Faults of single sessions or of the group's
-    rules become wait reasons instead of errors."""
+    rules become wait reasons instead of errors, and an unreachable database is logged."""
     try:
         picture = read_picture(group, now)
         _note_broken(picture.broken, now)
