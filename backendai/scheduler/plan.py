@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Values that the messages about all sessions of a pass use."""
+    """The numbers and names of a pass that the messages about all its sessions use."""
 
     pending: int = 0
     sequence: str = ""
@@ -103,8 +103,8 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """A session to start. ``seats``: pairs of kernel id and agent id. ``devices``: the devices of each kernel that has
-    some. The last four fields are the input of ``trail``."""
+    """The decision to start a session. ``seats``: pairs of kernel id and agent id. ``devices``: the devices of each
+    kernel that has some. The last four fields are the input of ``trail``."""
 
     session_id: UUID
     seats: tuple[tuple[UUID, UUID], ...]

@@ -23,9 +23,11 @@ FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The next actions of an endpoint. ``starts``: pairs of revision and number of replicas. ``drains``: replicas to
-    drain. ``finishes`` and ``rolls_back``: the update ends, or is undone. ``reason``: why replicas are missing (None:
-    none are missing)."""
+    """The decision which replicas of an endpoint start and which are drained.
+
+    ``starts``: pairs of revision and number of replicas. ``drains``: ids of replicas. ``finishes`` and ``rolls_back``:
+    the update ends, or is undone. ``reason``: why replicas are missing (None: none are missing).
+    """
 
     starts: tuple[tuple[int, int], ...] = ()
     drains: tuple[UUID, ...] = ()
