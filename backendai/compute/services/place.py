@@ -33,8 +33,8 @@ _NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
 class Assignment(NamedTuple):
-    """A session to place: the agent and devices of each kernel. ``steps``: the scheduler's steps, a JSON list as
-    text."""
+    """A session to place, as the scheduler decided: the agent and devices of each kernel. ``steps``: the scheduler's
+    steps, a JSON list as text."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
@@ -100,7 +100,7 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
 
 
 def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Reserve the seats of those sessions that fit; returns the seats by session."""
+    """Reserve the seats (kernel, agent, amounts, devices) of those sessions that fit; returns the seats by session."""
     found = {}
     for assignment in assignments:
         seats = []

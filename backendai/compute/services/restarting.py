@@ -51,8 +51,8 @@ def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
 
 
 def restart(some: Sequence[Kernel], *, now: datetime) -> None:
-    """Return just-ended kernels to SCHEDULED on their own agents, with the next generation. The first restart is
-    immediate, the second after 4 s, the third after 8 s.
+    """Move kernels that have just ended back to SCHEDULED on their own agents, with the next generation. The first
+    restart is immediate, the second after 4 s, the third after 8 s.
 
     Call in the transaction of their end, so that no other session can take their slots.
     """
