@@ -14,7 +14,8 @@ class RecentLaunchBody(Answer[LaunchRecord]):
     """A recent launch in the browser."""
 
     parameters = serializers.JSONField(
-        source="document", help_text="The values that differ from the defaults. Variables that look like secrets are null."
+        source="document",
+        help_text="The values that differ from the defaults. Variables that look like secrets are null.",
     )
 
     class Meta:
