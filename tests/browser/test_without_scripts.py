@@ -19,8 +19,8 @@ def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> Non
     page = visitor.page
     page.get_by_role("link", name="New session").click()
     page.get_by_role("radio", name=re.compile("^Custom")).check()
-    page.get_by_label("CPU cores", exact=True).fill("0.5")
-    page.get_by_label("Memory", exact=True).fill("64m")
+    page.get_by_label("CPU cores", exact=True).first.fill("0.5")  # further ones are those of roles
+    page.get_by_label("Memory", exact=True).first.fill("64m")
     page.get_by_label("Name optional").fill("by-hand")
     page.get_by_label("Name of variable 2").fill("MODE")
     page.get_by_label("Value of variable 2").fill("plain")
