@@ -98,7 +98,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
 
 
 def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
-    """Return the holders to which a launch of this user counts."""
+    """Return the keys of user, key pair, project and domain to whose limits a launch of this user counts."""
     return Holder(
         user=key_of(USER, user.pk),
         key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",

@@ -19,8 +19,11 @@ _Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 
 
 def act_on_idle(picture: Picture) -> int:
-    """Write the warnings, withdrawals and ends that the results require; returns how many. At most ``MOST_AT_ONCE`` of
-    each kind; the next pass continues. For sessions without recorded traffic, the time without traffic begins now."""
+    """Warn idle sessions, withdraw warnings of sessions in use, and end sessions whose warning time is over.
+
+    Returns how many of these it did. At most ``MOST_AT_ONCE`` of each kind; the next pass continues. For sessions
+    without recorded traffic, the time without traffic begins now.
+    """
     now = picture.now
     recorded = {(one.session_id, one.checker_id): one for one in picture.warnings}
     found = {(one.session, one.rule.id): one for one in picture.findings}

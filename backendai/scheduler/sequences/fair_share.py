@@ -24,7 +24,8 @@ def fair_share(line: Line) -> list[SessionView]:
 
 
 def factor(usage: float, weight: float) -> float:
-    """Return a holder's factor, between 0 and 1; without a weight it is 0."""
+    """Return a holder's fair-share factor, from 0 to 1: the less it has used for its weight, the higher. Without a
+    weight it is 0."""
     return float(2.0 ** -(usage / weight)) if weight > 0 else 0.0
 
 

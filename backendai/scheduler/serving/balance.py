@@ -71,8 +71,8 @@ def warmth(age: float, warm_up: float) -> float:
 
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
-    """Return the replicas that get no requests: those that never answered, and the ejected ones. If more than half of
-    those that have answered are ejected, the ejected ones get requests nevertheless."""
+    """Return the replicas that get no requests at ``now``: those that never answered, and those that are ejected until
+    later because of faults. If more than half of those that have answered are ejected, only the first are returned."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}
