@@ -119,6 +119,7 @@ def make_placed(cast: Cast, dice: random.Random, agents: Sequence[Agent], number
         cast.alice, session_type=kind, cluster_size=dice.choice([1, 1, 2, 3]), name=f"run-{number}", **command
     )
     place(session, dice.choice(agents))
+    Kernel.objects.filter(session=session).update(is_held=False)  # agents report no kernel that they may not start yet
 
 
 def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Kernel]) -> ReceivedReport | None:
