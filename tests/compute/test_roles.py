@@ -122,15 +122,6 @@ def test_a_pass_asks_the_same_number_of_queries_for_kernels_that_differ(cast: Ca
     assert len({kernel.slots for kernel in views[alike.pk].kernels}) == 1
 
 
-@pytest.mark.parametrize(("session_type", "held"), [("batch", {"main"}), ("interactive", set())])
-def test_the_program_of_a_cluster_starts_when_the_others_are_there(
-    cast: Cast, session_type: str, held: set[str]
-) -> None:
-    command = "mpirun ./train" if session_type == "batch" else ""
-    session = make_session(cast.alice, session_type=session_type, startup_command=command, cluster_size=3)
-    assert {kernel.role for kernel in session.kernels.all() if kernel.is_held} == held
-
-
 def test_a_role_mounts_its_own_folders_beside_those_of_all(cast: Cast) -> None:
     host, agent = storage_host(), make_agent(cpu=8)
     for name in ("shared", "models"):

@@ -50,15 +50,10 @@ class CheckedRole:
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
     """Return the request's roles, the main one first. Without roles: one main kernel, and further kernels up to the
-    cluster size. The main kernel of a batch session then starts last, as its program, such as mpirun, needs the others
-    from its first second."""
+    cluster size."""
     if spec.roles:
         return {MAIN: spec.roles.get(MAIN, RoleSpec())} | dict(spec.roles)
-    if spec.cluster_size <= 1:
-        return {MAIN: RoleSpec()}
-    kind = KINDS.get(spec.session_type)
-    main = RoleSpec(after=(SUB,) if kind and kind.runs_program else ())
-    return {MAIN: main, SUB: RoleSpec(count=spec.cluster_size - 1)}
+    return {MAIN: RoleSpec()} | ({SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {})
 
 
 def with_size(spec: SessionSpec) -> SessionSpec:
