@@ -39,8 +39,9 @@ run_parts() { # how many at once, names...
 start_part() { # name
     local folder=$SCRATCH/t/$1
     mkdir -p "$folder" # what it leaves goes with it
+    PARTS=$((PARTS + 1))
     # A process group of its own: it is interrupted once, by stop_parts or by the death of this shell, and cleans up.
-    TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((++PARTS % 16)) \
+    TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((PARTS % 16)) \
         setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$1]}" \
         >"$LOGS/part-$1.log" 2>&1 </dev/null &
     RUNNING[$!]=$1
