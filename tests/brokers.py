@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ class OwnBroker:
     """``url`` is its address for the one who may do everything there."""
 
     def __init__(self, folder: Path, program: str = VALKEY) -> None:
-        self._folder, self._program, self._socket = folder, program, folder / "b.sock"
+        self._folder, self._program = folder, program
+        self._place = tempfile.TemporaryDirectory(prefix="broker-", dir="/tmp")  # addresses of sockets are short
+        self._socket = Path(self._place.name) / "b.sock"
         self.url = f"unix://{self._socket}"
         self.start()
 
@@ -35,6 +38,9 @@ class OwnBroker:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(10)
+
+    def remove(self) -> None:
+        self._place.cleanup()
 
     def _answers(self) -> bool:
         try:
@@ -51,3 +57,4 @@ def own_broker(folder: Path, program: str = VALKEY) -> Iterator[OwnBroker]:
         yield broker
     finally:
         broker.kill()
+        broker.remove()
