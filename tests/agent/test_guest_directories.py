@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shutil
 import struct
 import zipfile
 from pathlib import Path
@@ -131,6 +132,26 @@ def test_deleting_a_link_leaves_what_it_points_to(home: Path) -> None:
     assert directories.remove({"paths": ["link", "gone", "d"]}) == {"deleted": 2}
     assert refusal(directories.remove, {"paths": ["gone"]}) == "no-such-file"
     assert names() == [] and (home.parent / "kept/file").exists()
+
+
+def test_a_directory_from_which_a_program_deletes_meanwhile_is_deleted_whole(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "d").mkdir()
+    for name in ("a", "b", "c"):
+        (home / "d" / name).touch()
+    real, calls = shutil.rmtree, list[str]()
+
+    def interrupted(place: Path) -> None:
+        calls.append(str(place))
+        if len(calls) == 1:
+            (place / "a").unlink()
+            raise FileNotFoundError(place / "a")
+        real(place)
+
+    monkeypatch.setattr(directories.shutil, "rmtree", interrupted)
+    assert directories.remove({"paths": ["d"]}) == {"deleted": 1}
+    assert not (home / "d").exists() and len(calls) == 2
 
 
 def test_a_mounted_folder_is_neither_deleted_nor_moved_nor_packed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

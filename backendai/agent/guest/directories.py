@@ -23,6 +23,7 @@ from backendai.agent.guest.mounted import mounts_below
 
 MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
 MOST_NAMES = 200_000
+_MOST_TRIES = 20
 _PAGE, _MOST_PER_PAGE = 200, 1000
 _MOST_PATHS = 1000
 _MOST_FOUND = 500
@@ -83,14 +84,25 @@ def remove(order: dict[str, Any]) -> dict[str, Any]:
     places = [_named(str(path)) for path in paths]
     for place in places:
         _refuse_mounts(place)
-    deleted = 0
-    for place in places:
-        with contextlib.suppress(FileNotFoundError):
-            (shutil.rmtree if place.is_dir() and not place.is_symlink() else os.unlink)(place)
-            deleted += 1
+    deleted = sum([_removed(place) for place in places])
     if not deleted:
         raise FileRefused("There is no such file.", "no-such-file")
     return {"deleted": deleted}
+
+
+def _removed(place: Path) -> bool:
+    """Delete a file, or a directory with its content; returns whether there was one."""
+    was_there = os.path.lexists(place)
+    for tries_left in reversed(range(_MOST_TRIES)):
+        try:
+            (shutil.rmtree if place.is_dir() and not place.is_symlink() else os.unlink)(place)
+            break
+        except FileNotFoundError:  # a program deletes as well: what it left is still to be deleted
+            if not os.path.lexists(place):
+                break
+            if not tries_left:
+                raise
+    return was_there
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
