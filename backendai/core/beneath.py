@@ -91,8 +91,8 @@ def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> i
 
 
 def open_by_walk(directory: int, parts: Parts, flags: int, follow: bool) -> int:
-    """Return the descriptor of an entry, opened component by component without openat2. Links are resolved here. Raises
-    OSError."""
+    """Return the descriptor of an entry, opened component by component without openat2. This function follows symbolic
+    links itself. Raises OSError, also for a path that leaves ``directory``."""
     opened = [os.open(b".", _DIRECTORY | os.O_CLOEXEC, dir_fd=directory)]
     waiting, links = list(reversed(parts)), 0
     try:

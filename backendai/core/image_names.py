@@ -79,7 +79,7 @@ def pinned(reference: str, digest: str) -> str:
 
 
 def is_exact_digest(text: str) -> bool:
-    """Return whether engines accept this digest, which must be SHA-256."""
+    """Return whether the text is a complete SHA-256 digest: ``sha256:`` and 64 lower-case hex digits."""
     return bool(_SHA256.match(text))
 
 

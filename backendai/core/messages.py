@@ -75,7 +75,7 @@ class Message(str):
         return json.dumps(self.data(), ensure_ascii=False) if self.values or self.stable_code else self.template
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise: messages are immutable."""
+        """Raise an error, as messages are immutable."""
         raise AttributeError(f"A message does not change: {name}")
 
     def __reduce__(self) -> tuple[Callable[[object], Message], tuple[dict[str, Any]]]:
@@ -104,7 +104,8 @@ def shortened(message: str, most: int = LONGEST) -> str:
 
 
 def for_column(message: str, most: int = LONGEST) -> str:
-    """Return a message for a message column in SQL without Django's ORM, cut to ``most`` characters."""
+    """Return the text that a message column stores, cut to ``most`` characters. For SQL statements without Django's
+    ORM."""
     short = shortened(message, most)
     return short.stored() if isinstance(short, Message) else short
 

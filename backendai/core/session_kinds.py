@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class EndedBy(Enum):
-    """What ends a session of a kind."""
+    """The event that ends a session of a kind."""
 
     OWNER = "its owner"
     PROGRAM = "the end of its program"
@@ -22,16 +22,16 @@ class SessionKind:
     - ``is_launched``: the launch form has a tab for it.
     - ``executes_code``: clients can send code to run.
     - ``has_services``: browsers can open its ports.
-    - ``has_dependencies``: it may wait for the success of other sessions.
+    - ``has_dependencies``: it can wait for the success of other sessions.
     - ``has_result``: it ends with success or failure.
-    - ``clusters``: it may have several kernels.
+    - ``clusters``: it can have several kernels.
     - ``is_saved``: it can be saved as an image.
-    - ``runs_again``: it may restart on another agent.
+    - ``runs_again``: it can restart on another agent.
     - ``is_served``: it is a replica of an endpoint.
-    - ``is_checked``: idle checkers may check it.
+    - ``is_checked``: idle checkers can check it.
     - ``is_usually_checked``: checkers without a list of kinds check it.
     - ``has_shell``: programs can be started in it; otherwise it serves files only.
-    - ``counts``: policies and shares count it; otherwise it has its own limit.
+    - ``counts``: it counts to the limits of policies and to fair shares; otherwise the kind has its own limit.
     """
 
     name: str
@@ -94,7 +94,7 @@ def kind_choices() -> list[tuple[str, str]]:
 
 
 def launched_kinds() -> list[tuple[str, str]]:
-    """Return name and label of each kind that people launch."""
+    """Return the name and label of each session kind that people can launch."""
     return [(kind.name, kind.name) for kind in _TABLE if kind.is_launched]
 
 

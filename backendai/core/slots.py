@@ -51,8 +51,8 @@ class Slots(Mapping[str, int]):
 
     @classmethod
     def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
-        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``). Raises UserError that names an invalid
-        one."""
+        """Return slots from strings or numbers (``{"cpu": 1, "mem": "512m"}``). Raises UserError that names the invalid
+        slot."""
         return cls({name: parse_amount(name, value, field=f"{field}.{name}") for name, value in amounts.items()})
 
     def to_json(self) -> dict[str, str]:
@@ -145,7 +145,7 @@ def is_accelerator(name: str) -> bool:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of accelerator that a slot counts: ``cuda`` of ``cuda.shares``."""
+    """Return the kind of accelerator that a slot counts: ``cuda`` for ``cuda.shares``."""
     return name.partition(".")[0]
 
 

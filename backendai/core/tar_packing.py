@@ -117,8 +117,8 @@ def read_content(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _open(data: int, one: Packed) -> int | None:
-    """Return a descriptor of a file that has contents; None for other entries. Raises OSError for an unreadable
-    directory."""
+    """Return a descriptor of a file with contents; None for an empty file or another entry. Raises OSError for an
+    unreadable directory."""
     if one.is_directory:
         os.close(beneath.open_directory(data, one.parts, follow=False))
     return beneath.open_file(data, one.parts, follow=False) if one.size else None

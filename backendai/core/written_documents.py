@@ -1,4 +1,4 @@
-"""Reads YAML and JSON written by people within limits, and records the position of every value.
+"""Reads YAML and JSON that people wrote, within limits of size and depth. Records the position of every value.
 
 Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and repeated keys are rejected.
 """

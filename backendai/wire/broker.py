@@ -1,4 +1,5 @@
-"""Sends hints over the broker: the only module of the portal that sends Celery messages.
+"""Sends hints: short Celery messages that make a worker or an agent act at once. No other module of the portal sends
+Celery messages.
 
 A hint contains ids only and saves seconds; a lost hint does no harm. No caller waits for the broker. One thread per
 process sends hints, several in one round trip. After a failure, this thread drops all hints for ``_PAUSE_SECONDS``.

@@ -15,8 +15,8 @@ class BrokerUp(Message):
 
 
 class BrokerDown(Order):
-    """The broker's address and the agent's user name. An empty address: the agent relies on syncs alone. Without a user
-    name, the broker has no accounts, and the address contains the password that all agents share."""
+    """The broker's address and the agent's user name. If the address is empty, the agent relies on syncs alone. Without
+    a user name, the broker has no accounts, and the address contains the password that all agents share."""
 
     url: str = ""
     username: str = ""

@@ -35,7 +35,7 @@ class CommitSpec(Order):
 
 
 class CommitResult(Message):
-    """The saved image. ``digest``: of its manifest; empty if it was not pushed."""
+    """The saved image. ``digest``: the digest of its manifest; empty if the image was not pushed."""
 
     size_bytes: int = Field(default=0, ge=0, lt=2**63)
     digest: Digest = ""

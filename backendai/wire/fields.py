@@ -95,7 +95,8 @@ class Telling(Message):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, data: Any) -> Any:
-        """Add ``told`` if ``message`` is a ``core.messages.Message`` with values."""
+        """Fill ``told`` with the template and values of ``message``, if that is a ``core.messages.Message`` with
+        values. A given ``told`` stays."""
         message = data.get("message") if isinstance(data, dict) else None
         if isinstance(message, messages.Message) and message.values and "told" not in data:
             return {**data, "told": message.data()}
@@ -103,7 +104,7 @@ class Telling(Message):
 
     @property
     def full_message(self) -> messages.Message:
-        """The message with its values. Only plain English if the peer is older or the values were too long."""
+        """The message with its values. Without values if the peer is older or the values were too long."""
         if self.told and len(json.dumps(self.told)) <= _LONGEST_VALUES:
             return messages.Message.of(self.told)
         return messages.Message.of(self.message)

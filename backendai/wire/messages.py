@@ -142,8 +142,8 @@ class KernelSpec(Order):
 
 
 class StopOrder(Order):
-    """An order to stop a kernel: SIGTERM, and SIGKILL after ``grace`` seconds. 0: SIGKILL at once, although the log may
-    be lost."""
+    """An order to stop a kernel: SIGTERM, and SIGKILL after ``grace`` seconds. With 0, SIGKILL is sent at once,
+    although the end of the log may be lost."""
 
     kernel_id: UUID
     generation: int

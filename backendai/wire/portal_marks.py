@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def swap_mark(mark: str) -> str:
-    """Write the mark and return the previous one; "" if there was none. Raises BrokerAway."""
+    """Write this portal's mark to the broker, and return the previous mark; "" if there was none. Raises BrokerAway."""
     redis = Redis.from_url(
         settings.REDIS_URL,
         decode_responses=True,

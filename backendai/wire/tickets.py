@@ -27,8 +27,8 @@ class TicketRefused(PlatformError):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to reach one kernel of one generation for one purpose until ``expires_at`` (epoch seconds). A ticket
-    for an app is valid for that service and port only."""
+    """The right to reach one kernel for one purpose until ``expires_at`` (epoch seconds). It holds for one generation
+    of the kernel; for an app, it holds for that service and port only."""
 
     kernel_id: UUID
     generation: int

@@ -48,8 +48,8 @@ class DeviceUsage(DeviceUse):
 
 
 class UsageReport(Message):
-    """One round of measurements that ended ``at`` (epoch seconds on the portal's clock). The portal counts a report
-    once, even if it is received twice."""
+    """The measurements of one round. ``at``: when the round ended, in epoch seconds on the portal's clock. The portal
+    counts a report once, even if it is received twice."""
 
     at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
     kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)
