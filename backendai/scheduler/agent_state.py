@@ -77,7 +77,7 @@ class AgentState:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """Capacity minus allocations."""
+        """The amounts that are not allocated, by slot: the agent's capacity minus allocations."""
         if self._taken:
             self._subtract()
         return self._ledger
@@ -130,8 +130,8 @@ class AgentState:
             self.book.take(shares, times)
 
     def return_devices(self, request: Request) -> None:
-        """Estimate which devices become free with this request, and free them. The amounts are added back
-        separately."""
+        """Free the devices that a request used. Which ones is an estimate, from the request's amounts. The amounts are
+        added back separately."""
         if self.book is not None:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])

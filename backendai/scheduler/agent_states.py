@@ -73,8 +73,8 @@ class AgentStates:
             self.ranking.following = turn
 
     def cost(self, request: Request) -> int:
-        """Return the request's amounts packed into one integer (``Packing``); -1 if one of the amounts exceeds every
-        agent. Sets the request's ``start``, ``step`` and ``fields``, which the search of buckets uses."""
+        """Return the request's amounts packed into one integer (``Packing``); -1 if no agent is large enough. Sets the
+        request's ``start``, ``step`` and ``fields``, which the search of buckets uses."""
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed
@@ -118,8 +118,8 @@ class AgentStates:
         self._settle(state, request)
 
     def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
-        """Free what a running session holds on an agent. Agents of other groups are ignored. Which devices become free
-        is an estimate."""
+        """Free the amounts that a running session has on an agent. Which devices become free is an estimate. Agents of
+        other groups are ignored."""
         state = self.by_id.get(agent_id)
         if state is not None:
             request = Request(Slots(amounts), kernels, "")
@@ -140,8 +140,8 @@ class AgentStates:
         return other
 
     def closest(self, request: Request, suits: Callable[[AgentState], bool]) -> tuple[int, AgentState] | None:
-        """Return the agent that lacks least for the request, after what it lacks (``feasible.distance``); None if there
-        is none. Only agents that take sessions and that ``suits`` accepts are searched."""
+        """Return the agent that lacks least for the request, as a pair: its ``feasible.distance`` and the agent. None
+        if no agent is suitable. Only agents that take sessions and that ``suits`` accepts are searched."""
         if self._nearest is None:
             self._nearest = CapacityTree(state for state in self.all if state.bucket is not None)
         return self._nearest.closest(request, suits)

@@ -30,8 +30,8 @@ _Steps = list[tuple[datetime, list[RunningView]]]  # moments, and the sessions t
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The reserved start of the first in line: the time, the agents' states at that time, and the session's seats on
-    them."""
+    """The reserved start of the first in line: the time, the states of all agents at that time, and the agents chosen
+    for the session (``seats``)."""
 
     at: datetime
     states: AgentStates
@@ -41,8 +41,8 @@ class Start:
 class Reservation:
     """Slots reserved for the first in line while sessions behind it are placed.
 
-    ``starts_at``: when the first in line will start at the latest. None: unknown; then no session counts as ending
-    before it.
+    ``starts_at``: the latest time at which the first in line will start. If it is unknown (None), no session counts as
+    ending before it.
     """
 
     def __init__(self, states: AgentStates, needed: list[_Kept], starts_at: datetime | None) -> None:
@@ -151,7 +151,7 @@ def _released(states: AgentStates, steps: _Steps) -> AgentStates:
 
 
 def _less(now: AgentState, then: AgentState) -> _Kept:
-    """Return by how much the agent has less free at the reserved start than now."""
+    """Return the amounts and devices that the agent has free now but not at the reserved start."""
     amounts = {name: max(0, amount - then.free.get(name, 0)) for name, amount in now.free.items()}
     shares: Shares = {}
     if now.book is not None and then.book is not None:
@@ -205,7 +205,7 @@ def _is_whole(slot: str) -> bool:
 
 
 def _first(amount: int, available: Mapping[str, int]) -> dict[str, int]:
-    """Return the amount divided over the devices, filling one after the other."""
+    """Return the amount divided over the devices, by device id. One device after the other is used up."""
     shares = {}
     for device, free in available.items():
         shares[device] = min(max(free, 0), amount)

@@ -47,8 +47,8 @@ class CapacityTree:
         self._above = dict.fromkeys(everybody, self._root)
 
     def closest(self, request: Request, suits: Callable[[AgentState], bool]) -> tuple[int, AgentState] | None:
-        """Return the closest agent that ``suits`` accepts, after its ``distance``; None if there is none. Of equally
-        close agents the first by name is returned."""
+        """Return the closest agent that ``suits`` accepts, as a pair: its ``distance`` and the agent. None if there is
+        none. Of equally close agents the first by name is returned."""
         search = _Search(request, suits, self._divide)
         if self._root is not None:
             search.open(self._root)

@@ -28,8 +28,8 @@ _FEW = 64  # up to this number, agents are checked one by one
 
 
 class Seat(NamedTuple):
-    """A request with the agent chosen for it, and with the devices of each kernel. ``passed_over``: how many agents
-    that rank better had no room."""
+    """The agent chosen for a request, and the devices for each of its kernels (``shares``). ``passed_over``: the number
+    of better ranked agents without room."""
 
     request: Request
     state: AgentState
@@ -38,7 +38,7 @@ class Seat(NamedTuple):
 
 
 def best(request: Request, session: SessionView, states: AgentStates) -> Seat | None:
-    """Return the request's seat on the best agent that can hold it; None if no agent can. Reserves nothing."""
+    """Return the best agent that can hold the request, as a ``Seat``; None if no agent can. Reserves nothing."""
     cost = states.cost(request) if request.cost is None else request.cost
     if cost < 0:
         return None
@@ -141,8 +141,8 @@ def _first_of_several(
 def _most_liked(
     level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID], affinity: Affinity
 ) -> _Found | None:
-    """Return the agent that suits the launch's placement preference best, of the agents in these buckets that can hold
-    the request; None if no agent can."""
+    """Return the agent in these buckets that suits the launch's placement preference best. Only agents that can hold
+    the request count; None if there is none."""
 
     def may_take(state: AgentState) -> bool:
         return states.packing.has_room(state.packed, cost) and state.id not in avoid
@@ -187,7 +187,7 @@ def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
 def _best_of(
     candidates: Iterable[AgentState], request: Request, states: AgentStates, affinity: Affinity | None
 ) -> Seat | None:
-    """Return the request's seat on the best of these agents; None if none of them can hold it. Checks each agent."""
+    """Return the best of these agents that can hold the request, as a ``Seat``; None if none can. Checks each agent."""
 
     def key(state: AgentState) -> tuple[int, int, Entry]:
         liking = affinity.of(state) if affinity else 0
@@ -206,7 +206,8 @@ def _best_of(
 
 
 def _shares(state: AgentState, request: Request) -> Sequence[Shares] | None:
-    """Return the devices for a request, or None if the agent cannot hold it. The caller has checked the amounts."""
+    """Return the devices for each kernel of a request; None if the agent cannot hold it. The caller has checked the
+    amounts."""
     can_take = _has_what_it_needs(state, request) and state.has_kernels_left(request.kernels)
     return state.shares_for(request) if can_take else None
 

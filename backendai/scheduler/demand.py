@@ -21,10 +21,10 @@ _NO_IMAGES: frozenset[str] = frozenset()
 class Request:
     """Amounts that one agent must provide together, for ``kernels`` kernels.
 
-    An empty ``architecture`` or ``designated`` allows any. ``node_images``: images that the agent must already have.
-    ``storage``: storage hosts whose folders it must mount. ``joins``: whether it must join a network across agents.
-    ``accelerators``: the requested amounts, by kernel. ``AgentStates.cost`` sets ``cost``, ``fields``, ``start`` and
-    ``step``.
+    An empty ``architecture`` or ``designated`` allows any agent. ``node_images``: images that the agent must already
+    have. ``storage``: storage hosts whose folders it must mount. ``joins``: whether it must join a network across
+    agents. ``accelerators``: the requested amounts, by kernel. ``AgentStates.cost`` sets ``cost``, ``fields``,
+    ``start`` and ``step``.
     """
 
     __slots__ = (

@@ -1,5 +1,5 @@
-"""Allocates an agent's devices to kernels. By slot: whole devices (``.device``), fractions in steps of 0.01
-(``.shares``), or one MIG device per kernel (``.mig-``).
+"""Allocates an agent's devices to kernels. The slot's name decides how: whole devices (``.device``), fractions in steps
+of 0.01 (``.shares``), or one MIG device per kernel (``.mig-``).
 
 A physical device may be listed under several slots with the same id. While it is used under one slot, the other slots
 do not offer it. Amounts are thousandths.

@@ -72,7 +72,7 @@ def first_obstacle(state: AgentState, request: Request, filters: Sequence[Filter
 
 
 def shortages(agent: Offer, request: Request) -> list[Shortage]:
-    """Return the slots of which the agent has too little for the request, with both amounts."""
+    """Return the slots of which the agent has too little, each with the requested and the free amount."""
     return [
         Shortage(name, amount, agent.free.get(name, 0))
         for name, amount in request.items
@@ -129,7 +129,8 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 
 
 def cannot_start(agents: Sequence[AgentState]) -> Reason:
-    """Return the reason for agents that report a fault. The message quotes the fault of the first one."""
+    """Return the reason why these agents cannot start sessions: each reports a fault. The message quotes the fault of
+    the first one."""
     first, number = agents[0], len(agents)
     message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:

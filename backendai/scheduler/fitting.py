@@ -1,4 +1,4 @@
-"""Tells which amounts fit now: whether one kernel with them could start on one agent if no other session waited."""
+"""Checks whether one kernel with given amounts could start now, if no other session waited."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def obstacles(
 ) -> list[Reason | None]:
     """Return for each entry of ``asked`` why one kernel with these amounts could not start now; None if it could.
 
-    Checked in this order: whether any agent could ever provide the amounts, the holder's limits, the free amounts on
-    one agent.
+    The checks, in this order: could any agent ever provide the amounts, do the holder's limits allow them, and does one
+    agent have them free?
     """
     everybody = tuple(agents)
     kinds = kinds_of(everybody)

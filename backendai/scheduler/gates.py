@@ -58,14 +58,14 @@ def context_of(snapshot: Snapshot, limits: Limits) -> GateContext:
 
 
 def closed_for_all(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
-    """Return the first gate, as its index in ``GATES``, that rejects every session with this request, and the reason;
-    None if no gate does."""
+    """Return the first gate that rejects every session with this request: its index in ``GATES``, and the reason. None
+    if no gate does."""
     return _first_closed(_OF_SHAPE, session, asked, context)
 
 
 def closed_for_one(session: SessionView, asked: Amounts, context: GateContext) -> tuple[int, Reason] | None:
-    """Return the first per-session gate, as its index in ``GATES``, that rejects the session, and the reason; None if
-    no gate does."""
+    """Return the first per-session gate that rejects the session: its index in ``GATES``, and the reason. None if no
+    gate does."""
     return _first_closed(_OF_SESSION, session, asked, context)
 
 

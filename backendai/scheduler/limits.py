@@ -32,7 +32,7 @@ class Limits:
         self._by_holder: dict[int, _Accounts] = {}  # by ``id()``: the snapshot keeps its holders alive
 
     def sessions_reason(self, holder: Holder) -> Reason | None:
-        """Return why the holder may have no further session now; None if it may."""
+        """Return the limit that keeps the holder from starting another session now, as a reason; None if none does."""
         if not self._accounts:
             return None
         for account in self._of(holder).accounts:
@@ -52,7 +52,8 @@ class Limits:
         return None
 
     def networks_reason(self) -> Reason | None:
-        """Return why no session that needs a network across agents may start now; None if one may."""
+        """Return why sessions that need a network across agents must wait: all networks are in use. None if one is
+        free."""
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most
@@ -82,8 +83,8 @@ class Limits:
 
 
 class _Account:
-    """The limits of one holder and what is left of them. ``left``: of the slots that the policy names; ``unnamed``: of
-    other slots."""
+    """The limits of one holder and what is left of them. ``left``: the amounts left of slots that the policy names.
+    ``unnamed``: the amount left of each other slot, 0 or infinite."""
 
     def __init__(self, limit: LimitView) -> None:
         self.limit = limit

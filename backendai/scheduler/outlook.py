@@ -1,4 +1,4 @@
-"""Decides whether a session could ever start, by comparing it with all agents as if they were empty, lost ones
+"""Decides whether a session could ever start, by comparing it with all agents as if they were empty. Lost agents are
 included.
 
 A session that fails this check does not wait for others to end, so it does not hold back others.

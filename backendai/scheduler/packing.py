@@ -40,7 +40,7 @@ class Packing:
         return packed
 
     def cost(self, items: Iterable[tuple[str, int]]) -> int | None:
-        """Return requested amounts packed into one integer, or None if an amount exceeds every agent."""
+        """Return requested amounts packed into one integer; None if no agent is large enough for one of them."""
         cost = 0
         for name, amount in items:
             shift, most = self._fields.get(name, (0, -1))

@@ -17,8 +17,8 @@ _NO_DEVICES: dict[UUID, DeviceShares] = {}
 
 
 def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | Refusal:
-    """Reserve a seat for each request, and return the seats in the order of the requests; or reserve nothing, and
-    return why the session does not fit. The seats stay reserved for the rest of the pass."""
+    """Reserve an agent for each request of the session, or for none. Returns the reserved agents in the order of the
+    requests, or else why the session does not fit. The reservations last for the rest of the pass."""
     request = demand.only
     if request is None:
         return _place_all(session, demand, states)
@@ -32,7 +32,8 @@ def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Sea
 def placement_of(
     session: SessionView, seats: list[Seat], turn: int, within: Pass, shared: tuple[Step, ...]
 ) -> Placement:
-    """Return the placement of a session on these seats: all its kernels on one seat, or one kernel on each."""
+    """Return the placement of a session on its reserved agents (``seats``). With one seat all kernels run there,
+    otherwise one kernel on each."""
     kernels = session.kernels
     if len(seats) == 1:
         _, state, passed_over, given = seats[0]
@@ -64,8 +65,8 @@ def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> lis
 
 
 def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
-    """Return a seat on one agent for all kernels, and reserve it; None if no agent can hold them. Used where agents
-    cannot join a network: kernels on one agent need none."""
+    """Reserve one agent for all kernels of a session, and return its seat; None if no agent can hold them. Only agents
+    that cannot join a network are tried: kernels on one agent need none."""
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(state.id for state in states.all if not state.joins)

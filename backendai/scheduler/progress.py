@@ -27,9 +27,9 @@ class Shape:
     """Cached results for all sessions with the same request.
 
     ``hopeless``: why they could not start even on empty agents (None: they could). ``is_malformed``: a gate rejects the
-    request itself. ``no_room``: why they do not fit now; ``lacks_room``: whether that ends when other sessions end.
-    ``no_room_beside``: why they do not fit beside the reservation for the first in line. ``steps``: the checks before
-    an agent is selected.
+    request itself. ``no_room``: why they do not fit now. ``lacks_room``: they do not fit only because other sessions
+    occupy agents. ``no_room_beside``: why they do not fit beside the reservation for the first in line. ``steps``: the
+    checks before an agent is selected.
     """
 
     __slots__ = ("asked", "demand", "hopeless", "is_malformed", "lacks_room", "no_room", "no_room_beside", "steps")
@@ -79,8 +79,8 @@ class Progress:
         return free, gated
 
     def barred(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return why the session may not start even if agents are free, or None: a gate rejects it, or it does not fit
-        on empty agents. Reasons that never end are returned first."""
+        """Return why the session cannot start even while agents are free; None if it can. Either a gate rejects it, or
+        it does not fit on empty agents. Reasons that never end are returned first."""
         if shape.is_malformed:
             return shape.hopeless
         closed = closed_for_one(session, shape.asked, self._gate_context)
@@ -95,8 +95,8 @@ class Progress:
         return refusal
 
     def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the session's seats, or why it does not fit. The seats are reserved for the rest of the pass. Sessions
-        of a shape that did not fit before are not tried again."""
+        """Reserve agents for the session and return them, or return why it does not fit. The reservations last for the
+        rest of the pass. Sessions of a shape that did not fit before are not tried again."""
         if shape.no_room is not None:
             return shape.no_room
         outcome = place(session, shape.demand, self.states)

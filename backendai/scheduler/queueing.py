@@ -32,7 +32,7 @@ class Queue:
     """Decides during a pass which sessions wait behind another one, and reserves slots.
 
     ``holds_back``: some sessions may be held back. ``is_settled``: further sessions that do not fit change nothing.
-    ``place``: returns the seats of a session that does not delay the first in line, or why it does not fit.
+    ``place``: the function that reserves agents for a session without delaying the first in line.
     """
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
@@ -70,8 +70,8 @@ class Queue:
         return refusal, True
 
     def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the seats of a session that leaves the reservation for the first in line untouched, or why it does not
-        fit. A session that ends before the reserved start may use reserved slots."""
+        """Reserve agents for a session without touching the reservation for the first in line. Returns the agents, or
+        why the session does not fit. A session that ends before the reserved start may use reserved slots."""
         assert self._reservation is not None
         if self._reservation.ends_before(session, self._snapshot.now):
             self._reservation.keep(False)

@@ -12,7 +12,7 @@ ORDINARY = frozenset({"cpu", "mem"})  # every session uses some, so leaving them
 
 
 def selection_named(name: str) -> Selection:
-    """Return the selection of that name; ValueError when there is none."""
+    """Return the selection with this name. Raises ValueError if none has it."""
     try:
         return SELECTIONS[name]
     except KeyError:

@@ -40,8 +40,8 @@ class Ranking(Protocol):
         """Return the rank of an agent with these free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the rank (entry) at which the search for an agent starts: the smallest at which a request of ``cost``
-        may fit; under round-robin, that of the agent whose turn is next."""
+        """Return the smallest rank (entry) at which a request of ``cost`` may fit, where the search for an agent
+        starts. Under round-robin: the rank of the agent whose turn is next."""
 
     def step(self, cost: int) -> Entry | None:
         """Return by how much an agent's rank changes when it takes the request; None if the rank must be computed

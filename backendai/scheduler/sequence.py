@@ -38,7 +38,7 @@ class Line:
     """The input of a sequence: the sessions of one priority, the oldest first.
 
     ``capacity``: the sum over all reachable, schedulable agents. ``weights`` (default 1) and ``past_usage`` (default
-    0): by the holder's key. ``options``: those of the sequence.
+    0): by the holder's key. ``options``: the values of the sequence's options.
     """
 
     now: datetime
@@ -79,7 +79,7 @@ def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Sess
 
 
 def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
-    """Return the total capacity of reachable, schedulable agents."""
+    """Return the total capacity of all reachable, schedulable agents, by slot."""
     total: dict[str, int] = {}
     for agent in agents:
         if agent.alive and agent.schedulable:
@@ -89,7 +89,8 @@ def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
 
 
 def is_tired(session: SessionView, rules: Rules) -> bool:
-    """Return whether the session was tried so often that others may pass it, unless ``is_overdue``."""
+    """Return whether the session was tried so often that others may pass it. ``is_overdue`` limits how long they
+    may."""
     return 0 < rules.retries_to_skip <= session.attempts
 
 
@@ -99,7 +100,8 @@ def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
 
 
 def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether other sessions may pass the session. It then comes last in its priority and holds back none."""
+    """Return whether other sessions may pass the session after too many attempts. Such a session comes last in its
+    priority and holds back no others."""
     return is_tired(session, rules) and not is_overdue(session, rules, now)
 
 

@@ -179,7 +179,7 @@ def _lacks_kernels(request: Request, states: AgentStates) -> Reason:
 
 
 def _unsuitable(request: Request, states: AgentStates, last: str, removed: int) -> Reason:
-    """Return why no agent suits the request, whatever is free."""
+    """Return why no agent suits the request, independent of free amounts."""
     designated = [state for state in states.all if state.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))

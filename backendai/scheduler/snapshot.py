@@ -58,7 +58,7 @@ class AgentView:
 
     @property
     def free(self) -> Slots:
-        """Capacity minus allocations."""
+        """The agent's free amounts: capacity minus allocations."""
         return self.capacity - self.occupied
 
 
@@ -163,7 +163,7 @@ class SessionView(NamedTuple):
 
     @property
     def total(self) -> Slots:
-        """The sum over all its kernels."""
+        """The requested amounts, summed over all kernels."""
         kernels = self.kernels
         return kernels[0].slots if len(kernels) == 1 else sum((kernel.slots for kernel in kernels), Slots())
 
@@ -199,7 +199,7 @@ class RunningView:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Scheduling rules of one group, as set by administrators. ``retries_to_skip``: after this many tries others may
-    pass a session (0: never). ``options``: those of the chosen strategies. ``next_agent``: the agent at which
+    pass a session (0: never). ``options``: the options of the chosen strategies. ``next_agent``: the agent at which
     round-robin continues."""
 
     sequence: str = "fifo"

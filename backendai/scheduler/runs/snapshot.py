@@ -46,7 +46,7 @@ class When(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What the failure of an element does to the rest of the run. CONTINUE: nothing. DRAIN: no further element is
+    """The effect of an element's failure on the rest of the run. CONTINUE: nothing. DRAIN: no further element is
     released, except of finally steps. STOP: live sessions end, too."""
 
     CONTINUE = "continue"
@@ -127,9 +127,9 @@ class Ended:
 class StepView:
     """A step, with the number of its elements in each state.
 
-    ``at_once``: the most elements with a session at a time. ``probe``: so many elements run first; unless all succeed,
-    the others are cancelled. ``give_up_after``: after so many failures the waiting elements are cancelled. 0 each: no
-    limit. ``is_finally``: starts after all other steps. ``unplaced``: the number of sessions without an agent.
+    ``at_once``: the most elements with a session at a time. ``probe``: this many elements run first; unless all
+    succeed, the others are cancelled. ``give_up_after``: after this many failures the waiting elements are cancelled. 0
+    each: no limit. ``is_finally``: starts after all other steps. ``unplaced``: the number of sessions without an agent.
     ``ready`` and ``blocked``: the first of these elements by index. ``excused``: by state, how many failed and
     cancelled elements are ignored, because somebody has retried other elements since.
     """
@@ -164,7 +164,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Decision to give an element of a step, whose session has ended, its final state ``to``. ``code``: the reason of
+    """Decision to give an element of a step its final state ``to``, as its session has ended. ``code``: the reason of
     the end."""
 
     task: UUID

@@ -15,8 +15,8 @@ _PEAK = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """The load of one minute. ``load``: in concurrent requests. ``backlog``: the concurrency that would empty the queue
-    in a minute."""
+    """The load of one past minute. ``load``: the number of concurrent requests. ``backlog``: the number of concurrent
+    requests that would empty the queue within a minute."""
 
     at: datetime
     load: float

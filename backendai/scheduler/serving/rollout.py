@@ -129,8 +129,8 @@ def _starts(
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
-    """Return the reason for replicas that wait for an agent: their number, and why the session of the first one
-    waits."""
+    """Return the reason why replicas wait for an agent: their number, and the wait reason of the first one's
+    session."""
     first = unplaced[0]
     code = "over-quota" if first.waits_for in LIMIT_CODES else "no-room"
     number = len(unplaced)

@@ -17,7 +17,7 @@ _ROUNDING = 0.1  # replicas: a higher load by less than this needs no further re
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The decision how many replicas an endpoint should have, with the reason. ``panic_until``: until this time the
+    """The decision on the number of replicas of an endpoint, with the reason. ``panic_until``: until this time the
     number is not lowered (None: it may be lowered)."""
 
     desired: int

@@ -145,8 +145,8 @@ class EndpointView:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an action is taken or not: a stable code, one sentence, numbers, and until when the reason holds, if
-    known."""
+    """The reason for an action, or for no action. ``code`` is stable; ``data`` holds numbers; ``until`` is the time
+    until which the reason holds, if known."""
 
     code: str
     message: str
