@@ -64,7 +64,7 @@ class OwnLimits:
 
     @property
     def remaining_sessions(self) -> int | None:
-        """How many more sessions of the user may hold slots; None: unlimited."""
+        """The number of further sessions of the user that can hold slots at the same time; None: unlimited."""
         return self.strictest_sessions.sessions.remaining if self.strictest_sessions else None
 
 

@@ -99,8 +99,8 @@ class Machines:
 def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
-    """Return the bounds of every slot that a kernel of the image may request, cores and memory first. Slots that the
-    image requires and the group lacks are included. The only queries read the site's settings."""
+    """Return the bounds of each slot that a kernel of the image may request. Cores and memory come first. Slots that
+    the image requires and the group lacks are included. The only queries read the site's settings."""
     room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
     offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
@@ -197,8 +197,8 @@ def _quota(slot: str, place: _Place) -> Bound | None:
 
 
 def _step(slot: str, shape: Shape) -> int:
-    """Return the step between amounts: whole units for unshared devices, and for every accelerator if there are several
-    kernels."""
+    """Return the step between two amounts of a slot, in thousandths. It is the slot type's quantum, raised to 0.01 for
+    shared devices and to whole units for unshared ones. With several kernels, accelerators come in whole units."""
     step = look_of(slot).quantum
     if is_fractional(slot):
         step = lcm(step, STEP)

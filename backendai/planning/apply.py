@@ -67,7 +67,7 @@ class _Writer:
 
 
 def data_of(reason: Reason) -> dict[str, Any]:
-    """Return the numbers of a reason as a session stores them."""
+    """Return a reason's numbers, ``never`` and ``until`` as the JSON object that a session stores."""
     data: dict[str, Any] = {**reason.details, "never": reason.never}
     if reason.until:
         data["until"] = reason.until.isoformat()

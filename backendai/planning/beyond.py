@@ -23,7 +23,8 @@ _NOT_DUE, _DEPENDS = "start-time-not-reached", "dependency-not-finished"
 
 
 def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> list[Waiting]:
-    """Return current waits for sessions outside ``looked_at`` whose stored reason or position is outdated.
+    """Return current wait reasons for pending sessions outside ``looked_at`` whose stored reason or position is
+    outdated.
 
     At most ``MOST_PER_PASS`` sessions; the next call returns further ones. Sessions with a current reason are not read.
     Two queries.

@@ -29,7 +29,7 @@ _MOST_GROUPS = 5
 
 
 class Verdict(StrEnum):
-    """What the next pass would do with a session. PLACED and ENDED: nothing, as the session is placed or has ended
+    """The fate of a session in the next pass. PLACED and ENDED: the pass ignores it, as it is placed or has ended
     already."""
 
     STARTS_NOW = "starts-now"
@@ -52,12 +52,12 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a session does not start, or on which agents it would.
+    """The reason why a session does not start, or the agents on which it would start.
 
     ``now``: the time of the explanation. For several equal sessions it describes the first that does not start, and
     ``started`` is the number of those that do. ``position`` counts from 1 among the group's ``waiting`` sessions.
     ``ahead``: those of the first twenty sessions in front that the user may see; ``ahead_total``: the number of all.
-    ``agents``: where it would start.
+    ``agents``: the names of the agents on which it would start.
     """
 
     now: datetime

@@ -121,15 +121,15 @@ def _watched(
 
 
 def _reachable_since(now: datetime) -> datetime:
-    """Return since when the portal has been reachable without a break, as nobody could use a session before; ``now`` if
-    unknown."""
+    """Return the time since which the portal has been reachable without a break; ``now`` if unknown. Before that time
+    nobody could use a session."""
     row = Reachability.objects.values_list("since", "noted_at").first()
     return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
 
 
 def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return the sessions on unreachable agents, and for each session the last return of one of its agents. Nobody can
-    use a session whose agent is unreachable."""
+    """Return the sessions with a kernel on an unreachable agent, which nobody can use. Also return when a session's
+    agents became reachable again: for each such session, the latest time."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))

@@ -65,8 +65,8 @@ class Row(NamedTuple):
 
 
 class Newcomer(NamedTuple):
-    """A session before its launch. ``kernels``: with amounts as JSON text, and the image if it differs from the
-    session's. ``depends_on``: ids of dependencies; ``depends_when``: how these must have ended."""
+    """A session that is not launched yet. ``kernels``: each kernel's id, its amounts as JSON text, and its image if it
+    differs from the session's. ``depends_on``: ids of dependencies; ``depends_when``: how these must have ended."""
 
     row: Row
     kernels: tuple[KernelRow, ...]
@@ -76,8 +76,8 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass considers: at most ``MOST_PER_PASS`` pending ones, and sessions before their launch.
-    ``is_partial``: the group has more pending sessions."""
+    """The sessions that a pass considers: up to ``MOST_PER_PASS`` pending ones, and ``newcomers``. ``is_partial``: more
+    sessions of the resource group are pending than the pass considers."""
 
     def __init__(
         self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool, is_partial: bool = False
@@ -124,9 +124,8 @@ class Queue:
     def views(
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
     ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
-        """Return two lists: the sessions in the scheduler's form, and the sessions that cannot be read, with the
-        errors. ``builds``: progress of image builds. ``somewhere_short``: an agent cannot pull, so its images
-        matter."""
+        """Return the sessions as scheduler views, and the ids of unreadable sessions with their errors. ``builds``:
+        progress of image builds. ``somewhere_short``: an agent cannot pull images, so the views name their images."""
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
         broken: list[Broken] = []

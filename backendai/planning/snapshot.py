@@ -1,4 +1,4 @@
-"""Reads one resource group from the database as a snapshot for the scheduler, in a fixed number of queries."""
+"""Reads a resource group from the database as a scheduler snapshot, with a fixed number of queries."""
 
 from __future__ import annotations
 

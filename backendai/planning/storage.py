@@ -17,7 +17,7 @@ from backendai.storage.status import Rights
 
 
 class Offer(NamedTuple):
-    """The features of storage hosts that an agent offers, and by host why it offers none."""
+    """The features of storage hosts that an agent offers. ``faults``: pairs of a host that it cannot mount, and why."""
 
     features: frozenset[str] = frozenset()
     faults: tuple[tuple[str, str], ...] = ()

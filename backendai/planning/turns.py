@@ -22,8 +22,8 @@ class Busy(UserError):
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Wait for one of the two previews that this process runs at once, and hold it during the block; at most one per
-    person.
+    """Wait until a preview may run, and count it as running during the block. This process runs two previews at once,
+    at most one per person.
 
     A person's second request waits for the first; a third is rejected. Raises Busy, also after ``patience`` seconds of
     waiting.
