@@ -45,7 +45,8 @@ class PublicApp(models.Model):
 
 
 class AppSetting(models.Model):
-    """What users have set for one app of a session: its name in the launcher, and arguments that the image allows."""
+    """The settings of one app of a session: its title in the launcher, and values of arguments that the image lets
+    users set."""
 
     session = models.ForeignKey(
         "compute.ComputeSession", on_delete=models.CASCADE, related_name="app_settings", db_index=False

@@ -53,7 +53,7 @@ _IS_LIVE, _IS_OVER = models.Q(status__in=sorted(LIVE)), models.Q(status__in=sort
 
 
 class ComputeSession(models.Model):
-    """What a user launches: one kernel, or a cluster of them."""
+    """A session that a user has launched: one kernel, or a cluster of kernels."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=64)

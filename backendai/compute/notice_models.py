@@ -13,8 +13,6 @@ from backendai.activity.notices import NoticeKind
 
 
 class NoticeQuerySet(models.QuerySet[Any]):
-    """Notifications of sessions."""
-
     def in_bell_of(self, user: Any) -> NoticeQuerySet:
         """Return the user's own notifications that are not dismissed, whatever the user's role is."""
         return self.filter(owner=user, cleared_at=None)

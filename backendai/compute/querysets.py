@@ -15,8 +15,6 @@ _PENDING = frozenset({Status.PENDING})
 
 
 class SessionQuerySet(models.QuerySet[Any]):
-    """Compute sessions."""
-
     def visible_to(self, user: User) -> SessionQuerySet:
         """Return the sessions that the user may see: superadmins all, domain admins those of their domain, others only
         their own, also within a project."""
@@ -44,8 +42,6 @@ class SessionQuerySet(models.QuerySet[Any]):
 
 
 class KernelQuerySet(models.QuerySet[Any]):
-    """Kernels."""
-
     def placed(self) -> KernelQuerySet:
         """Return kernels that are on an agent and have not ended, and so hold slots."""
         return self.filter(status__in=PLACED)
@@ -56,8 +52,6 @@ class KernelQuerySet(models.QuerySet[Any]):
 
 
 class AllocationQuerySet(models.QuerySet[Any]):
-    """Rows of the ledger."""
-
     def of_live(self) -> AllocationQuerySet:
         """Return the rows of live sessions, which are all rows. The join lets the database begin with the few live
         sessions."""
@@ -65,8 +59,6 @@ class AllocationQuerySet(models.QuerySet[Any]):
 
 
 class LaunchRecordQuerySet(models.QuerySet[Any]):
-    """Recent launches of the form."""
-
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
         """Return the user's own launches, whatever the user's role is."""
         return self.filter(owner=user)

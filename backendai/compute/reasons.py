@@ -13,7 +13,7 @@ FINISHED = "task-finished"  # the command of a batch session ended with exit cod
 
 
 class ReasonKind(StrEnum):
-    """Who or what caused an end."""
+    """The cause of an end: a person, a program or a part of the platform."""
 
     REQUEST = "request"  # a person requested the end
     PROGRAM = "program"  # the session's program

@@ -66,15 +66,15 @@ class SessionSpec:
     - ``depends_on``: own sessions, by id or name, that must end first.
     - ``depends_when``: how they must end: ``success`` (the default), ``failure`` or ``any``.
     - ``agents``: designated agents, by id or name.
-    - ``launch_id``: sessions with the same one belong together; ``placement`` distributes them.
+    - ``launch_id``: sessions with the same id belong together; ``placement`` distributes them.
     - ``owner``: e-mail address of the person for whom an administrator launches (empty: oneself).
     - ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start.
-    - ``access_key``: the owner's key pair to which it counts (empty: the main one).
+    - ``access_key``: the owner's key pair to which the session counts (empty: the main key pair).
     - ``files``: written to the home before the command runs.
     - ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal kernels.
     - ``start_in``: working directory, as folder or mount path of one of the ``mounts`` (empty: the home).
-    - ``done_when``: the role whose kernels must all have finished before a batch session ends well, or ``all`` (empty:
-      the main one).
+    - ``done_when``: a batch session ends when all kernels of this role have finished (empty: the main kernel; ``all``:
+      all kernels).
     - ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 

@@ -38,7 +38,7 @@ class Placement(models.TextChoices):
 
 
 class OnFailure(models.TextChoices):
-    """What happens to a session when one of its kernels fails."""
+    """The effect of a failed kernel on its session."""
 
     END = "end", Message("the session ends")
     TOLERATE = "tolerate", Message("the others go on")
@@ -54,7 +54,7 @@ class Result(models.TextChoices):
 
 
 class When(models.TextChoices):
-    """How the sessions on which another one depends must have ended before it starts."""
+    """The result that a session requires from the sessions on which it depends."""
 
     SUCCESS = "success", Message("all succeeded")
     FAILURE = "failure", Message("all ended without success")

@@ -56,7 +56,7 @@ def find_app(session: ComputeSession, name: str) -> App:
 
 
 def arguments_for(session_id: UUID | None, service: str) -> tuple[str, ...]:
-    """Return a service's command-line arguments, as far as its image allows users to set them.
+    """Return the command-line arguments of a service that its image lets users set.
 
     Each has the value that users have set, else its default. Empty without a session or allowed arguments. At most two
     queries.

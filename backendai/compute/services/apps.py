@@ -222,7 +222,7 @@ def label_of(session: ComputeSession, service: str) -> str:
 
 
 def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
-    """Return a query for the session, and the name of the service, of an app's host name. ``label``: the first part of
+    """Return the app behind a host name: a query for its session, and the service's name. ``label``: the first part of
     the host name. None if the label is malformed."""
     service, _, digits = label.rpartition("-")
     if not service or not _LABEL_DIGITS.fullmatch(digits):

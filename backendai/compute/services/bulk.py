@@ -100,7 +100,7 @@ def update_rows(
     counting: Sequence[str] = (),
     only_if: tuple[str, str] | None = None,
 ) -> None:
-    """Update each row with its own values, and all rows with ``always``. Missing rows are skipped.
+    """Update many rows, each with its own values, and all of them with ``always``. Missing rows are skipped.
 
     ``columns``: by column, its PostgreSQL type and values. ``key``: the id column. ``counting``: columns to increment.
     ``only_if``: a column and its required value.

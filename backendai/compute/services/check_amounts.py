@@ -185,7 +185,7 @@ def check_reach(
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """The capacity of an agent, and that of each of its largest machines."""
+    """The capacity of an agent, and the capacity of each of its largest machines."""
 
     capacity: Slots
     places: Sequence[Slots]

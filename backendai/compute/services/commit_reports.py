@@ -85,10 +85,10 @@ def commit_reported(agent: Agent, report: NodeJobReport, *, now: datetime) -> bo
 
 
 def mark_unwanted(now: datetime) -> int:
-    """Mark copies of saved images on agents, at most 1,000, so that the agents delete them; returns how many.
+    """Mark up to 1,000 unwanted copies of saved images, so that agents delete them; returns how many.
 
-    These are images whose saving failed or was cancelled, and deleted images that no live session uses. Images that the
-    portal does not know are not marked.
+    Unwanted are images whose saving failed or was cancelled, and deleted images that no live session uses. Images that
+    the portal does not know are not marked.
     """
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)

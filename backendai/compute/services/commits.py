@@ -71,7 +71,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
 
 
 def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[str, str] | None:
-    """Return code and message of why the session cannot be saved now; None if it can. ``agent``: that of the main
+    """Return why the session cannot be saved now, as code and message; None if it can. ``agent``: the agent of the main
     kernel."""
     if not session.kind.is_saved:
         return "interactive-only", Message("Only interactive sessions can be saved as an image.")

@@ -50,8 +50,8 @@ def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
-    """Write and return a PENDING session with its kernels, or return the session that an earlier request with this
-    idempotency key launched.
+    """Write and return a PENDING session with its kernels. If an earlier request with this idempotency key launched a
+    session, return that session.
 
     The session belongs to the owner named in the request, by default the user. On any error nothing is written. Raises
     UserError (with field, number and limit); NotFound for an owner for whom the user may not act; Conflict if the name
@@ -87,8 +87,8 @@ def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
 
 
 def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
-    """Raise UserError for an invalid name (with a number for several sessions), and Conflict if a live session of the
-    owner has the name."""
+    """Check the name for ``count`` new sessions. Raises UserError if it is invalid, and Conflict if a live session of
+    the owner has it. With a ``count`` above 1, the names are ``name-1``, ``name-2`` and so on."""
     names = [each for each in _names(name, count) if each]
     for each in names[-1:]:  # the longest name
         check_session_name(each)

@@ -25,7 +25,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One session's id, name and own variables. Reserved variable names are allowed."""
+    """One of the sessions to launch: its id, name and own variables. Reserved variable names are allowed."""
 
     session_id: UUID
     name: str
@@ -35,7 +35,8 @@ class Seat:
 def launch_alike(
     owner: User, spec: SessionSpec, checked: Checked, seats: Sequence[Seat], *, run_id: UUID, now: datetime
 ) -> list[ComputeSession]:
-    """Write and return a PENDING session for each seat, in the caller's transaction. All get the run's id as launch id.
+    """Write and return a PENDING session for each of ``seats``, in the caller's transaction. All get the run's id as
+    launch id.
 
     No session gets an audit entry or a notification of its own. The number of statements grows only with mounts and
     files. Raises Conflict above a limit of pending sessions; IntegrityError if a name is taken.

@@ -57,7 +57,8 @@ class Door:
         self._seats = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
 
     def admit(self, seats: Sequence[Seat]) -> bool:
-        """Reserve all seats and return True if they fit; else reserve nothing and return False."""
+        """Reserve the amounts and devices of all these kernels, and return True. If one of them does not fit, reserve
+        nothing and return False."""
         for done, seat in enumerate(seats):
             if not self._has_room(seat):
                 for earlier in seats[:done]:

@@ -34,8 +34,9 @@ _ALIVE = STARTING | {Status.RUNNING}
 
 
 def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime | None = None) -> int:
-    """Stop new sessions on the agent, and end running ones at ``ends_at`` (None: never); returns the number of its
-    kernels. On an agent that is draining already, it changes the deadline. Owners are informed."""
+    """Start to drain an agent; returns the number of its kernels. The agent takes no new sessions, and its running
+    sessions end at ``ends_at`` (None: never). Their owners are informed. If the agent is draining already, its deadline
+    changes."""
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was removed permanently.", agent=agent.name, code="agent-terminated")
     if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:

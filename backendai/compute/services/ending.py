@@ -143,9 +143,9 @@ def hint_stops(session_ids: Collection[UUID]) -> None:
 
 
 def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End terminating kernels that their agents cannot end or cannot be asked about; returns the ended sessions.
+    """End terminating kernels whose agents are unreachable or failed to end them; returns the ended sessions.
 
-    Used when an administrator orders that. The message says that the kernels may still run. Three more statements per
+    Only an administrator can request this. The message says that the kernels may still run. Three more statements per
     agent.
     """
     killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))

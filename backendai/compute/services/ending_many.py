@@ -43,7 +43,7 @@ class EndedMany:
 
 
 def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
-    """Terminate those of the sessions that are live and visible to the user. ``force``: as in ``terminate_session``. A
+    """Terminate the live ones among these sessions that the user may see. ``force``: as in ``terminate_session``. A
     fixed number of statements. Raises UserError for more than ``MOST_ENDED`` sessions."""
     if len(ids) > MOST_ENDED:
         text = Message(

@@ -25,11 +25,11 @@ class Place:
 
 
 def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
-    """Return the group whose best agent mounts most of the owner's folders, and those folders. Of several, the first
-    group.
+    """Return the group whose best agent mounts most of the owner's folders, and those folders. Of equal groups, the
+    first one.
 
-    If no agent mounts any: the first group with all folders, and the scheduler gives the wait reason. At most
-    ``MOST_MOUNTS`` folders. ``groups`` must not be empty. Two queries.
+    If no agent mounts any folder, the first group and all folders are returned, and the scheduler gives the wait
+    reason. At most ``MOST_MOUNTS`` folders. ``groups`` must not be empty. Two queries.
     """
     folders = folders_of(owner)
     best = Place(groups[0], ())
@@ -56,8 +56,8 @@ def _needs(folder: Any) -> int:
 
 
 def _offers(groups: Sequence[ResourceGroup]) -> Mapping[int, list[Mapping[UUID, int]]]:
-    """Return for each group a list of its agents, sorted by name. Each agent is a map from storage host to what it can
-    mount."""
+    """Return the reachable agents of each group, sorted by name. Each agent is a map from a storage host to ``_ANY``,
+    or to ``_READ_ONLY`` if it can also mount read-only."""
     rows = HostOnAgent.objects.filter(
         agent__resource_group__in=groups, agent__status=Agent.Status.ALIVE, agent__schedulable=True
     ).order_by("agent__name")

@@ -21,7 +21,7 @@ def lock_sessions_of(kernel_ids: Collection[UUID]) -> None:
 
 
 def lock_pending(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock those of these sessions that are pending, and return their ids. The locks are held until the transaction
-    ends."""
+    """Lock the rows of the pending ones among these sessions, and return their ids. The locks are held until the
+    transaction ends."""
     rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
     return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

@@ -39,8 +39,8 @@ MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class IdleCase:
-    """A session that a checker finds idle. ``message``: the warning. ``end_message``: the message of the end.
-    ``numbers``: of checker and measurement, for scripts."""
+    """A session that an idle checker finds idle. ``message``: the text of the warning. ``end_message``: the reason
+    stored when the session ends. ``numbers``: values of the checker and the measurement, for scripts."""
 
     session_id: UUID
     checker_id: int
@@ -83,7 +83,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
 
 
 def postpone(due: Mapping[UUID, datetime]) -> None:
-    """Set the ends announced by warnings. ``due``: the new end by warning id."""
+    """Store new announced ends of warned sessions. ``due``: the new end by warning id."""
     update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
 
 
@@ -177,15 +177,15 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
 
 
 def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
-    """Lock those of these sessions that are running, and return their ids. With the lock no history row says RUNNING
-    after their end."""
+    """Lock the running ones among these sessions, and return their ids. The lock keeps the history from saying RUNNING
+    after a session's end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
     found = update_returning(rows, {"version": F("version") + 1}, ("id",)) if session_ids else []
     return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
 
 
 def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
-    """Return the warnings, with their times, that end these sessions now. They are locked until the transaction
+    """Return the warning that ends each session now, as its id and time. The warnings stay locked until the transaction
     ends."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)

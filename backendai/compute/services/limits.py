@@ -76,7 +76,7 @@ def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[s
 
 
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
-    """Raise Conflict if more is pending than a policy allows. Call at the end of the transaction that writes the
+    """Raise Conflict if a holder's pending sessions exceed a limit. Call at the end of the transaction that writes the
     session, as this session counts, too. The holders stay locked until the transaction ends."""
     limited = [holder for holder in limited if _limits_pending(holder.policy)]
     if not limited:
@@ -87,7 +87,7 @@ def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
 
 
 def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these pending sessions a limit keeps from being placed. Sessions are checked in the given order.
+    """Return the ids of pending sessions that cannot be placed because of a limit. Checked in the given order.
 
     Call in the transaction that places them, as their limited holders stay locked until it ends. Two queries without
     limits; else six, two of them for the locks.
@@ -218,7 +218,7 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
 
 def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
     """Return the columns that identify a session's holders (user and project as raw ids), and the condition for
-    sessions of these holders. It is empty for many holders, as a long list costs more than reading all sessions."""
+    sessions of these holders. For many holders it is empty, as a long list costs more than reading all sessions."""
     columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()

@@ -73,8 +73,8 @@ def save_logs(agent: Agent, logs: Sequence[BundledLog], *, now: datetime) -> lis
 
 
 def saved_log(kernel: Kernel, generation: int | None = None) -> tuple[bytes, bool] | None:
-    """Return the stored output of this or, by default, the newest start, and whether earlier output was cut off; None
-    if nothing is stored."""
+    """Return the stored output of one start of a kernel, and whether earlier output was cut off. ``generation``: the
+    start (None: the newest). None if nothing is stored."""
     log: KernelLog | EarlierLog | None = KernelLog.objects.filter(kernel=kernel).first()
     if generation is not None and (log is None or log.generation != generation):
         log = EarlierLog.objects.filter(kernel=kernel, generation=generation).first()

@@ -89,8 +89,8 @@ def row_of(manifest: dict[str, Any]) -> ComputeSession:
 
 
 def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[SessionMount]:
-    """Return the unsaved mounts in a manifest. ``ready``: ids of ready folders; mounts of other folders have no
-    folder."""
+    """Return the mounts in a manifest as ``SessionMount`` objects that are not saved yet. ``ready``: ids of ready
+    folders; a mount of another folder gets ``folder_id`` None."""
     return [
         SessionMount(
             session_id=UUID(manifest["session"]),

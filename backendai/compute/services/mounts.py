@@ -79,9 +79,8 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
-    """Return the rows whose owner is offered the folder, with a column ``by_name``: whether a session of the row's
-    owner and project that names the folder's name gets, or may get, this folder. ``owner`` and ``project``: names of
-    columns."""
+    """Return the rows whose owner may mount the folder. The column ``by_name`` tells whether the folder's name can mean
+    this folder in a launch by the row's owner in the row's project. ``owner``, ``project``: names of columns."""
     offered = Folder.objects.offered_to_column(owner)
     others = offered.filter(name=folder.name).exclude(pk=folder.pk)
     of_owner, of_project = Exists(others.filter(user=OuterRef(owner))), Exists(others.filter(project=OuterRef(project)))
@@ -94,7 +93,7 @@ def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project
 
 
 def is_meant(folder: Folder, names: Collection[str], *, by_name: bool) -> bool:
-    """Return whether one of these names or ids means the folder, on a row of ``annotate_meaning``."""
+    """Return whether one of these names or ids refers to the folder. ``by_name``: see ``annotate_meaning``."""
     return (by_name and folder.name in names) or any(_uuid(name) == folder.pk for name in names)
 
 
@@ -248,7 +247,8 @@ def _usual_rights(folder: Any, granted: Rights) -> Rights:
 def _automatic(
     owner: User, offered: Sequence[Any], requested: Sequence[ResolvedMount], files: Sequence[str]
 ) -> list[ResolvedMount]:
-    """Return the automatic folders; the owner's replace the project's of the same name."""
+    """Return the automatic mounts: folders whose names begin with a dot, the owner's first. Requested folders are left
+    out, and so are folders whose paths collide with another mount or a file."""
     found: list[ResolvedMount] = []
     for folder in sorted(offered, key=lambda one: one.user_id != owner.pk):
         target = absolute_target(folder.name, "")

@@ -35,8 +35,8 @@ _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One agent that asks for its work. ``seen``: its kernels (None: it is not syncing). ``kept``: kernels that it
-    refuses to remove. ``known``: kernels that it is starting already."""
+    """One agent's request for its work. ``seen``: the kernels that it reports (None: the request is not a sync).
+    ``kept``: kernels that it refuses to remove. ``known``: kernels that it is starting already."""
 
     agent: Agent
     seen: Sequence[KernelSighting] | None = None
@@ -47,8 +47,8 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync (None: it is not
-    syncing)."""
+    """The work of one agent: kernels to start and to stop. ``down``: the answer to its sync (None: the request is not a
+    sync)."""
 
     down: SyncDown | None = None
     start: list[KernelSpec] = field(default_factory=list)
@@ -81,8 +81,8 @@ def work_for(
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
-    """Return the work of these agents in their order, with specs of starts that an agent does not know yet. A fixed
-    number of queries."""
+    """Return the work of each agent, in the same order. Starts that an agent does not know yet come with their specs. A
+    fixed number of queries."""
     syncing = [one.agent.pk for one in asking if one.seen is not None]
     everything = Q(agent__in=among(syncing))
     changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})

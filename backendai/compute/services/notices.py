@@ -36,7 +36,8 @@ _EXPECTED = frozenset({"user-requested", "self-terminated", "replica-ended", "ru
 
 
 class Moved(NamedTuple):
-    """A session that has just changed status, with those columns that ``note_moves`` needs (raw values on SQLite)."""
+    """A session whose status has just changed, with the columns that ``note_moves`` needs. On SQLite, ``run_id`` and
+    ``created_at`` may be strings."""
 
     session_id: UUID
     owner_id: UUID

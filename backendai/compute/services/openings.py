@@ -1,6 +1,6 @@
 """Reads what a user's launch may use: projects, key pair, resource groups, policies.
 
-Read once per request and shared by the form, its amounts, the validator and the preview.
+The rows are read once per request, for the form, its amounts, the validator and the preview.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first(
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
-    """Return the owner's projects in which the actor may launch sessions for the owner, sorted by name, with domains
+    """Return the owner's projects where the actor may launch sessions for the owner. Sorted by name, with domains
     loaded."""
     return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 

@@ -84,7 +84,8 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
 
 
 def delete_images_of(user: User, *, now: datetime) -> None:
-    """Delete the user's saved images, as part of purging the user, who may have no live session."""
+    """Mark all saved images of a user as deleted, and blank the texts of the user's image commits. Part of purging a
+    user; the caller has checked that the user has no live session."""
     for image in Image.objects.own_of(user):
         _mark_deleted(image, now)
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")

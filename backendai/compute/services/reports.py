@@ -190,7 +190,7 @@ def _progress_columns(some: Sequence[_Located]) -> dict[str, Any]:
 
 
 def _advance(some: Sequence[_Located], to: Status, now: datetime) -> list[UUID]:
-    """Move these kernels; returns the sessions to update."""
+    """Move these kernels to status ``to``; returns the ids of the sessions to update."""
     columns = _progress_columns(some)
     steps = {
         item.kernel.pk: steps_taken(item.kernel, item.agent.name, to, item.report.timings, now=now) for item in some
@@ -204,7 +204,7 @@ def _advance(some: Sequence[_Located], to: Status, now: datetime) -> list[UUID]:
 
 
 def _end(some: Sequence[_Located], now: datetime) -> list[UUID]:
-    """End these kernels; returns the sessions to update."""
+    """End these kernels; returns the ids of the sessions to update."""
     # A terminating kernel keeps the reason of its termination.
     ordered = [item for item in some if item.kernel.status == Status.TERMINATING]
     by_itself = [item for item in some if item.kernel.status != Status.TERMINATING]

@@ -28,7 +28,7 @@ _LONGEST_WAIT = timedelta(seconds=60)
 
 
 class Consequence(Enum):
-    """What the end of a kernel means for its session: the session ends, it continues without the kernel, or the kernel
+    """The effect of a kernel's end on its session: the session ends, it continues without the kernel, or the kernel
     restarts."""
 
     END = "end"
@@ -37,7 +37,7 @@ class Consequence(Enum):
 
 
 def after_kernel(session: ComputeSession, kernel: Kernel) -> Consequence:
-    """Return what the end of this kernel means for its session, according to ``on_failure``. A kernel restarts only on
+    """Return the effect of this kernel's end on its session, by the setting ``on_failure``. A kernel restarts only on
     its own agent, if that is alive and not drained."""
     is_done = session.kind.runs_program and kernel.status_reason == FINISHED
     if is_done:

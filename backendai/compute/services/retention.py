@@ -36,7 +36,8 @@ def delete_old_logs(now: datetime) -> int:
 
 
 def delete_logs_beyond_share(now: datetime) -> int:
-    """Delete the oldest logs of owners with more bytes than ``LOG_BYTES_PER_OWNER`` (0: no limit); returns how many.
+    """Delete the oldest logs of each owner above ``LOG_BYTES_PER_OWNER`` (0: no limit); returns how many. Only logs of
+    ended sessions; one call deletes at most ``_MOST_LOGS`` of each kind.
 
     The first query sums the bytes of each owner. For owners above the limit, the second one computes running sums from
     the newest log on.

@@ -86,5 +86,6 @@ def delete_files_of(owner: User) -> None:
 
 
 def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
-    """Return ``own``, after those files of ``usual`` (dotfiles) whose paths do not clash with it."""
+    """Return the files to write: ``own``, and before them the dotfiles ``usual`` whose paths do not clash with
+    ``own``."""
     return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]

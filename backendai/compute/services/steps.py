@@ -53,8 +53,8 @@ def steps_of(kernels: Iterable[Kernel]) -> str:
 
 
 def full_steps(record: SchedulingRecord) -> list[Step]:
-    """Return a history row's steps with all fields. Missing times are the row's. A stored pair is the name and message
-    of a passed step."""
+    """Return a history row's steps with all fields. A step without times gets the row's times. A step that is stored as
+    a pair has passed: the pair is its name and message."""
     usual = {
         "step": "",
         "result": str(Outcome.SUCCESS),

@@ -47,8 +47,8 @@ class Meter:
             self._start()
 
     def write(self, now: datetime, *, everything: bool = False) -> int:
-        """Write the last use of sessions that are due; returns how many. Newly used sessions are due at once, others
-        every half minute, with ``everything`` all of them. A failed write is repeated at the next call."""
+        """Write the last use of sessions; returns how many. The first use of a session is written at once, further use
+        every half minute, or at once with ``everything``. A failed write is repeated at the next call."""
         oldest = now - WRITTEN_EVERY
         used = list(self._used.items())
         due = {pk: at for pk, at in used if everything or self._written.get(pk, oldest) <= oldest}

@@ -1,4 +1,4 @@
-"""Notifies superadmins of unknown kernels: by an entry under the bell until each is decided, and by one mail."""
+"""Notifies superadmins of unknown kernels: by one mail, and under the bell until an administrator has decided."""
 
 from __future__ import annotations
 
