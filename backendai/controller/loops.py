@@ -1,5 +1,5 @@
-"""The passes. Beat, hints and the clock thread call the same functions; leases prevent that a pass runs twice at
-once."""
+"""The passes. Beat, hints and the clock thread call the same functions; leases prevent two concurrent runs of a
+pass."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def single(
     """Return ``work()``, run under the lease ``name``; 0 if another process keeps the lease for ``patience`` seconds.
     ``started_at``: the monotonic time of ``now``.
 
-    A caller that has just written should wait, as the other process may have read before.
+    A caller that has just written to the database should wait, as the other process may have read it before.
     """
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience

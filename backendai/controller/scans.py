@@ -21,8 +21,8 @@ _one_at_a_time = threading.Lock()
 
 
 def begin(job_id: UUID) -> None:
-    """Run the scan in the background. While this process runs another scan, nothing starts; a later hint starts the
-    scan."""
+    """Run a registry scan in a background thread. While this process runs another scan, this does nothing; the repair
+    pass requests the scan again."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
 

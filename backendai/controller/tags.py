@@ -21,8 +21,8 @@ _one_at_a_time = threading.Lock()
 
 
 def begin() -> None:
-    """Delete waiting tags in the background. While this process is deleting tags, nothing starts; a later hint starts
-    the deletion."""
+    """Delete registry tags of deleted images in a background thread. While this process is deleting tags, this does
+    nothing; the repair pass requests the deletion again."""
     if _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="tags", daemon=True).start()
 

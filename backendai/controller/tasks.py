@@ -1,4 +1,4 @@
-"""The Celery tasks, by which hints and beat run the passes."""
+"""The Celery tasks that run the passes, started by hints and by beat."""
 
 from __future__ import annotations
 

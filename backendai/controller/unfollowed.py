@@ -16,8 +16,8 @@ _MOST_AT_ONCE = 1000
 
 
 def follow_kernels(now: datetime) -> int:
-    """Update the status of sessions, at most ``_MOST_AT_ONCE``, of which no kernel has the session's own status.
-    Returns 0, as most of them are only in transition."""
+    """Update the status of up to ``_MOST_AT_ONCE`` sessions that differs from the statuses of all their kernels.
+    Returns 0, as most of these sessions are only in transition."""
     apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
     if sessions:

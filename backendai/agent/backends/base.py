@@ -86,7 +86,7 @@ class KernelGone(BackendError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An image saved from a kernel. ``digest``: of its manifest, if it was pushed."""
+    """An image saved from a kernel. ``digest``: the digest of its manifest, if the image was pushed."""
 
     size_bytes: int
     digest: str = ""
