@@ -64,7 +64,7 @@ def pages(portal: Portal, folders: Sequence[str], megabytes: int) -> dict[str, f
     browser = requests.Session()
     browser.trust_env = False
     browser.get(f"{portal.address}/login/", timeout=15).raise_for_status()
-    form = {"login": ADMIN, "password": portal.password(), "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+    form = {"login": ADMIN, "password": portal.password(), "csrfmiddlewaretoken": browser.cookies["csrf"]}
     browser.post(f"{portal.address}/login/", data=form, timeout=15).raise_for_status()
     taken: dict[str, list[float]] = {"alone": [], "meanwhile": []}
     with tempfile.NamedTemporaryFile() as source:
