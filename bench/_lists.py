@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import statistics
 import sys
@@ -39,6 +40,7 @@ def main() -> None:
     sessions, live, users, agents, rounds = map(int, sys.argv[1:6])
     call_command("migrate", verbosity=0)
     house = fill(sessions=sessions, live=live, users=users, agents=agents)
+    gc.freeze()  # a serving process has not made the house
     costs = {}
     for name, ask in requests(house):
         costs[name] = cost_of(ask, rounds)

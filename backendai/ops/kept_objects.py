@@ -4,8 +4,10 @@ Two hundred thousand objects are modules, models and routes. To look through all
 stopped every tenth page for a tenth of a second or more. Templates, translations and statements come with the first
 pages: to look through these took every fourteenth page 30 to 40 milliseconds.
 
-A preview of the launch form makes some ten thousand objects, few of them in a cycle. Python's own thresholds had the
-collector look a dozen times during each, and at everything during every eighth: a tenth of the time.
+A preview of the launch form makes some ten thousand objects. Form and fields refer to each other, so half of these wait
+for the collector. With Python's own thresholds it ran a dozen times during each preview, and over everything during
+every eighth: a tenth of the time. With a middle generation that is collected seldom, one request in forty freed 80,000
+objects in 110 ms.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from django.urls import get_resolver
 # After so many full collections what is left stays, too: but for the few things of requests that are under way then,
 # which is why it is done so seldom.
 _AGAIN_AFTER = frozenset({2, 4, 8, 16, 32, 64})
-# How many more objects there are before the youngest are looked through, and how often that is before older ones are.
-# What cycles hold meanwhile is one to four megabytes.
-_THRESHOLDS = 10_000, 20, 20
+# The number of new objects that starts a collection of the youngest, and after how many collections an older
+# generation is collected. Cycles hold up to one megabyte meanwhile.
+_THRESHOLDS = 10_000, 5, 80
 
 
 def set_aside_what_stays() -> None:
