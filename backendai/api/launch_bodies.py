@@ -160,6 +160,12 @@ class LaunchRequest(StrictSerializer):
         allow_blank=True,
         help_text="Batch only: the role whose kernels must all finish, or all. Default: main.",
     )
+    command_in = serializers.CharField(
+        max_length=16,
+        default="",
+        allow_blank=True,
+        help_text="Batch cluster: main runs the command in the main kernel only, once the others run. Default: in all.",
+    )
     start_in = serializers.CharField(
         max_length=255,
         default="",

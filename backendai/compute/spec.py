@@ -75,6 +75,8 @@ class SessionSpec:
     - ``start_in``: working directory, as folder or mount path of one of the ``mounts`` (empty: the home).
     - ``done_when``: a batch session ends when all kernels of this role have finished (empty: the main kernel; ``all``:
       all kernels).
+    - ``command_in``: ``main``: of several kernels only the main one runs the command, and starts when the others run
+      (empty: each kernel runs it).
     - ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 
@@ -107,5 +109,6 @@ class SessionSpec:
     start_in: str = ""
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     done_when: str = ""
+    command_in: str = ""
     template: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -226,6 +226,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const amountOf = (element) => all.find((each) => each.root.contains(element));
 
   const [count, countReason] = [find("count"), document.getElementById("count-of-cluster")];
+  const [roles, commandIn] = [form.querySelector("details.roles"), document.getElementById("command-in")];
   const showAll = () => {
     for (const each of amounts) if (["cpu", "mem"].includes(each.slot)) each.show();
     shm.show();
@@ -235,6 +236,7 @@ document.addEventListener("DOMContentLoaded", () => {
     count.disabled = several;
     if (!several && !count.value) count.value = 1;
     countReason.hidden = !several;
+    commandIn.hidden = !several && !roles.open;
     const described = new Set((count.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
     described[several ? "add" : "delete"](countReason.id);
     count.setAttribute("aria-describedby", [...described].join(" "));
@@ -294,6 +296,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (followed.includes(target.name)) lookAgain();
   });
   find("cluster_size").addEventListener("input", showAll);
+  roles.addEventListener("toggle", showAll);
   document.getElementById("agents-refresh")?.addEventListener("click", lookAgain);
   let shown = "";
   let kept = null;

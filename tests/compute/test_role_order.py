@@ -134,6 +134,41 @@ def test_a_session_is_done_when_the_named_kernels_have_finished(cast: Cast, done
     assert (session.status, session.result) == (Status.TERMINATED, "SUCCESS") and violations() == {}
 
 
+@pytest.mark.parametrize(
+    ("over", "commands"),
+    [
+        ({"cluster_size": 3}, {"main1": "mpirun a", "sub1": "", "sub2": ""}),
+        ({"roles": {"worker": RoleSpec()}}, {"main1": "mpirun a", "worker1": ""}),
+        ({"roles": {"watch": RoleSpec(startup_command="w")}}, {"main1": "mpirun a", "watch1": "w"}),
+    ],
+)
+def test_a_command_of_the_main_kernel_starts_when_the_others_run(
+    cast: Cast, over: dict[str, Any], commands: dict[str, str]
+) -> None:
+    wish = {"session_type": "batch", "startup_command": "mpirun a", "command_in": "main"}
+    agent, session, kernels = placed(cast, over.pop("roles", {}), **wish, **over)
+    ran = {spec.hostname: spec.command for spec in work_for_each([Asking(agent)])[0].start}
+    others = commands.keys() - {"main1"}
+    assert ran == {name: commands[name] or "exec sleep infinity" for name in others}
+    run(agent, *(kernels[name] for name in others))
+    assert told_to_start(agent) == {"main1"} and spec_for(agent, kernels["main1"].pk).command == "mpirun a"
+    run(agent, kernels["main1"])
+    finish(agent, kernels["main1"])
+    for name in others:
+        kernel_reported(agent, report_of(kernels[name], KernelState.TERMINATED))
+    by_host(session)
+    assert (session.status, session.result) == (Status.TERMINATED, "SUCCESS") and violations() == {}
+
+
+def test_roles_with_an_order_keep_it_where_only_the_main_kernel_runs_the_command(cast: Cast) -> None:
+    roles = {"worker": RoleSpec(), "watch": RoleSpec(after=["main"]), "main": RoleSpec(after=["worker"])}
+    wish = {"session_type": "batch", "startup_command": "mpirun a", "command_in": "main"}
+    agent, _session, kernels = placed(cast, roles, **wish)
+    assert told_to_start(agent) == {"worker1"}
+    run(agent, kernels["worker1"])
+    assert told_to_start(agent) == {"main1"}
+
+
 def test_a_failure_ends_a_session_that_waits_for_all(cast: Cast) -> None:
     over = {"session_type": "batch", "startup_command": "true", "done_when": "all"}
     agent, session, kernels = placed(cast, {"worker": RoleSpec(count=2)}, **over)
@@ -154,6 +189,13 @@ def test_a_failure_ends_a_session_that_waits_for_all(cast: Cast) -> None:
         ({"a": RoleSpec(ready={"tpc": 1})}, {}, "roles.a.ready.tpc", "unknown-field"),
         ({"a": RoleSpec(ready={"tcp": 80, "within": 1000})}, {}, "roles.a.ready.within", "invalid-number"),
         ({"a": RoleSpec()}, {"done_when": "a"}, "done_when", "batch-only"),
+        ({}, {"command_in": "main", "cluster_size": 2}, "command_in", "batch-only"),
+        (
+            {},
+            {"command_in": "sub", "session_type": "batch", "startup_command": "x"},
+            "command_in",
+            "invalid-command-in",
+        ),
         ({"a": RoleSpec()}, {"done_when": "b", "session_type": "batch", "startup_command": "x"}, "done_when", ""),
     ],
 )

@@ -72,6 +72,7 @@ SAMPLES: dict[str, dict[str, Any] | None] = {
     "start_in": {"mounts": [{"folder": "data"}], "start_in": "data"},
     "roles": {"roles": {"worker": WORKER}, "mounts": []},
     "done_when": {"roles": {"worker": {"count": 2}}, "done_when": "worker"},
+    "command_in": {"cluster_size": 2, "command_in": "main"},
     **dict.fromkeys(NEVER),
 }
 SAID = [key for key, value in SAMPLES.items() if value is not None]

@@ -142,6 +142,7 @@ def _client_config(spec: KernelSpec, access: Access) -> str:
             "  CheckHostIP no",
             "  UpdateHostKeys no",
             "  ConnectTimeout 10",
+            "  ConnectionAttempts 5",  # a server starts with its kernel: it may be some tenths of a second behind
             "  ServerAliveInterval 30",
             "  LogLevel ERROR",
             "Match all",

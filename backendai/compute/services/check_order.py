@@ -19,7 +19,7 @@ _LARGEST_PORT = 65535
 
 
 def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
-    """Reject start orders with unknown roles or a cycle, and an invalid ``done_when``. Raises UserError."""
+    """Reject start orders with unknown roles or a cycle, invalid ``done_when`` and ``command_in``. Raises UserError."""
     for name, role in roles.items():
         for other in role.after:
             if other not in roles or other == name:
@@ -31,6 +31,7 @@ def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
         text = Message("The roles wait for each other: {names}.", names=" → ".join(circle))
         raise UserError(text, field=f"roles.{circle[0]}.after", code="circular-roles") from None
     _check_end(spec, roles)
+    _check_command(spec)
 
 
 def ready_of(value: Mapping[str, Any], field: str) -> dict[str, Any]:
@@ -54,6 +55,19 @@ def _check_end(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
         raise UserError(text, field="done_when", code="batch-only")
     if spec.done_when not in (MAIN, ALL, *roles):
         raise _unknown(spec.done_when, {MAIN, ALL, *roles}, "done_when")
+
+
+def _check_command(spec: SessionSpec) -> None:
+    if spec.command_in not in ("", MAIN):
+        raise UserError(
+            "{value} is not where a command runs: use main, or leave it empty for every kernel.",
+            value=repr(spec.command_in[:32]),
+            field="command_in",
+            code="invalid-command-in",
+        )
+    if spec.command_in and not KINDS[spec.session_type].runs_program:
+        text = Message("Only batch sessions run a command: leave {field} empty.", field="command_in")
+        raise UserError(text, field="command_in", code="batch-only")
 
 
 def _unknown(name: str, known: Collection[str], field: str) -> UserError:

@@ -24,6 +24,7 @@ from backendai.core.slots import Slots
 
 SUB = "sub"
 MOST_ROLES = 16
+_WAIT = "exec sleep infinity"  # of kernels in which mpirun starts programs
 # A role ends with a letter, as role and kernel number together are the host name.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
 _NAMED = Prepared(
@@ -51,9 +52,18 @@ class CheckedRole:
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
     """Return the request's roles, the main one first. Without roles: one main kernel, and further kernels up to the
     cluster size."""
-    if spec.roles:
-        return {MAIN: spec.roles.get(MAIN, RoleSpec())} | dict(spec.roles)
-    return {MAIN: RoleSpec()} | ({SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {})
+    roles = {SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {}
+    roles = {MAIN: spec.roles.get(MAIN, RoleSpec()), **(spec.roles or roles)}
+    return _with_command_in_main(roles) if spec.command_in == MAIN else roles
+
+
+def _with_command_in_main(roles: Mapping[str, RoleSpec]) -> dict[str, RoleSpec]:
+    """Return the roles with a command that waits where a role has none of its own. The main kernel starts after all
+    others, unless the roles have an order."""
+    found = {name: replace(role, startup_command=role.startup_command or _WAIT) for name, role in roles.items()}
+    is_ordered = any(role.after for role in roles.values())
+    after = roles[MAIN].after if is_ordered else tuple(name for name in roles if name != MAIN)
+    return {**found, MAIN: replace(roles[MAIN], after=after)}
 
 
 def with_size(spec: SessionSpec) -> SessionSpec:

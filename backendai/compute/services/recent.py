@@ -26,7 +26,7 @@ from backendai.core.names import check_session_name
 
 KEPT = 5
 MOST_PINNED = 20
-_AS_ASKED = ("roles", "done_when", "placement", "agents", "preset", "shm", "template", "parameters")
+_AS_ASKED = ("roles", "done_when", "command_in", "placement", "agents", "preset", "shm", "template", "parameters")
 
 
 def launch_and_remember(

@@ -13,6 +13,7 @@ from backendai.cluster.site import site_settings
 from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_amounts import minimum_of
+from backendai.compute.services.check_order import MAIN
 from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.services.openings import groups_open, projects_open
 from backendai.compute.status import ClusterMode
@@ -82,6 +83,12 @@ class AllocationFields(forms.Form):
         help_text=_(
             "On any agents, a session can be larger than one agent, but its kernels communicate over the network."
         ),
+    )
+    command_in = forms.ChoiceField(
+        required=False,
+        choices=[("", _("every kernel")), (MAIN, _("only the main kernel, when the others run"))],
+        label=_("Command runs in"),
+        help_text=_("Every kernel is right for torchrun; only the main one is right for mpirun and ssh."),
     )
     agents = forms.ChoiceField(
         required=False, label=_("Agent"), help_text=_("Leave empty to let the scheduler choose.")

@@ -113,6 +113,7 @@ class LaunchForm(
             start_in=self.chosen_start(),
             roles=data["roles"],
             done_when=data["done_when"] if kind.runs_program else "",
+            command_in=data["command_in"] if kind.runs_program else "",
         )
         return self.with_template(self.with_unshown(spec), self._actor)
 

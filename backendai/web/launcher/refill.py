@@ -54,6 +54,7 @@ _AS_THEY_ARE = (
     "count",
     "template",
     "done_when",
+    "command_in",
     "array_size",
     "retries",
 )
