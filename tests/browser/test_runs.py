@@ -55,7 +55,11 @@ def test_a_pipeline_is_written_launched_repaired_and_compared(walk: Visit, campu
     launch(TEXT % "sleep 1")
     expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()
     look("running")
+    page.evaluate("document.getElementById('run-lines-0').mark = 'the same element'")
     expect(page.locator(".run-head")).to_contain_text("succeeded", timeout=60_000, ignore_case=True)
+    assert page.evaluate("document.getElementById('run-lines-0').mark") == "the same element"
+    expect(page.locator("#run-board .run-graph .node.tone-good")).to_have_count(4)
+    expect(page.locator("#run-board .run-graph .edge")).to_have_count(3)
     launch(TEXT % "exit 3")
     expect(page.locator(".run-head")).to_contain_text("failed", timeout=60_000, ignore_case=True)
     visitor.reload()

@@ -80,6 +80,7 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     run_pipelines(timezone.now())
     launched = alice.get(address, {"seen": seen})
     assert launched.status_code == 200 and "tone-busy" in launched.content.decode()
+    assert alice.get(address, {"seen": launched.context["mark"]}).status_code == 204
     seen = alice.get(address, {"index": "1"}).context["mark"]
     (session,) = ComputeSession.objects.filter(name="sweep-1")
     ComputeSession.objects.filter(pk=session.pk).update(status_reason="no-agent")
@@ -87,6 +88,28 @@ def test_a_board_is_sent_again_only_when_something_on_it_has_changed(alice: Clie
     seen = alice.get(address).context["mark"]
     Step.objects.filter(run=run).update(message="The image is gone.")
     assert "The image is gone." in alice.get(address, {"seen": seen}).content.decode()
+
+
+def test_a_changed_board_has_only_the_parts_that_the_page_lacks(alice: Client, cast: Cast) -> None:
+    step = {"image": "python", "startup_command": "a", "resources": {"cpu": 1, "mem": "512m"}}
+    steps = {f"s{n}": {**step, "after": [f"s{n - 1}"] if n else []} for n in range(100)}
+    run = launch(cast.alice, steps=steps | {"wide": {**step, "array": 500}})
+    address = f"/runs/{run.pk}/board/"
+    look = {"step": "wide", "from": "0"}
+    whole = alice.get(address, look)
+    run_pipelines(timezone.now())  # the first step and the first 64 elements of the array are launched
+    part = alice.get(address, look | {"seen": whole.context["mark"]})
+    text = part.content.decode()
+    assert len(part.content) < len(whole.content) / 4
+    assert text.count('class="node ') == 11, "those beside s0, and the array"
+    assert text.count('class="cell ') == 75, "three of twenty parts"
+    assert text.count('<th scope="row"><a') == 5, "those beside s0"
+    assert '<g id="run-lines-0" hx-preserve="true"></g>' in text
+    for name in ("run-nodes-5", "run-cells-19", "run-steps-50"):
+        assert f'id="{name}" hx-preserve="true"></' in text
+        assert f'id="{name}">' in whole.content.decode(), "the page has it under this name"
+    again = alice.get(address, look | {"seen": "0." + part.context["mark"].partition(".")[2]})
+    assert 'class="cell ' not in again.content.decode()
 
 
 def test_a_cancelled_run_is_asked_about_until_its_last_session_has_ended(alice: Client, cast: Cast) -> None:

@@ -16,9 +16,12 @@ from backendai.pipelines.explaining import Why, why_waits
 from backendai.pipelines.models import Run, State, Step, Task
 from backendai.pipelines.showing import own_values
 from backendai.web.pipelines.graphs import graph_of
+from backendai.web.pipelines.parts import Parts
 from backendai.web.pipelines.rows import RunRow, StepRow, attempts_of, grid_of, parts_of, step_rows
 
 MOST_STEP_ROWS = 100
+MOST_SEEN = 4_096
+_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,15 @@ class Board:
     query: QueryDict
     mark: str
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether the page that asks shows all of it."""
+        return self.query.get("seen", "").partition(".")[0] == self.mark
+
     def context(self) -> dict[str, Any]:
         """Return what the template shows; four queries."""
         run, rows = self.run, step_rows(self.run)
+        parts = Parts(self.query.get("seen", "")[:MOST_SEEN].partition(".")[2])
         chosen = next(row for row in rows if row.step.id == self.step.pk)
         total = sum((row.counts for row in rows), Counter[State]())
         said = self.query.get("state", "")
@@ -55,25 +64,34 @@ class Board:
         return {
             "run": run,
             "row": RunRow(run, parts_of(total, run.size)),
-            "steps": _page_of(rows, rows.index(chosen) if first is None else first),
-            "graph": graph_of(address, rows),
+            "steps": _page_of(rows, rows.index(chosen) if first is None else first, parts),
+            "graph": graph_of(address, rows, parts),
             "step": chosen.step,
-            "grid": grid_of(address, chosen, number_in(self.query, "start") or 0, index, state),
+            "grid": grid_of(address, chosen, number_in(self.query, "start") or 0, index, state, parts),
             "parts": chosen.parts,
             "state": state,
             "element": self.element,
             "failed": total[State.FAILED],
             "may_retry": bool(total[State.FAILED] or (run.is_over and total[State.CANCELLED])),
             "is_live": run.ended_at is None,
-            "mark": self.mark,
+            "mark": f"{self.mark}.{parts.told}",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """Some rows of the table of steps; ``is_kept``: the page has them."""
+
+    name: str
+    rows: list[StepRow]
+    is_kept: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StepPage:
     """A page of the table of steps."""
 
-    rows: list[StepRow]
+    parts: list[StepRows]
     first: int
     last: int
     number: int
@@ -111,12 +129,17 @@ def _mark_of(run: Run, element: Element | None) -> str:
     return hashlib.blake2b(repr(said).encode(), digest_size=12).hexdigest()
 
 
-def _page_of(rows: list[StepRow], first: int) -> StepPage:
+def _page_of(rows: list[StepRow], first: int, parts: Parts) -> StepPage:
     number = len(rows)
     first = min(first, number - 1) // MOST_STEP_ROWS * MOST_STEP_ROWS
     last = min(first + MOST_STEP_ROWS, number)
     later = last if last < number else None
-    return StepPage(rows[first:last], first + 1, last, number, first - MOST_STEP_ROWS if first else None, later)
+    found = []
+    for at in range(first, last, _ROWS):
+        some = rows[at : min(at + _ROWS, last)]
+        said = repr([(row.step.name, row.step.message, sorted(row.counts.items())) for row in some])
+        found.append(StepRows(f"run-steps-{at}", some, parts.is_kept(said)))
+    return StepPage(found, first + 1, last, number, first - MOST_STEP_ROWS if first else None, later)
 
 
 def _element(run: Run, step: Step, index: int | None) -> Element | None:

@@ -12,15 +12,16 @@ from backendai.pipelines.documents import MOST_STEPS
 from backendai.pipelines.graph import HEIGHT, WIDTH, Drawing, Node, bends, drawn
 from backendai.pipelines.models import State
 from backendai.texts.translation import gettext as _
+from backendai.web.pipelines.parts import Parts
 from backendai.web.pipelines.rows import StepRow
 
 MOST_DRAWN = MOST_STEPS
 MOST_BENDS = 20_000  # drawn in a second
-_LONGEST = 18
+_LONGEST, _NODES = 18, 10
 _TONES = ((State.FAILED, "bad"), (State.RELEASED, "busy"), (State.WAITING, "wait"), (State.SUCCEEDED, "good"))
 
 
-def graph_of(address: str, rows: Sequence[StepRow]) -> SafeString:
+def graph_of(address: str, rows: Sequence[StepRow], parts: Parts) -> SafeString:
     """Return the graph of a run of two or more steps; empty for one step, and for more than can be looked at.
     ``address``: of the run's page."""
     if not 2 <= len(rows) <= MOST_DRAWN:
@@ -35,14 +36,14 @@ def graph_of(address: str, rows: Sequence[StepRow]) -> SafeString:
         return mark_safe("")
     drawing, lines = found
     by_name = {row.step.name: row for row in rows}
-    nodes = "".join([_node(address, node, by_name[node.name]) for node in drawing.nodes])
+    nodes = [_node(address, node, by_name[node.name]) for node in drawing.nodes]
     return format_html(
         '<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="group" aria-label="{2}">{3}{4}</svg>',
         drawing.width,
         drawing.height,
         _("Steps and what they wait for"),
-        lines,
-        mark_safe(nodes),  # noqa: S308  (names of steps and numbers)
+        parts.cut("g", "run-lines", [lines], 1),
+        parts.cut("g", "run-nodes", nodes, _NODES),
     )
 
 

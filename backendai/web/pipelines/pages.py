@@ -49,10 +49,11 @@ def run(request: PageRequest, run_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def board(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Return the part of the page that changes while the run continues; 204 when it is as the page shows it."""
+    """Return the part of the page that changes while the run continues, without what the page has; 204 when all of it
+    is as the page shows it."""
     found = find_run(request, run_id, without=("text", "parameters", "workspace"))
     shown = board_of(found, request.GET)
-    if request.GET.get("seen") == shown.mark:
+    if shown.is_seen:
         return HttpResponse(status=204)
     status = 200 if found.ended_at is None else _ASK_NO_MORE
     return render(request, "web/pipelines/_refresh.html", shown.context() | {"is_news": True}, status=status)

@@ -15,10 +15,12 @@ from backendai.accounts.models import User
 from backendai.pipelines.models import Attempt, Run, State, Task
 from backendai.pipelines.showing import StepOutline, counts_of, outline_of, step_counts
 from backendai.texts.translation import gettext as _
+from backendai.web.pipelines.parts import Parts
 from backendai.web.statuses import appearance_of
 
 MOST_CELLS = 1_000
 MOST_ROWS = 20
+_CELLS = 25
 _ORDER = (State.SUCCEEDED, State.FAILED, State.RELEASED, State.WAITING, State.SKIPPED, State.CANCELLED)
 TONES = {
     State.SUCCEEDED: "good",
@@ -135,7 +137,7 @@ def step_rows(run: Run) -> list[StepRow]:
     return [StepRow(step, counts[step.id]) for step in outline_of(run)]
 
 
-def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: str) -> Grid:
+def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: str, parts: Parts) -> Grid:
     """Return a page of the elements of a step, or of those in a state; one query. ``address``: of the run's page."""
     rows = Task.objects.filter(step=row.step.id)
     number, query = row.step.size, f"{address}?step={row.step.name}"
@@ -145,7 +147,7 @@ def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: s
     found = rows.order_by("index").values_list("index", "state")[start : start + MOST_CELLS]
     last = min(start + MOST_CELLS, number)
     return Grid(
-        _cells(found, query, chosen),
+        parts.cut("div", "run-cells", _cells(found, query, chosen), _CELLS),
         start + 1 if number else 0,
         last,
         start - MOST_CELLS if start else None,
@@ -153,22 +155,18 @@ def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: s
     )
 
 
-def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> SafeString:
-    """Return a link for each element; ``query`` has an id, a name and a state, which need no escaping."""
+def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> list[str]:
+    """Return HTML of a link for each element; ``query`` has an id, a name and a state, which need no escaping."""
     begins, ends = {}, {}
     for state in State:
         faded = " is-skipped" if state == State.SKIPPED else ""
         begins[str(state)] = f'<a class="cell tone-{TONES[state]}{faded}" href="{query}&amp;index='
         ends[str(state)] = f': {escape(appearance_of(state).word)}"'
-    return mark_safe(  # noqa: S308  (numbers, and words that are escaped)
-        "".join(
-            [
-                f'{begins[state]}{index}#element" title="{index}{ends[state]}'
-                + (' aria-current="true"></a>' if index == chosen else "></a>")
-                for index, state in tasks
-            ]
-        )
-    )
+    return [
+        f'{begins[state]}{index}#element" title="{index}{ends[state]}'
+        + (' aria-current="true"></a>' if index == chosen else "></a>")
+        for index, state in tasks
+    ]
 
 
 def attempts_of(task: Task) -> list[dict[str, Any]]:
