@@ -70,6 +70,10 @@ def test_the_gallery_shows_what_one_may_see_and_searches(site: Cast, browse: Bro
     found = page(browse(site.alice).get("/templates/?q=language"))
     assert "Training" in found and ">shared<" not in found
     assert "No template matches" in page(browse(site.alice).get("/templates/?q=nothing"))
+    made(site.alice, "steps:\n  one: {image: python, startup_command: a}\n", name="flow")
+    for kind, shown, hidden in (("pipeline", ">flow<", "Training"), ("session", "Training", ">flow<")):
+        found = page(browse(site.alice).get(f"/templates/?kind={kind}"))
+        assert shown in found and hidden not in found and f'<option value="{kind}" selected>' in found
 
 
 def test_one_creates_publishes_activates_and_deletes(site: Cast, browse: Browse) -> None:

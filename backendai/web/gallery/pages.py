@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -11,12 +12,15 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from backendai.pipelines.documents import KIND
 from backendai.templates.documents import parts_of
-from backendai.templates.models import Template
+from backendai.templates.models import SESSION, Template
 from backendai.templates.services.publishing import may_change
+from backendai.texts.translation import gettext_lazy as _
 from backendai.web.requests import PageRequest
 
 SECTION = {"section": "templates"}
+KINDS = {SESSION: _("a session"), KIND: _("a pipeline")}
 _MOST_SHOWN, _MOST_VERSIONS = 200, 50
 
 
@@ -25,15 +29,22 @@ _MOST_SHOWN, _MOST_VERSIONS = 200, 50
 @login_required
 def templates(request: PageRequest) -> HttpResponse:
     """Show the templates that one may see, those that are deprecated last; two queries."""
-    sought, scope = request.GET.get("q", "").strip()[:64], request.GET.get("scope", "")
+    sought, scope, kind = (
+        request.GET.get("q", "").strip()[:64],
+        request.GET.get("scope", ""),
+        request.GET.get("kind", ""),
+    )
     rows = Template.objects.visible_to(request.user).select_related("owner", "project", "domain", "current")
     if sought:
         rows = rows.filter(Q(name__icontains=sought) | Q(title__icontains=sought) | Q(description__icontains=sought))
     if scope in Template.Scope.values:
         rows = rows.filter(scope=scope)
+    if kind in KINDS:
+        rows = rows.filter(kind=kind)
     found = sorted(rows.order_by("name", "pk")[:_MOST_SHOWN], key=lambda one: (bool(one.deprecated), one.label.lower()))
-    context = {"templates": found, "sought": sought, "scope": scope, "scopes": Template.Scope.choices} | SECTION
-    return render(request, "web/gallery/list.html", context)
+    context: dict[str, Any] = {"templates": found, "sought": sought, "scope": scope, "scopes": Template.Scope.choices}
+    context |= {"kind": kind, "kinds": KINDS.items(), "is_narrowed": bool(sought or scope or kind)}
+    return render(request, "web/gallery/list.html", context | SECTION)
 
 
 @require_safe
