@@ -1,4 +1,5 @@
-"""What differs between a run and an earlier one: parameters, requests of steps, templates, and images as they were."""
+"""What differs between a run and an earlier one: parameters, requests of steps, templates, images and accelerators as
+they were."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
 from backendai.core.secret_names import looks_secret
 from backendai.pipelines.models import Attempt, Edge, Run, Status, Step
 from backendai.pipelines.sealing import DIGEST
@@ -35,7 +38,7 @@ def last_good(run: Run) -> Run | None:
 
 
 def differences(run: Run, before: Run) -> list[Difference]:
-    """Return what differs, by place; 200 at most. Six queries."""
+    """Return what differs, by place; 200 at most. Eight queries, and two more with accelerators."""
     old, new = _facts(before), _facts(run)
     places = sorted(old.keys() | new.keys())
     found = [
@@ -45,15 +48,15 @@ def differences(run: Run, before: Run) -> list[Difference]:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """Return all that may differ as texts by place; three queries."""
+    """Return all that may differ as texts by place; four queries, and one more with accelerators."""
     facts = {f"params.{name}": str(value) for name, value in run.parameters.items()}
-    facts |= {"on_failure": run.on_failure, "at_once": str(run.at_once or "")}
+    facts |= {"template": run.template, "on_failure": run.on_failure, "at_once": str(run.at_once or "")}
     facts |= dict(_leaves("workspace", run.workspace))
     steps = list(Step.objects.filter(run=run))
     waits: dict[UUID, list[str]] = defaultdict(list)
     for step_id, name, when in Edge.objects.filter(step__run=run).values_list("step", "on__name", "when"):
         waits[step_id].append(f"{name}: {when}")
-    images = _images(run)
+    images, models = _images(run), _accelerators(run)
     for step in steps:
         where = f"steps.{step.name}"
         facts |= dict(_leaves(where, {key: value for key, value in step.request.items() if key != "version"}))
@@ -64,6 +67,8 @@ def _facts(run: Run) -> dict[str, str]:
         facts[f"{where}.after"] = ", ".join(sorted(waits[step.pk]))
         if step.pk in images:
             facts[f"{where}.image digest"] = images[step.pk]
+        if step.pk in models:
+            facts[f"{where}.accelerators"] = models[step.pk]
     return {place: text for place, text in facts.items() if text}
 
 
@@ -75,6 +80,19 @@ def _images(run: Run) -> dict[UUID, str]:
         if digest:
             found[step_id].add(digest)
     return {step_id: ", ".join(sorted(digests)) for step_id, digests in found.items()}
+
+
+def _accelerators(run: Run) -> dict[UUID, str]:
+    """Return by step the models of the devices that its kernels had, as far as their agents report them."""
+    kernels = Kernel.objects.filter(session__run_attempt__task__step__run=run).exclude(devices={}).order_by()
+    had = list(kernels.values_list("session__run_attempt__task__step", "agent", "devices").distinct())
+    agents = Agent.objects.filter(pk__in={agent for _step, agent, _devices in had}) if had else Agent.objects.none()
+    reported = {pk: live.get("devices", {}) for pk, live in agents.values_list("pk", "live")}
+    found: dict[UUID, set[str]] = defaultdict(set)
+    for step_id, agent, devices in had:
+        for device in (device for of_slot in devices.values() for device in of_slot):
+            found[step_id].add((reported.get(agent, {}).get(device) or {}).get("model") or "")
+    return {step_id: ", ".join(sorted(models - {""})) for step_id, models in found.items()}
 
 
 def _leaves(where: str, value: Any) -> Iterator[tuple[str, str]]:

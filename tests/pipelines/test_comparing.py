@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from backendai.compute.models import ComputeSession
+from backendai.compute.models import ComputeSession, Kernel
 from backendai.pipelines.comparing import differences, last_good
 from backendai.pipelines.models import Run
 from tests.cast import Cast
+from tests.factories import make_agent
 from tests.pipelines.world import launch_text, play
 
 pytestmark = pytest.mark.django_db
@@ -44,7 +45,7 @@ def test_a_run_is_compared_with_the_last_of_its_name_that_succeeded(
     ComputeSession.objects.filter(run_id=first.pk).update(image_digest="sha256:old")
     play(run)
     ComputeSession.objects.filter(run_id=run.pk).update(image_digest="sha256:new")
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(8):
         found = {one.where: (one.before, one.now) for one in differences(run, first)}
     assert found["params.lr"] == ("1.0", "2.0")
     assert found["steps.train.resources.cpu"] == ("1", "2")
@@ -53,6 +54,20 @@ def test_a_run_is_compared_with_the_last_of_its_name_that_succeeded(
     assert found["steps.train.image digest"] == ("sha256:old", "sha256:new")
     assert found["steps.train.environ.API_KEY"] == ("••••", "••••"), "that it differs, not what it is"
     assert "steps.train.startup_command" not in found
+
+
+def test_other_accelerators_and_another_template_are_differences(cast: Cast) -> None:
+    models = {"GPU-0": {"model": "H100"}, "GPU-1": {"model": "A100"}}
+    agent = make_agent(live={"devices": models})
+    first, run = (play(run_of(cast)) for _ in range(2))
+    for one, device in ((first, "GPU-0"), (run, "GPU-1")):
+        kernels = Kernel.objects.filter(session__run_id=one.pk)
+        assert kernels.update(agent=agent, devices={"cuda.device": {device: "1"}})
+        Run.objects.filter(pk=one.pk).update(template=f"private/nightly@{device[-1]}")
+        one.refresh_from_db()
+    found = {one.where: (one.before, one.now) for one in differences(run, first)}
+    assert found["steps.train.accelerators"] == ("H100", "A100")
+    assert found["template"] == ("private/nightly@0", "private/nightly@1")
 
 
 def test_the_page_and_rest_say_the_same(cast: Cast) -> None:
