@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent.cluster_tools import HOSTILE
 from tests.system.platform import Platform
 from tests.system.polling import until
 from tests.system.stores import Stores, stores
@@ -71,9 +72,15 @@ def test_it_takes_a_session_from_launch_to_the_last_trace(platform: Platform) ->
     platform.audit()
 
 
-def test_it_keeps_the_result_of_a_batch_session(platform: Platform) -> None:
+def test_a_parameter_arrives_as_it_is_and_the_result_of_a_batch_session_is_kept(platform: Platform) -> None:
     client = platform.client
-    session = client.launch(type="batch", startup_command="echo done; exit 3")
+    command = 'printf "%s|%s" "$PARAM_WORDS" "$COPY"; exit 3'
+    document = {"params": {"words": {"type": "text"}}, "environ": {"COPY": "${{ params.words }}"}, "type": "batch"}
+    client.post(
+        "templates/",
+        {"name": "says", "scope": "private", "document": document | {"image": "tiny", "startup_command": command}},
+    )
+    session = client.launch(template="private/says", parameters={"words": HOSTILE})
     ended = client.wait_for(session["id"], "TERMINATED")
     assert (ended["result"], ended["status_reason"]) == ("FAILED", "task-failed")
-    assert client.log(session["id"]) == "done\n"
+    assert client.log(session["id"]) == f"{HOSTILE}|{HOSTILE}"
