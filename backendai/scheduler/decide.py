@@ -8,7 +8,7 @@ from backendai.scheduler.queueing import Queue
 from backendai.scheduler.sequence import turns
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import SessionView, Snapshot
-from backendai.scheduler.strategies import check_rules, strategy_named
+from backendai.scheduler.strategies import check_rules, sequence_named
 
 
 def decide(snapshot: Snapshot) -> Plan:
@@ -18,7 +18,7 @@ def decide(snapshot: Snapshot) -> Plan:
     """
     rules = snapshot.rules
     check_rules(rules.sequence, rules.selection, rules.options)
-    sequence = strategy_named(rules.sequence)
+    sequence = sequence_named(rules.sequence)
     progress = Progress(snapshot)
     queue = Queue(snapshot, sequence, progress)
     free, gated = progress.shapes()

@@ -21,8 +21,8 @@ class StrategyView:
     options: tuple[Option, ...]
 
 
-def strategy_named(name: str) -> Sequence:
-    """Return the sequence of that name; ValueError when there is none."""
+def sequence_named(name: str) -> Sequence:
+    """Return the sequence with this name. Raises ValueError if none has it."""
     try:
         return SEQUENCES[name]
     except KeyError:
@@ -39,4 +39,4 @@ def describe_strategies() -> tuple[StrategyView, ...]:
 def check_rules(sequence: str, selection: str, options: Mapping[str, object]) -> dict[str, object]:
     """Return all options of both strategies, with given or default values. Raises ValueError for an unknown strategy,
     an unknown option, or a value out of range."""
-    return check_options((*strategy_named(sequence).options, *selection_named(selection).options), options)
+    return check_options((*sequence_named(sequence).options, *selection_named(selection).options), options)

@@ -7,7 +7,7 @@ import pytest
 from backendai.scheduler import sequences
 from backendai.scheduler.options import Option, check_options, own_options
 from backendai.scheduler.sequence import Sequence
-from backendai.scheduler.strategies import check_rules, describe_strategies, strategy_named
+from backendai.scheduler.strategies import check_rules, describe_strategies, sequence_named
 from tests.scheduler.worlds import a_session, an_agent, plan_of
 
 DEPTH = Option("depth", "integer", 3, "How far to look.", least=1, most=9)
@@ -88,7 +88,7 @@ def test_a_custom_sequence_is_one_function_chosen_by_name():
     backwards = plan_of([an_agent()], sessions, sequence="by-name", options={"backwards": True})
     assert [placement.session_id for placement in backwards.placements] == [sessions[0].id]
     assert check_rules("by-name", "concentrated", {"backwards": True}) == {"backwards": True}
-    assert strategy_named("by-name").label == "by the alphabet"
+    assert sequence_named("by-name").label == "by the alphabet"
 
 
 @pytest.mark.usefixtures("custom")
