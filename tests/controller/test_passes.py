@@ -17,7 +17,7 @@ from django.utils import timezone
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.door import Door
+from backendai.compute.services.free_capacity import FreeCapacity
 from backendai.compute.status import Status
 from backendai.controller import group_pass, loops
 from backendai.controller.collector import collector_paused
@@ -151,9 +151,9 @@ def test_an_agent_that_can_start_nothing_gets_no_session_and_the_wait_names_its_
 @pytest.mark.django_db
 def test_the_last_look_turns_away_a_placement_on_an_agent_with_a_fault(cast: Cast) -> None:
     agent = make_agent()
-    assert Door(agent.resource_group_id, [agent.pk], with_devices=False).names
+    assert FreeCapacity(agent.resource_group_id, [agent.pk], with_devices=False).names
     record_sync(agent, sync_of(fault="It is broken."), now=timezone.now())
-    assert not Door(agent.resource_group_id, [agent.pk], with_devices=False).names
+    assert not FreeCapacity(agent.resource_group_id, [agent.pk], with_devices=False).names
 
 
 @pytest.mark.django_db

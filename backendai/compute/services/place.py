@@ -17,7 +17,7 @@ from django.db.models.functions import Cast
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.cluster_networks import number_networks
-from backendai.compute.services.door import Door, Seat, Shares
+from backendai.compute.services.free_capacity import FreeCapacity, KernelPlacement, Shares
 from backendai.compute.services.history import NO_STEPS
 from backendai.compute.services.ledger import Amounts, Claim, allocate, amounts_of
 from backendai.compute.services.limits import recheck
@@ -63,21 +63,21 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
         lock_group(group_id)
         kernels = _pending_kernels(assignments)
         agent_ids = {agent_id for assignment in assignments for agent_id in assignment.kernels.values()}
-        door = Door(group_id, agent_ids, with_devices=any(assignment.devices for assignment in assignments))
-        seats = _seats(door, assignments, kernels)
-        for session_id in recheck(list(seats)):
-            del seats[session_id]
-        for session_id in number_networks([one for one, of_session in seats.items() if len(of_session) > 1]):
-            del seats[session_id]  # the session is placed when another one has freed its network
+        capacity = FreeCapacity(group_id, agent_ids, with_devices=any(assignment.devices for assignment in assignments))
+        placements = _reserve(capacity, assignments, kernels)
+        for session_id in recheck(list(placements)):
+            del placements[session_id]
+        for session_id in number_networks([one for one, of_session in placements.items() if len(of_session) > 1]):
+            del placements[session_id]  # the session is placed when another one has freed its network
         steps = {
-            assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in seats
+            assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in placements
         }
         why = Why(Phase.SCHEDULE, steps=steps)
         moved = move(steps.keys(), Status.SCHEDULED, why, now=now, overtaken_since=None)
-        taken = [seat for session_id, of_session in seats.items() if session_id in moved for seat in of_session]
+        taken = [one for session_id, of_session in placements.items() if session_id in moved for one in of_session]
         _assign(taken, now)
-        allocate(Claim(seat.kernel_id, seat.agent_id, seat.amounts) for seat in taken)
-        _hint_starts(taken, door.names)
+        allocate(Claim(one.kernel_id, one.agent_id, one.amounts) for one in taken)
+        _hint_starts(taken, capacity.names)
     return moved
 
 
@@ -99,26 +99,28 @@ def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
     }
 
 
-def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
-    """Reserve the seats (kernel, agent, amounts, devices) of those sessions that fit; returns the seats by session."""
+def _reserve(
+    capacity: FreeCapacity, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]
+) -> dict[UUID, list[KernelPlacement]]:
+    """Reserve amounts and devices for the sessions that fit; returns the kernels' placements by session."""
     found = {}
     for assignment in assignments:
-        seats = []
+        placements = []
         for kernel_id, agent_id in assignment.kernels.items():
             kernel = kernels.get(kernel_id)
             if kernel is None or kernel.session_id != assignment.session_id:
                 break
             shares = assignment.devices.get(kernel_id, _NO_SHARES) if assignment.devices else _NO_SHARES
-            seats.append(Seat(kernel_id, agent_id, kernel.amounts, shares, kernel.generation))
+            placements.append(KernelPlacement(kernel_id, agent_id, kernel.amounts, shares, kernel.generation))
         else:
-            if door.admit(seats):
-                found[assignment.session_id] = seats
+            if capacity.reserve(placements):
+                found[assignment.session_id] = placements
     return found
 
 
-def _assign(seats: Sequence[Seat], now: datetime) -> None:
+def _assign(placements: Sequence[KernelPlacement], now: datetime) -> None:
     # This transaction has just moved the sessions, so it may change their kernels.
-    columns: dict[str, tuple[str, Sequence[Any]]] = {"agent_id": ("uuid", [seat.agent_id for seat in seats])}
+    columns: dict[str, tuple[str, Sequence[Any]]] = {"agent_id": ("uuid", [one.agent_id for one in placements])}
     always = {
         "status": str(Status.SCHEDULED),
         "status_reason": "",
@@ -127,11 +129,11 @@ def _assign(seats: Sequence[Seat], now: datetime) -> None:
         "container_id": "",
         "changed_at": now,
     }
-    if any(seat.shares for seat in seats):
-        columns["devices"] = ("jsonb", [_shares_text(seat.shares) for seat in seats])
+    if any(one.shares for one in placements):
+        columns["devices"] = ("jsonb", [_shares_text(one.shares) for one in placements])
     else:
         always["devices"] = "{}"
-    ids = [seat.kernel_id for seat in seats]
+    ids = [one.kernel_id for one in placements]
     update_rows(Kernel._meta.db_table, ids, columns, always=always, counting=["generation"])
 
 
@@ -143,11 +145,11 @@ def _shares_text(shares: Shares) -> str:
     )
 
 
-def _hint_starts(seats: Iterable[Seat], names: Mapping[UUID, str]) -> None:
+def _hint_starts(placements: Iterable[KernelPlacement], names: Mapping[UUID, str]) -> None:
     """After commit, send each agent one hint with its kernels to start."""
     starts: dict[UUID, list[list[str | int]]] = defaultdict(list)
-    for seat in seats:
-        starts[seat.agent_id].append([str(seat.kernel_id), seat.generation + 1])
+    for one in placements:
+        starts[one.agent_id].append([str(one.kernel_id), one.generation + 1])
     for agent_id, many in starts.items():
         queue = node_queue(names[agent_id])
         if len(many) == 1:

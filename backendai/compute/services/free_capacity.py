@@ -1,4 +1,4 @@
-"""Checks capacity a last time before a placement: free amounts of a group's agents by ledger and devices."""
+"""Checks a last time before a placement that agents have enough free amounts and devices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Shares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
 _ONE_DEVICE = MILLI  # a device counts 1, or 1 whole share
 
 
-class Seat(NamedTuple):
-    """A kernel's place: its agent, amounts, devices (``shares``) and generation."""
+class KernelPlacement(NamedTuple):
+    """A kernel with the agent and the devices (``shares``) chosen for it, its amounts and its generation."""
 
     kernel_id: UUID
     agent_id: UUID
@@ -29,9 +29,9 @@ class Seat(NamedTuple):
     generation: int
 
 
-class Door:
-    """The free amounts and devices of the group's agents that take kernels. ``admit`` subtracts each accepted
-    placement."""
+class FreeCapacity:
+    """The free amounts and devices of a group's agents, and how many kernels each may still run. Only agents that take
+    kernels are included."""
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(
@@ -54,46 +54,46 @@ class Door:
         limits = {pk: of_group if own is None else own for pk, _, _, _, own, of_group in agents}
         most = {pk: limit for pk, limit in limits.items() if limit is not None}
         counts = kernels_by_agent(most.keys()) if most else {}
-        self._seats = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
+        self._kernels_left = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
 
-    def admit(self, seats: Sequence[Seat]) -> bool:
+    def reserve(self, placements: Sequence[KernelPlacement]) -> bool:
         """Reserve the amounts and devices of all these kernels, and return True. If one of them does not fit, reserve
         nothing and return False."""
-        for done, seat in enumerate(seats):
-            if not self._has_room(seat):
-                for earlier in seats[:done]:
+        for done, placement in enumerate(placements):
+            if not self._has_room(placement):
+                for earlier in placements[:done]:
                     self._take(earlier, sign=-1)
                 return False
-            self._take(seat)
+            self._take(placement)
         return True
 
-    def _has_room(self, seat: Seat) -> bool:
-        free = self._free.get(seat.agent_id)
-        if free is None or (self._seats and self._seats.get(seat.agent_id, 1) < 1):
+    def _has_room(self, placement: KernelPlacement) -> bool:
+        free = self._free.get(placement.agent_id)
+        if free is None or (self._kernels_left and self._kernels_left.get(placement.agent_id, 1) < 1):
             return False
-        for slot, amount in seat.amounts:
+        for slot, amount in placement.amounts:
             if amount > free.get(slot, 0):
                 return False
-        return not seat.shares or self._has_devices(seat)
+        return not placement.shares or self._has_devices(placement)
 
-    def _has_devices(self, seat: Seat) -> bool:
+    def _has_devices(self, placement: KernelPlacement) -> bool:
         """Return whether each device exists and has enough free. A device in use under another slot is not free."""
-        taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
+        taken, devices = self._taken.get(placement.agent_id, {}), self._devices[placement.agent_id]
         return all(
             device in devices.get(slot, ())
             and taken.get(slot, {}).get(device, 0) + amount <= _ONE_DEVICE
             and not any(of_other.get(device) for other, of_other in taken.items() if other != slot)
-            for slot, of in seat.shares.items()
+            for slot, of in placement.shares.items()
             for device, amount in of.items()
         )
 
-    def _take(self, seat: Seat, sign: int = 1) -> None:
-        free = self._free[seat.agent_id]
-        for slot, amount in seat.amounts:
+    def _take(self, placement: KernelPlacement, sign: int = 1) -> None:
+        free = self._free[placement.agent_id]
+        for slot, amount in placement.amounts:
             free[slot] -= sign * amount
-        if self._seats and seat.agent_id in self._seats:
-            self._seats[seat.agent_id] -= sign
-        for slot, of in seat.shares.items():
-            of_slot = self._taken.setdefault(seat.agent_id, {}).setdefault(slot, {})
+        if self._kernels_left and placement.agent_id in self._kernels_left:
+            self._kernels_left[placement.agent_id] -= sign
+        for slot, of in placement.shares.items():
+            of_slot = self._taken.setdefault(placement.agent_id, {}).setdefault(slot, {})
             for device, amount in of.items():
                 of_slot[device] = of_slot.get(device, 0) + sign * amount
