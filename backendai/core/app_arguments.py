@@ -1,5 +1,4 @@
-"""Arguments of a service that users may set, if the image allows them by a label such as ``--logdir=/home/work/logs
---tag=``."""
+"""Arguments of a service that users can set, as an image's label such as ``--logdir=/home/work/logs --tag=`` allows."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def label_of(service: str) -> str:
 
 
 def allowed_arguments(labels: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return the arguments that users may set, each with its default value. Entries other than ``--name=value`` are
+    """Return the arguments that users can set, each with its default value. Entries other than ``--name=value`` are
     left out; a label with unbalanced quotes allows none."""
     try:
         words = shlex.split(str(labels.get(label_of(service), "")))
@@ -60,5 +59,5 @@ def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[
 
 
 def command_arguments(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the command-line arguments ``name=value``, without those whose value is empty."""
+    """Return the command-line arguments ``name=value``. Arguments with an empty value are left out."""
     return tuple(f"{name}={value}" for name, value in values.items() if value)

@@ -39,7 +39,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether the error means that the statement may succeed when retried."""
+    """Return whether the error means that a retry of the statement can succeed."""
     cause: Any = error.__cause__
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY

@@ -1,4 +1,4 @@
-"""Errors, grouped by who must act.
+"""Errors, grouped by the person who can correct them.
 
 A ``UserError`` is shown to the user unchanged: it names the field, the number and the limit. A ``PlatformError`` is a
 fault of the platform: it is logged with its context, and users see only its id.
@@ -41,7 +41,7 @@ class UserError(BackendAIError):
 
 
 class NotFound(UserError):
-    """The object does not exist, or the user may not see it; both give the same error."""
+    """The object does not exist, or the user has no right to see it; both give the same error."""
 
     code = "not-found"
 
@@ -65,7 +65,7 @@ class StorageFull(UserError):
 
 
 class NotAllowed(UserError):
-    """The user may see the object, but may not do this with it."""
+    """The user has the right to see the object, but not the right to do this with it."""
 
     code = "not-allowed"
 

@@ -14,7 +14,7 @@ _OURS = frozenset({BOOTSTRAP, BOOTSTRAP_PENDING, AUTHORIZED_KEYS, ".ssh"})
 
 
 def path_problem(path: str) -> str:
-    """Return why a file must not be written at this path (relative to the home); empty if it may."""
+    """Return why a file cannot be written at this path (relative to the home); empty if it can."""
     if not path or len(path.encode()) > LONGEST_PATH:
         return Message("A path has 1 to {longest_path} bytes.", longest_path=LONGEST_PATH)
     if not path.isprintable():

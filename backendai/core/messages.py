@@ -24,7 +24,7 @@ class Message(str):
     """English text that keeps its template, values and code. Values are scalars, messages, or tuples of both.
 
     The first argument of a call must be a literal, as translators see it: ``Message("{n} of {all} agents", n=2,
-    all=5)``. Gaps are words in braces; other braces stay unchanged.
+    all=5)``. Gaps are words in braces; other braces are kept as text.
     """
 
     # Not named ``code``: REST framework would use this attribute of a string as the error's code.
@@ -49,8 +49,8 @@ class Message(str):
 
     @classmethod
     def of(cls, data: object) -> Message:
-        """Return the message from the result of ``data()`` or ``stored()``. Any other text becomes a message without
-        values."""
+        """Return the message from its JSON object (``data()``) or its text (``stored()``). Any other text becomes a
+        message without values."""
         return data if isinstance(data, Message) else _read(data, _DEEPEST)
 
     @classmethod
@@ -84,7 +84,7 @@ class Message(str):
 
 
 def filled(template: str, values: Mapping[str, Any], shown: Callable[[Any], str]) -> str:
-    """Return a template with each gap replaced by ``shown(value)``; gaps without a value stay."""
+    """Return a template with each gap replaced by ``shown(value)``. A gap without a value is kept as text."""
     return _GAP.sub(lambda gap: shown(values[gap[1]]) if gap[1] in values else gap[0], template)
 
 

@@ -26,7 +26,7 @@ def absolute_target(name: str, target: str) -> str:
 
 
 def target_problem(target: str) -> str:
-    """Return why a folder must not be mounted at this absolute path; empty if the path is allowed."""
+    """Return why a folder cannot be mounted at this absolute path; empty if it can."""
     if not target.startswith("/") or len(target.encode()) > LONGEST_TARGET:
         return Message(
             "A mount path is absolute and has at most {longest_target} bytes.", longest_target=LONGEST_TARGET

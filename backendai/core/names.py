@@ -157,7 +157,7 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 
 
 def check_variable_name(name: str, *, field: str = "environ") -> str:
-    """Return the name if users may set an environment variable with this name. Else raises UserError with the
+    """Return the name if users can set an environment variable with this name. Else raises UserError with the
     reason."""
     if not _VARIABLE.match(name):
         text = Message(

@@ -8,8 +8,8 @@ _ENOUGH = 65536
 
 
 def raise_open_files() -> int:
-    """Raise this process's limit of open files to 65,536, or to the hard limit if that is lower; returns the limit. The
-    default of 1,024 is too low for many idle connections."""
+    """Raise this process's limit of open files to 65,536, or to a lower hard limit; returns the limit. The default of
+    1,024 is too low for many idle connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(_ENOUGH, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

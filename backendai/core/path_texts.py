@@ -1,4 +1,4 @@
-"""Represents paths in folders as text, including paths that are not UTF-8, so that pages can send back the exact bytes.
+"""Represents paths in folders as text from which the exact bytes can be restored, UTF-8 or not.
 
 A UTF-8 path is represented by itself. Any other path becomes ``//raw:`` and its bytes as base64url, with further names
 after a slash. No relative path begins like this.

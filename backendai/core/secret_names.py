@@ -1,5 +1,4 @@
-"""Recognises environment variables that look like secrets, so that their values are kept out of addresses and
-histories."""
+"""Recognises environment variables that look like secrets. Their values are kept out of addresses and histories."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ class SessionKind:
 
     @property
     def takes_command(self) -> bool:
-        """Whether a command may be its main program. Otherwise the session continues after the end of all programs."""
+        """Whether a command can be the session's main program. Otherwise the session continues after the end of all
+        programs."""
         return self.ended_by in (EndedBy.PROGRAM, EndedBy.ENDPOINT)
 
     @property

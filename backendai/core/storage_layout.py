@@ -21,7 +21,7 @@ _LONGEST_MARKER = 4096
 
 
 class StorageMissing(Exception):
-    """The storage host's path has no valid marker file, because it is not mounted or is another host."""
+    """The storage host's path has no valid marker file: it is not mounted or is another host."""
 
 
 @dataclass(frozen=True, slots=True)

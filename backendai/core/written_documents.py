@@ -1,6 +1,6 @@
 """Reads YAML and JSON that people wrote, within limits of size and depth. Records the position of every value.
 
-Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` stay text. Anchors, tags and repeated keys are rejected.
+Scalars follow YAML 1.2: ``no``, ``12:30`` and also ``0755`` are text. Anchors, tags and repeated keys are rejected.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class WrittenDocument:
     places: Mapping[str, Place] = field(default_factory=dict)
 
     def placed(self, error: UserError) -> UserError:
-        """Return the error with line and column of its value, or of the closest value that contains it. Unchanged if
-        neither is in the text."""
+        """Return the error with line and column of its value, or of the closest value around it. Unchanged if neither
+        is in the text."""
         place = self._place_of(error.field or "")
         return error if place is None else _wrong(place, error.message, error.field, error.code)
 

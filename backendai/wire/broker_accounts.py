@@ -33,7 +33,7 @@ class BrokerAway(Exception):
 
 
 class Settled(NamedTuple):
-    """The agents whose accounts were created or corrected, and those whose accounts were deleted."""
+    """The names of the agents whose accounts were created or corrected (``made``), or deleted (``dropped``)."""
 
     made: list[str]
     dropped: list[str]
@@ -45,8 +45,8 @@ def account_name(node: str) -> str:
 
 
 def settle_accounts(ask_wanted: Callable[[], Mapping[str, str]]) -> Settled:
-    """Make the broker's accounts of this deployment match ``ask_wanted()`` (agent → password hash). Connections of
-    corrected and deleted accounts are closed. Raises NoAccounts and BrokerAway.
+    """Create, correct and delete accounts of this deployment until they match ``ask_wanted()``, the password hash of
+    each agent. Connections of corrected and deleted accounts are closed. Raises NoAccounts and BrokerAway.
 
     ``ask_wanted`` is called after the accounts are listed; otherwise an account created in between would be deleted.
     """

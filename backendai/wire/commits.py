@@ -1,4 +1,4 @@
-"""The jobs ``image.commit`` and ``image.delete``: agents save kernels as images and delete those images."""
+"""The jobs ``image.commit`` and ``image.delete``: agents save kernels as images, and delete saved images."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ class CommitResult(Message):
 
 
 class DeleteWork(Order):
-    """The saved image that the agent must delete."""
+    """The saved image that the agent deletes."""
 
     reference: str

@@ -1,5 +1,5 @@
-"""Field types of messages. The portal does not trust agents: their values are cut to what the database can store and
-pages can show."""
+"""Field types of messages. The portal does not trust agents: it shortens their values to the size of its database
+columns and pages."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Telling(Message):
     @classmethod
     def _with_values(cls, data: Any) -> Any:
         """Fill ``told`` with the template and values of ``message``, if that is a ``core.messages.Message`` with
-        values. A given ``told`` stays."""
+        values. A given ``told`` is kept."""
         message = data.get("message") if isinstance(data, dict) else None
         if isinstance(message, messages.Message) and message.values and "told" not in data:
             return {**data, "told": message.data()}

@@ -46,7 +46,7 @@ MOST_UNKNOWN = 256  # kernels whose details one sync reports; further ones follo
 
 
 class KernelState(StrEnum):
-    """State of a kernel as its agent reports it. The names equal those of kernel statuses."""
+    """State of a kernel as its agent reports it. The names equal the names of kernel statuses."""
 
     PREPARING = "PREPARING"
     PULLING = "PULLING"
@@ -178,7 +178,7 @@ class KernelSighting(Message):
 
 
 class ImageSighting(Message):
-    """An image that the agent can start without pulling. ``labels``: those of the image (see docs/images.md)."""
+    """An image that the agent can start without pulling. ``labels``: the image's labels (see docs/images.md)."""
 
     reference: str = Field(max_length=255)
     digest: Digest = ""

@@ -35,8 +35,8 @@ class NodeJobOrder(Order):
 
 
 class NodeJobSpec(NodeJobOrder):
-    """A job with its work, which may contain secrets. ``seconds``: the remaining time. ``has_started``: the portal has
-    a report of this attempt, so the agent was interrupted."""
+    """A job with its work, which sometimes contains secrets. ``seconds``: the remaining time. ``has_started``: the
+    portal has a report of this attempt, so the agent was interrupted."""
 
     seconds: float = 1800.0
     has_started: bool = False

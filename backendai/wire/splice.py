@@ -61,7 +61,7 @@ class Side(asyncio.Protocol):
             self._peer.write(data)
 
     def eof_received(self) -> bool:
-        """Forward the end of the stream to the peer. Returns whether this connection stays open for bytes from the
+        """Forward the end of the stream to the peer. Returns whether this connection remains open for bytes from the
         peer."""
         self._has_ended = True
         if self._peer is None or self._peer._has_ended:
@@ -69,7 +69,7 @@ class Side(asyncio.Protocol):
         return self._peer.end_writing()
 
     def end_writing(self) -> bool:
-        """Send the end of the stream. Returns whether the other direction stays open."""
+        """Send the end of the stream. Returns whether the other direction remains open."""
         if self._transport is None or not self._transport.can_write_eof():
             self.close()
             return False
