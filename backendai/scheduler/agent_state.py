@@ -84,7 +84,7 @@ class AgentState:
 
     @property
     def free(self) -> dict[str, int]:
-        """The free amounts: capacity minus allocations, limited by what the devices have free."""
+        """The free amounts: capacity minus allocations, but no more than the devices have free."""
         if self._taken:
             self._subtract()
         return self._free
@@ -98,7 +98,7 @@ class AgentState:
         return self.has_kernels_left(request.kernels)
 
     def has_kernels_left(self, kernels: int) -> bool:
-        """Return whether the agent may run this many more kernels."""
+        """Return whether the agent's limit of kernels allows this many more kernels."""
         return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
 
     def shares_for(self, request: Request) -> Sequence[Shares] | None:
@@ -161,7 +161,7 @@ class AgentState:
         self._taken.clear()
 
     def _given_by_devices(self) -> dict[str, int]:
-        """Return the free amounts: capacity minus allocations, limited by what the devices have free."""
+        """Return the free amounts: capacity minus allocations, but no more than the devices have free."""
         assert self.book is not None
         free = dict(self._ledger)
         for slot in self.book.slots:

@@ -83,8 +83,7 @@ class AgentStates:
         return request.cost
 
     def book(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Reserve the devices and amounts of a request on this agent for the rest of the pass, and advance
-        round-robin."""
+        """Reserve the devices and amounts of a request on this agent for the rest of the pass. Round-robin advances."""
         if shares:
             state.take_devices(shares)
         state.take(request)

@@ -118,7 +118,7 @@ def demand_of(session: SessionView) -> Demand:
 
 
 def request_of_all(session: SessionView, designated: frozenset[UUID]) -> Request:
-    """Return one request for all kernels of the session, to be placed on one of these agents without a network."""
+    """Return one request for all kernels of the session. It can be placed on one of these agents, without a network."""
     return _request(session._replace(designated=designated), session.kernels, session.total)
 
 

@@ -72,7 +72,7 @@ def first_obstacle(state: AgentState, request: Request, filters: Sequence[Filter
 
 
 def shortages(agent: Offer, request: Request) -> list[Shortage]:
-    """Return the slots of which the agent has too little, each with the requested and the free amount."""
+    """Return the slots of which the agent has too little: the requested and the free amount of each."""
     return [
         Shortage(name, amount, agent.free.get(name, 0))
         for name, amount in request.items

@@ -156,7 +156,7 @@ def _by_time(
     since: datetime | None,
     shares: Mapping[str, float | None] | None = None,
 ) -> Finding:
-    """Return the result for a session that may run until ``over_at``. The owner is warned ``lead`` earlier. The session
+    """Return the result for a session that can run until ``over_at``. The owner is warned ``lead`` earlier. The session
     ends once a warning by this version of the rule has lasted for ``lead``."""
 
     def found(verdict: Verdict, code: str, due_at: datetime) -> Finding:

@@ -70,7 +70,7 @@ def closed_for_one(session: SessionView, asked: Amounts, context: GateContext) -
 
 
 def free_of_gates(sessions: Sequence[SessionView], context: GateContext) -> list[bool]:
-    """Return for each session whether all its per-session gates stay open during the whole pass."""
+    """Return for each session whether it certainly passes all per-session gates during the whole pass."""
     if context.has_limits:
         return [False] * len(sessions)
     types = context.session_types

@@ -52,8 +52,7 @@ class Limits:
         return None
 
     def networks_reason(self) -> Reason | None:
-        """Return why sessions that need a network across agents must wait: all networks are in use. None if one is
-        free."""
+        """Return why sessions that need a network across agents wait: all networks are in use. None if one is free."""
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most

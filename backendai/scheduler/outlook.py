@@ -1,4 +1,4 @@
-"""Decides whether a session could ever start, by comparing it with all agents as if they were empty. Lost agents are
+"""Decides whether a session could ever start, by placing it on all agents as if they were empty. Lost agents are
 included.
 
 A session that fails this check does not wait for others to end, so it does not hold back others.
@@ -87,7 +87,7 @@ def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
 
 
 def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
-    """Return each device's slot and capacity, and a number that is equal for entries of the same device."""
+    """Return the slot and capacity of each device, and a number that is equal for entries of the same device."""
     places: dict[str, int] = {}
     return tuple(
         [(device.slot, device.capacity, places.setdefault(device.id, len(places))) for device in agent.devices]
@@ -197,7 +197,7 @@ def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ..
 
 
 def _hold_joined(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
-    """Return whether empty agents that can join a network could hold the session, or one agent could hold all of it."""
+    """Return whether empty agents could hold the session: several that can join a network, or one alone."""
     joined = tuple([kind for kind in kinds if kind.empty.joins])
     if len(joined) == len(kinds) or (joined and _hold(demand, joined)):
         return True

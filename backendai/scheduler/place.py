@@ -32,8 +32,8 @@ def place(session: SessionView, demand: Demand, states: AgentStates) -> list[Sea
 def placement_of(
     session: SessionView, seats: list[Seat], turn: int, within: Pass, shared: tuple[Step, ...]
 ) -> Placement:
-    """Return the placement of a session on its reserved agents (``seats``). With one seat all kernels run there,
-    otherwise one kernel on each."""
+    """Return the placement of a session on its reserved agents. With one entry in ``seats`` all kernels run on that
+    agent, otherwise one kernel on each."""
     kernels = session.kernels
     if len(seats) == 1:
         _, state, passed_over, given = seats[0]
@@ -65,8 +65,8 @@ def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> lis
 
 
 def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
-    """Reserve one agent for all kernels of a session, and return its seat; None if no agent can hold them. Only agents
-    that cannot join a network are tried: kernels on one agent need none."""
+    """Reserve one agent for all kernels of a session, and return it; None if no agent can hold them. Only agents that
+    cannot join a network are tried: kernels on one agent need none."""
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(state.id for state in states.all if not state.joins)

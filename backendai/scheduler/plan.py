@@ -131,9 +131,9 @@ class Placement(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A session that stays pending. ``position`` counts from 1 in the order of the pass. ``tried``: the pass tried to
-    place it and it did not fit. ``overtaken``: it was tried so often that others may pass it; the caller stores since
-    when, as passing is limited in time. The last three fields are the input of ``trail``."""
+    """A session that remains pending. ``position`` counts from 1 in the order of the pass. ``tried``: the pass tried to
+    place it and it did not fit. ``overtaken``: it was tried so often that others may pass it; the caller stores when
+    this began, as passing is limited in time. The last three fields are the input of ``trail``."""
 
     session_id: UUID
     reason: Reason

@@ -1,7 +1,7 @@
 """Decides which sessions are held back when a session does not fit.
 
 Under a strict sequence a session that does not fit holds back all sessions behind it; under the others it holds back
-those of lower priority. After ``Rules.retries_to_skip`` tries it holds back none, until others have passed it for
+sessions of lower priority. After ``Rules.retries_to_skip`` tries it holds back none, until others have passed it for
 ``Rules.overtaking_limit``.
 
 With backfill, the first session that does not fit is the first in line. It gets a reserved start if the known end times
@@ -47,14 +47,14 @@ class Queue:
         self._without_start: set[Shape] = set()
 
     def held_back(self, session: SessionView) -> Refusal | None:
-        """Return why the session must not be tried before the first in line has started; None if it may be tried."""
+        """Return why the session waits until the first in line has started; None if the pass can try it."""
         if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None
 
     def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
-        """Return why a session that did not fit waits, and whether this counts as a try. May reserve room for the
-        session and hold back those behind it."""
+        """Return why a session that did not fit waits, and whether this counts as a try. Can reserve room for the
+        session and hold back later ones."""
         if self._reservation is not None or not shape.lacks_room:
             return refusal, False
         backfill = self._snapshot.rules.backfill

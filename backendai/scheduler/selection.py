@@ -1,8 +1,8 @@
 """Selections: strategies that rank the agents on which a session fits.
 
 Each selection is a file in ``selections``, chosen by its name. The built-in ones compare the integers of ``Packing``; a
-new selection may pass a function of the agent to ``by_key``. Under every selection, agents whose accelerators would
-stay unused come last.
+new selection can pass a function of the agent to ``by_key``. Under every selection, agents whose accelerators would
+remain unused come last.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Ranking(Protocol):
         """Return the rank of an agent with these free amounts."""
 
     def start(self, cost: int) -> Entry:
-        """Return the smallest rank (entry) at which a request of ``cost`` may fit, where the search for an agent
-        starts. Under round-robin: the rank of the agent whose turn is next."""
+        """Return the rank (entry) at which the search for an agent starts. Agents with a smaller rank have no room for
+        a request of ``cost``; under round-robin, their turn comes later."""
 
     def step(self, cost: int) -> Entry | None:
         """Return by how much an agent's rank changes when it takes the request; None if the rank must be computed

@@ -54,7 +54,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """A strategy for ordering sessions. ``label``: one line for forms. ``is_strict``: a session that does not fit holds
-    back all sessions behind it; otherwise it holds back only those of lower priority."""
+    back all sessions behind it; otherwise it holds back only sessions of lower priority."""
 
     name: str
     label: str
@@ -89,8 +89,7 @@ def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
 
 
 def is_tired(session: SessionView, rules: Rules) -> bool:
-    """Return whether the session was tried so often that others may pass it. ``is_overdue`` limits how long they
-    may."""
+    """Return whether the session was tried so often that others can pass it. ``is_overdue`` limits for how long."""
     return 0 < rules.retries_to_skip <= session.attempts
 
 
@@ -100,7 +99,7 @@ def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
 
 
 def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
-    """Return whether other sessions may pass the session after too many attempts. Such a session comes last in its
+    """Return whether other sessions can pass the session after too many attempts. Such a session comes last in its
     priority and holds back no others."""
     return is_tired(session, rules) and not is_overdue(session, rules, now)
 

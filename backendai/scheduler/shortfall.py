@@ -1,5 +1,5 @@
-"""Explains why no agent can hold a request now: how many agents each filter removed, and what the closest agent
-lacks."""
+"""Explains why no agent can hold a request now. Counts the agents that each filter removed, and finds the slots that
+the closest agent lacks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refusal_of(request: Request, states: AgentStates, placed: int, kernels: int)
 
 
 def passed_steps(request: Request, states: AgentStates) -> tuple[Step, ...]:
-    """Return the steps of a placed request for those filters that do not depend on free amounts."""
+    """Return the steps of a placed request for all filters that do not depend on free amounts."""
     return _filter_steps(FIXED_FILTERS, _fixed_counts(request, states), len(states.all), "")
 
 
@@ -96,7 +96,7 @@ def _full(request: Request, states: AgentStates) -> list[AgentState]:
 
 
 def _broken(request: Request, states: AgentStates) -> list[AgentState]:
-    """Return the agents with enough free in total, but on devices that cannot be combined for one kernel."""
+    """Return the agents that have enough free in total, but on devices that one kernel cannot combine."""
     if not request.kinds or not states.has_devices:
         return []
     return [state for state in with_amounts(request, states) if _suits(state, request)]

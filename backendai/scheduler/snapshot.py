@@ -107,7 +107,7 @@ class DependencyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A session that must end before another one may start, with the required result."""
+    """A session that must end with the required result before another session can start."""
 
     id: UUID
     name: str
@@ -229,9 +229,9 @@ class Networks(NamedTuple):
 class Snapshot:
     """One resource group at the time ``now``: its rules, all registered agents, and its pending sessions.
 
-    Four maps have keys of ``Holder``: ``limits``; ``held`` (what a user's sessions hold in this group); ``weights``
-    (default 1); ``past_usage`` (decayed usage as a share of the group's capacity, default 0). ``running``: filled with
-    backfill only. ``networks``: None if no session needs one.
+    Four maps have keys of ``Holder``: ``limits``; ``held`` (amounts that a user's sessions hold in this group);
+    ``weights`` (default 1); ``past_usage`` (decayed usage as a share of the group's capacity, default 0). ``running``:
+    filled with backfill only. ``networks``: None if no session needs a network across agents.
     """
 
     now: datetime

@@ -19,7 +19,7 @@ def hosts_of(need: StorageNeed) -> list[str]:
 
 
 def where_folders_lie(need: StorageNeed, agents: Sequence[AgentState]) -> str:
-    """Return one sentence that says on which hosts the folders are, and how many agents mount those hosts."""
+    """Return one sentence about the hosts of the folders, and how many agents mount these hosts."""
     return Message("{need}, which {agents}.", need=_folders(need), agents=_which(need, agents))
 
 

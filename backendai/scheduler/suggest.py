@@ -158,7 +158,7 @@ def _may_take(agent: AgentView, session: SessionView) -> bool:
 
 
 def _rooms(agent: AgentView, free: Slots) -> Iterator[Mapping[str, int]]:
-    """Yield the agent's free amounts, and then, if smaller, those limited to one device of each slot."""
+    """Yield the agent's free amounts. Then yields them again, limited to one device of each slot, if that is less."""
     yield free
     largest: dict[str, int] = {}
     for device in agent.devices:

@@ -28,8 +28,7 @@ def at_queue(reason: Reason) -> Refusal:
 
 
 def at_agents(refusal: Refusal) -> Refusal:
-    """Return this refusal of a session that fits on no agent, preceded by the steps of gates and queue, which it
-    passed."""
+    """Return the refusal of a session that fits on no agent, with the steps of gates and queue before it."""
     return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
 
 

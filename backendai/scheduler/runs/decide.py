@@ -55,13 +55,12 @@ class _Board:
 
     @property
     def stops(self) -> bool:
-        """Whether the live sessions of the run must end, because an element failed under ``OnFailure.STOP``."""
+        """Whether the run ends its live sessions, because an element failed under ``OnFailure.STOP``."""
         has_live = any(self.counts[step.name][_S.RELEASED] for step in self.run.steps if not step.is_finally)
         return has_live and self.run.on_failure == OnFailure.STOP and self._fails()
 
     def settle(self, now: datetime) -> tuple[tuple[Settle, ...], tuple[Retry, ...]]:
-        """Return two lists about elements whose sessions have ended: those that get a final state, and those that are
-        tried again."""
+        """Return decisions about elements whose sessions have ended: their final states, and their retries."""
         settled, again = [], []
         for ended in self.run.ended:
             step = self.steps[ended.step]

@@ -93,7 +93,7 @@ class RetryRule:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A waiting element that may be released: its edges are fulfilled and its pause is over."""
+    """A waiting element that can be released: its edges are fulfilled and its pause is over."""
 
     task: UUID
     index: int
@@ -101,8 +101,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A waiting element that can never run, because the element with the same index in the earlier step ``cause`` did
-    not succeed."""
+    """A waiting element that can never run. The element with the same index in the earlier step ``cause`` did not
+    succeed."""
 
     task: UUID
     index: int

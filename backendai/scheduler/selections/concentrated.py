@@ -1,4 +1,4 @@
-"""Selection ``concentrated``: chooses the fullest agent that has room, so that whole agents stay free for large
+"""Selection ``concentrated``: chooses the fullest agent that has room. Whole agents then remain free for large
 sessions."""
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def drf(line: Line) -> Iterator[SessionView]:
     """Yield the oldest session of the user with the smallest dominant share, repeatedly. Of users with equal shares,
     the one with the oldest session is next; of sessions equally old, the smallest id.
 
-    After each yield ``line.tally.latest`` holds the amounts placed. If it is empty, the user's share stays, and the
-    user's next session follows.
+    After each yield ``line.tally.latest`` holds the amounts placed. If it is empty, the user's share is unchanged, and
+    the user's next session follows.
     """
     sessions, tally = line.sessions, line.tally
     users, levels = _users(line)
@@ -84,7 +84,7 @@ def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weigh
 
 
 def _users(line: Line) -> tuple[list[_User], dict[float, list[int]]]:
-    """Return the user of each session in the line, and a map from share to the positions of users' oldest sessions."""
+    """Return a user for each session in the line. Also returns by share the positions of users' oldest sessions."""
     # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
     capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
     by_name: dict[str, _User] = {}

@@ -28,7 +28,7 @@ class Candidate(Generic[_Id]):
 
     @property
     def has_room(self) -> bool:
-        """Whether the replica may get another request."""
+        """Whether the replica's limit allows another request."""
         return not self.limit or self.open < self.limit
 
 
@@ -71,8 +71,8 @@ def warmth(age: float, warm_up: float) -> float:
 
 
 def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
-    """Return the replicas that get no requests at ``now``: those that never answered, and those that are ejected until
-    later because of faults. If more than half of those that have answered are ejected, only the first are returned."""
+    """Return the replicas that get no requests at ``now``: they never answered, or are ejected because of faults. If
+    more than half of the replicas that have answered are ejected, only the ones that never answered are returned."""
     known = [one for one in sights if one.has_answered]
     silent = {one.id for one in sights if not one.has_answered}
     out = {one.id for one in known if one.ejected_until > now}

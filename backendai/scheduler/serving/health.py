@@ -1,4 +1,4 @@
-"""An endpoint's health, computed from its replicas and never stored, so that pages, REST and the audit agree."""
+"""Computes an endpoint's health from its replicas. It is never stored, so that pages, REST and the audit agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays a past load with changed settings of an endpoint, using the same decisions as the live pass."""
+"""Replays a past load with changed settings of an endpoint. The decisions are the same as in the live pass."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _replace(
 def _drains(
     endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
 ) -> tuple[UUID, ...]:
-    """Return the replicas to drain now: those that have been replaced, and those that serve no requests."""
+    """Return the replicas to drain now, because they have been replaced or serve no requests."""
     good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
     serving = [one for one in leaving if one.serves]
     takes_over = endpoint.next is None or bool(good)

@@ -59,8 +59,8 @@ def _wake(endpoint: EndpointView) -> Scale:
 
 
 def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
-    """Return a higher number of replicas, or the same number with the reason if a limit prevents more; None if the load
-    needs no more."""
+    """Return a higher number of replicas; None if the load needs no more. If a limit prevents more, returns the same
+    number with that reason."""
     have, load, target = endpoint.desired, endpoint.load, endpoint.target
     panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
     want, code, bound = have, "load-grew", load.long + load.backlog

@@ -139,7 +139,7 @@ class EndpointView:
         return self.current if self.next is None else self.next
 
     def results_of(self, revision: int) -> RevisionView:
-        """Return the results of a revision; if none are recorded, those of a revision without failures."""
+        """Return the results of a revision; without records, the results of a revision that never failed."""
         return self.revisions.get(revision, _HEALTHY)
 
 
