@@ -63,7 +63,7 @@ class AgentRow(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether the agent can start images that it does not have, because it can pull them or needs no images."""
+        """Whether the agent can start images that it does not have. It can pull them, or needs no images."""
         return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
 
     def can(self, capability: Capability) -> bool:
@@ -107,8 +107,8 @@ def images_there(
 
 
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
-    """Add images of registries: all of them to agents that can pull, else those that the agent has under their name or
-    digest."""
+    """Add images of registries: all of them to agents that can pull, and to others the images that they have under
+    their name or digest."""
     names = {name: image for image in images for name in (image.reference, pinned(image.reference, image.digest))}
     bound = [agent.id for agent in agents if not agent.fetches]
     for agent in agents:

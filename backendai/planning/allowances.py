@@ -58,7 +58,7 @@ class OwnLimits:
     strictest_sessions: HolderLimits | None
 
     def remaining(self, slot: str) -> int | None:
-        """Return how much of this slot the user may still use; None: unlimited."""
+        """Return how much of this slot the policies leave to the user; None: unlimited."""
         holder = self.strictest.get(slot)
         return holder.slots[slot].remaining if holder else None
 
@@ -71,8 +71,8 @@ class OwnLimits:
 def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
     """Return the allowances of every holder to which a user's launch in this project counts.
 
-    Holders without limits and the project's domain are included. ``also``: slots to include besides those of limits and
-    sessions. At most five queries.
+    Holders without limits and the project's domain are included. ``also``: further slots to include, besides the slots
+    of limits and sessions. At most five queries.
     """
     everybody = _everybody(user, project)
     keys = [holder.key for holder in everybody]

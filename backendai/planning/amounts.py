@@ -51,9 +51,9 @@ ALONE = Shape()
 class Amount:
     """Bounds of one slot of one kernel, in thousandths.
 
-    ``maximum``: None means unlimited. ``quota``: what the strictest policy leaves (None: unlimited). ``free``: the sum
-    over the agents; ``on_one``: the most that one agent has free. ``remaining``: the most with which a kernel could
-    start now. ``is_offered``: the group has the slot and the image can use it.
+    ``maximum``: None means unlimited. ``quota``: the amount that the strictest policy leaves (None: unlimited).
+    ``free``: the sum over the agents; ``on_one``: the most that one agent has free. ``remaining``: the most with which
+    a kernel could start now. ``is_offered``: the group has the slot and the image can use it.
     """
 
     slot: str
@@ -99,7 +99,7 @@ class Machines:
 def amounts_of(
     found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
 ) -> list[Amount]:
-    """Return the bounds of each slot that a kernel of the image may request. Cores and memory come first. Slots that
+    """Return the bounds of each slot that a kernel of the image can request. Cores and memory come first. Slots that
     the image requires and the group lacks are included. The only queries read the site's settings."""
     room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
@@ -187,7 +187,7 @@ def _limits(slot: str, place: _Place) -> Iterator[Bound]:
 
 
 def _quota(slot: str, place: _Place) -> Bound | None:
-    """Return what the strictest policy leaves to one kernel; None: unlimited."""
+    """Return the amount that the strictest policy leaves to one kernel; None: unlimited."""
     left = [
         Bound(remaining // place.shape.kernels, holder.scope, holder.name)
         for holder in place.found.holders

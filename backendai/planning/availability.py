@@ -1,4 +1,5 @@
-"""Computes what a user may still use in a resource group, and which presets fit now. For pages and REST."""
+"""Computes the amounts that policies leave to a user in a resource group, and the presets that fit now. For pages and
+REST."""
 
 from __future__ import annotations
 
@@ -49,8 +50,9 @@ class PresetFit:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What a user may still use in a project and a group. ``remaining``: by slot, what the strictest holder leaves
-    (None: unlimited). ``limited``: the holders with a policy. ``agents``: the group's registered agents."""
+    """The amounts that policies leave to a user in a project, and the amounts of a group. ``remaining``: by slot, the
+    amount that the strictest holder leaves (None: unlimited). ``limited``: the holders with a policy. ``agents``: the
+    group's registered agents."""
 
     project: Project
     group: ResourceGroup
@@ -64,7 +66,7 @@ class Availability:
 
 
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
-    """Return what this user may still use in this project and group.
+    """Return the amounts that policies leave to this user in this project, and the amounts of the group.
 
     Limits of the project's domain are included. Without ``key_pair``, the limits of the user's default key pair apply.
     At most nine queries.
@@ -98,7 +100,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
 
 
 def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
-    """Return the keys of user, key pair, project and domain to whose limits a launch of this user counts."""
+    """Return the holders of a launch by this user: the keys of user, key pair, project and domain."""
     return Holder(
         user=key_of(USER, user.pk),
         key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",

@@ -1,4 +1,4 @@
-"""Computes wait reasons of sessions that a pass does not consider, as it considers only a limited number."""
+"""Computes wait reasons of sessions that a pass leaves out, as it considers only a limited number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explains why a session waits and what would start it now, by a dry run of the next pass."""
+"""Explains why a session waits and which changes would start it now. Simulates the next pass."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Explanation:
     """The reason why a session does not start, or the agents on which it would start.
 
     ``now``: the time of the explanation. For several equal sessions it describes the first that does not start, and
-    ``started`` is the number of those that do. ``position`` counts from 1 among the group's ``waiting`` sessions.
-    ``ahead``: those of the first twenty sessions in front that the user may see; ``ahead_total``: the number of all.
-    ``agents``: the names of the agents on which it would start.
+    ``started`` is the number of sessions that start. ``position`` counts from 1 among the group's ``waiting`` sessions.
+    ``ahead``: the sessions that the user may see among the first twenty in front; ``ahead_total``: the number of all in
+    front. ``agents``: the names of the agents on which it would start.
     """
 
     now: datetime
@@ -76,7 +76,7 @@ class Explanation:
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
-    """Return what the next pass would do with a session. Writes nothing. The caller checks that the user may see the
+    """Return the decision of the next pass about a session. Writes nothing. The caller checks that the user may see the
     session."""
     group = session.resource_group
     if session.status != Status.PENDING:
@@ -100,8 +100,8 @@ def foresee(
     least: Slots,
     others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
-    """Return what a pass would do with one session, or with several equal ones. Names only sessions that the user may
-    see. ``others``: a function that returns other groups in which a single session could start."""
+    """Return the decision of a pass about one session, or about several equal ones. Names only sessions that the user
+    may see. ``others``: a function that returns other groups in which a single session could start."""
     views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
@@ -150,8 +150,8 @@ def _changes(
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
-    """Return other groups that the project may use and whose rules are valid, sought among the ``_MOST_GROUPS``
-    oldest."""
+    """Return other groups that the project can use and whose rules are valid. Only the ``_MOST_GROUPS`` oldest groups
+    are checked."""
     usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
     return [other for other in usable.order_by("created_at")[:_MOST_GROUPS] if not wrong_rules(other)]
 

@@ -78,7 +78,7 @@ def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterat
 
 
 def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
-    """Yield each past day with the factor by which its usage counts, computed for the middle of the day."""
+    """Yield each past day with the factor for its usage, computed for the middle of the day."""
     today = now.astimezone(UTC).date()
     day = (now - lookback).astimezone(UTC).date()
     while day <= today:

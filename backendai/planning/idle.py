@@ -58,7 +58,7 @@ class Picture:
 
 
 def check_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
-    """Return the results of the idle checkers for all running sessions, or for those in ``only``. At most eight
+    """Return the results of the idle checkers for all running sessions, or for the sessions in ``only``. At most eight
     queries, and two more for each averaging period, for any number of sessions."""
     holding = read_holding()
     warnings = _warnings(only)

@@ -1,4 +1,4 @@
-"""Reads what the policy of each holder allows, and what its sessions hold now in all resource groups."""
+"""Reads the policy limits of holders, and the amounts that their sessions hold in all resource groups."""
 
 from __future__ import annotations
 

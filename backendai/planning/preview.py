@@ -24,11 +24,12 @@ _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 def preview(
     user: User, spec: SessionSpec, *, now: datetime, copies: int = 1, checked: Checked | None = None
 ) -> Explanation:
-    """Return what the next pass would do with this launch: on which agents it would start, or why not. Writes nothing.
+    """Return the decision of the next pass about this launch: the agents on which it would start, or why it would wait.
+    Writes nothing.
 
-    ``copies``: how many equal sessions; the result is about the first that does not start, and says how many start.
-    ``checked``: the result of the launch's check, if already known. Raises the UserErrors of a launch, but impossible
-    amounts are a result. Limits of pending sessions are not checked.
+    ``copies``: the number of equal sessions; the result is about the first that does not start, and says how many
+    start. ``checked``: the result of the launch's check, if already known. Raises the UserErrors of a launch, but
+    impossible amounts are a result. Limits of pending sessions are not checked.
     """
     try:
         owner = owner_named(user, spec.owner)

@@ -185,8 +185,8 @@ def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> Kern
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
     """Return the group's pending sessions; None if there are none. Four to seven queries; one if there are none.
 
-    If more than ``MOST_PER_PASS`` are pending, one more query selects those that can start at ``now``, equally many of
-    each owner.
+    If more than ``MOST_PER_PASS`` are pending, one more query selects sessions that can start at ``now``, equally many
+    of each owner.
     """
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
     found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))

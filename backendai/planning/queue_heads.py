@@ -41,8 +41,8 @@ class Head:
 
 
 def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
-    """Return the first session that does not fit, for each of the first ``MOST_GROUPS`` groups that has one. Only
-    sessions that the user may see are included. Three queries."""
+    """Return the first session that does not fit, for each group that has one. Checks the first ``MOST_GROUPS`` groups.
+    Only sessions that the user may see are included. Three queries."""
     shown = {group.pk: group for group in groups[:MOST_GROUPS]}
     visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
     waiting = visible.pending().filter(status_reason__in=LACKS_ROOM, queue_position__isnull=False)

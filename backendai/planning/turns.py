@@ -22,7 +22,7 @@ class Busy(UserError):
 
 @contextmanager
 def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Wait until a preview may run, and count it as running during the block. This process runs two previews at once,
+    """Wait until a preview can run, and count it as running during the block. This process runs two previews at once,
     at most one per person.
 
     A person's second request waits for the first; a third is rejected. Raises Busy, also after ``patience`` seconds of
