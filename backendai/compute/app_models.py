@@ -12,7 +12,7 @@ LONGEST_APP_TITLE = 40
 
 
 class PublicFor(models.TextChoices):
-    """How long an app stays public; at most until its session ends."""
+    """The time for which an app is public; it ends with the session at the latest."""
 
     HOUR = "1h", Message("1 hour")
     DAY = "1d", Message("1 day")

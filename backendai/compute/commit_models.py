@@ -16,8 +16,8 @@ from backendai.core.messages import Message
 class ImageCommit(NodeJobRow):
     """A request to save a session as an image, and its result. Its id is the image's id.
 
-    The row stays after the end of job, session and agent: it records the origin of the image, and shows which
-    unfinished images agents may remove.
+    The row is kept after the end of job, session and agent: it records the origin of the image, and shows which
+    unfinished images agents can remove.
     """
 
     class Status(models.TextChoices):

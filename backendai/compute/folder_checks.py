@@ -1,4 +1,4 @@
-"""Checks the invariants of folders and mounts, together with those of sessions."""
+"""Checks the invariants of folders and mounts, in addition to the checks of sessions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mounts_follow_sessions(world: World) -> list[str]:
 
 
 def folders_arrive(world: World) -> list[str]:
-    """F-04: no folder stays in transition while its storage host works (except for clones)."""
+    """F-04: no folder remains in transition while its storage host works (except for clones)."""
     late = Q(status=FolderStatus.CREATING, cloned_from=None, changed_at__lt=world.now - _LONGEST_CREATION)
     late |= Q(status=FolderStatus.DELETING, changed_at__lt=world.now - _LONGEST_DELETION)
     rows = Folder.objects.filter(late, host__fault="", host__answered_at__isnull=False)

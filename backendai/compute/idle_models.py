@@ -26,10 +26,10 @@ class SessionTraffic(models.Model):
 
 
 class IdleWarning(models.Model):
-    """One idle checker's state for one session: the active warning (``warned_at`` None: no warning), the number of
-    extensions, and whether the checker ended the session.
+    """One idle checker's state for one session: the active warning, the number of extensions, and whether the checker
+    ended the session. ``warned_at``: None without a warning.
 
-    After an idle end the row stays as evidence.
+    After an idle end the row is kept as evidence.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

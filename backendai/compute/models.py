@@ -330,7 +330,7 @@ class Kernel(models.Model):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables of the session, overridden by those of the kernel."""
+        """The environment variables of the session, overridden by the kernel's own variables."""
         return {**self.session.environ, **self.environ}
 
     @property

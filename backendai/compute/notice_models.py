@@ -14,7 +14,7 @@ from backendai.activity.notices import NoticeKind
 
 class NoticeQuerySet(models.QuerySet[Any]):
     def in_bell_of(self, user: Any) -> NoticeQuerySet:
-        """Return the user's own notifications that are not dismissed, whatever the user's role is."""
+        """Return the user's own notifications that are not dismissed. Administrators, too, get only their own."""
         return self.filter(owner=user, cleared_at=None)
 
     def unseen(self) -> NoticeQuerySet:

@@ -16,8 +16,8 @@ _PENDING = frozenset({Status.PENDING})
 
 class SessionQuerySet(models.QuerySet[Any]):
     def visible_to(self, user: User) -> SessionQuerySet:
-        """Return the sessions that the user may see: superadmins all, domain admins those of their domain, others only
-        their own, also within a project."""
+        """Return the sessions that the user may see: superadmins see all, domain admins the sessions of their domain,
+        others only their own, also within a project."""
         if user.role == "superadmin":
             return self
         if user.role == "admin" and user.domain_id:
@@ -60,5 +60,5 @@ class AllocationQuerySet(models.QuerySet[Any]):
 
 class LaunchRecordQuerySet(models.QuerySet[Any]):
     def visible_to(self, user: User) -> LaunchRecordQuerySet:
-        """Return the user's own launches, whatever the user's role is."""
+        """Return the user's own launches. Administrators, too, get only their own."""
         return self.filter(owner=user)

@@ -40,9 +40,9 @@ class RoleSpec:
     """Kernels of a session with their own values. Empty fields mean the session's values; ``environ`` and ``mounts``
     are added to the session's.
 
-    ``on_failure``: what the failure of one of its kernels does (empty: it ends the session). ``after``: roles that must
-    be ready before its kernels start. ``ready``: when a kernel is ready, as ``{"tcp": port, "within": seconds}``
-    (empty: when its main process is alive).
+    ``on_failure``: the effect of a failed kernel (empty: the session ends). ``after``: roles that must be ready before
+    its kernels start. ``ready``: the readiness check, as ``{"tcp": port, "within": seconds}`` (empty: a kernel is ready
+    when its main process is alive).
     """
 
     count: int = 1

@@ -88,7 +88,7 @@ def spec_of(document: Mapping[str, Any]) -> SessionSpec:
 
 
 def schema_of_requests() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of all keys of a launch request, and of the parts that they refer to."""
+    """Return the JSON Schemas of all keys of a launch request, and of the parts that these use."""
     schemas = _READER.json_schema()
     keys = {key: _bare(schemas["properties"][name]) for key, name in _KEYS.items()}
     parts = {name: _bare(part) | {"additionalProperties": False} for name, part in schemas["$defs"].items()}

@@ -10,7 +10,7 @@ from backendai.core.messages import Message
 
 
 class UnknownKernel(models.Model):
-    """A kernel that an agent has and the database does not know, or that the agent refuses to remove.
+    """A kernel that an agent has and the database does not know. Also a kernel that the agent refuses to remove.
 
     The kernel keeps running until an administrator adopts its session or orders its removal. The row exists as long as
     the agent reports the kernel.

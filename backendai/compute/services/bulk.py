@@ -176,7 +176,7 @@ def write_latest(table: str, parents: str, key: str, column: str, moments: Mappi
 
 
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
-    """Return the SQL of a table ``v`` with these columns and values, and the parameters of that SQL."""
+    """Return the SQL of a table ``v`` with these columns and values, and the parameters of the SQL."""
     names = [connection.ops.quote_name(name) for name in columns]
     if connection.vendor == "postgresql":
         arrays = ", ".join(f"%s::{kind}[]" for kind, _ in columns.values())

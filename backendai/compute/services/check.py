@@ -77,7 +77,7 @@ class Checked:
 
     @property
     def all_mounts(self) -> list[ResolvedMount]:
-        """The folders that every kernel mounts, followed by those that single roles mount."""
+        """The folders that every kernel mounts, followed by the folders of single roles."""
         own = [replace(mount, role=role.name) for role in self.roles for mount in role.mounts]
         return [*self.mounts, *own]
 
@@ -190,8 +190,8 @@ def _check_cluster(spec: SessionSpec) -> None:
 
 
 def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: ResourceGroup, agents: Sequence[str]) -> None:
-    """Reject amounts that no agent of the group could ever hold. Kernels of a single-node session are summed up; those
-    of a multi-node session are checked one by one."""
+    """Reject amounts that no agent of the group could ever hold. Kernels of a single-node session are summed up;
+    kernels of a multi-node session are checked one by one."""
     together = spec.cluster_mode != ClusterMode.MULTI_NODE
     each = list(dict.fromkeys(role.slots for role in roles))
     for slots in [total_of(roles)] if together else each:

@@ -1,5 +1,4 @@
-"""Validates the order in which the roles of a session start, when a kernel is ready, and which role's end ends the
-session."""
+"""Validates the start order of a session's roles, their readiness checks, and the role that ends the session."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) 
 
 
 def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
-    """Return the image with this name, alias or reference that user and domain may use. Raises UserError if there is
-    none."""
+    """Return the image with this name, alias or reference. Raises UserError if there is none that user and domain may
+    use."""
     found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
     if found is None:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)

@@ -40,7 +40,7 @@ def keys_of(session_id: UUID) -> ClusterKeys:
 
 
 def launcher_environ(kernel: Kernel, peers: Sequence[Peer]) -> dict[str, str]:
-    """Return the variables that tell ``torchrun`` and similar launchers their rank and peers; empty for a single
+    """Return the variables from which ``torchrun`` and similar launchers read rank and peers; empty for a single
     kernel. WORLD_SIZE and RANK are left out, as they count processes, and only the launcher knows how many it
     starts."""
     if len(peers) < 2:

@@ -46,8 +46,8 @@ class Sibling(NamedTuple):
 
 
 def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
-    """Give a network number to each session that may use several agents and has no number; returns the ids of sessions
-    that got none. On PostgreSQL a lock is held until the transaction ends."""
+    """Give a network number to sessions that can use several agents and have no number yet. Returns the ids of sessions
+    for which no number is free. On PostgreSQL a lock is held until the transaction ends."""
     if not session_ids:
         return []
     wanted = ComputeSession.objects.filter(
@@ -87,7 +87,7 @@ def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
 
 
 def network_for(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> ClusterNetwork | None:
-    """Return the network that the agent must create for this kernel; None if its session is on one agent."""
+    """Return the network that the agent creates for this kernel; None if its session is on one agent."""
     number = kernel.session.cluster_network
     nodes = list(dict.fromkeys(sibling.agent_id for sibling in siblings))
     if number is None or len(nodes) < 2 or agent.pk not in nodes:

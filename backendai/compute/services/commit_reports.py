@@ -195,7 +195,7 @@ def _note_where(agent: Agent, image: Image) -> None:
 
 
 def _domains_of(base: Image | None) -> Collection[int]:
-    """Return the domains that may use the base image. Only these may use the new image."""
+    """Return the domains that may use the base image. No other domain may use the new image."""
     if base is None:
         return []
     own = set(base.domains.values_list("pk", flat=True))

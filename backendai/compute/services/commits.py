@@ -96,7 +96,7 @@ def being_saved(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def refuse_while_saved(session: ComputeSession) -> None:
-    """Raise Conflict while the session is being saved as an image, as its end would abort the saving."""
+    """Raise Conflict while the session is being saved as an image. Its end would abort the saving."""
     if commit := commit_under_way(session):
         raise Conflict(
             "The image {title} is being created from this session. Wait for it, cancel it under the bell, "
@@ -108,7 +108,7 @@ def refuse_while_saved(session: ComputeSession) -> None:
 
 
 def most_own_images(user: User) -> int | None:
-    """Return how many saved images this user may keep; None: unlimited."""
+    """Return the maximum number of this user's saved images; None: unlimited."""
     numbers = [
         *User.objects.filter(pk=user.pk).values_list("policy__max_customized_images", flat=True),
         *Domain.objects.filter(users=user).values_list("policy__max_customized_images", flat=True),
@@ -221,8 +221,8 @@ def _check_number(user: User) -> None:
 
 
 def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
-    """Return the status and the message with which the order must end now; both are empty while its agent may still
-    report."""
+    """Return the status and the message with which the order ends now. Both are empty while a report of its agent can
+    still come."""
     kernel, status = commit.kernel, ImageCommit.Status
     is_waiting = commit.status == status.WAITING
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)

@@ -77,8 +77,8 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
-    """Return the validated request; writes nothing. Raises the errors of a launch, except for those about limits of
-    pending sessions and a full disk."""
+    """Return the validated request; writes nothing. Raises the errors of a launch, except for limits of pending
+    sessions and a full disk."""
     _check_count(count)
     owner = owner_named(user, spec.owner)
     checked = check_spec(owner, spec, actor=user)

@@ -1,5 +1,4 @@
-"""Keeps disk space of SQLite's database free from launches, so that other writes, above all the end of sessions,
-succeed."""
+"""Keeps disk space of SQLite's database free from launches. Other writes, above all the end of sessions, need it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
 
 
 def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
-    """Move TERMINATING sessions without live kernels to their final status; returns the ids of those that moved.
+    """Move TERMINATING sessions without live kernels to their final status; returns the ids of the moved sessions.
     Pending sessions that needed their success are cancelled. The groups are scheduled after commit."""
     targets: dict[Status, list[UUID]] = defaultdict(list)
     for session in sessions:

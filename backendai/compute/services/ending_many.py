@@ -36,15 +36,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class EndedMany:
-    """The ended sessions and those that could not be ended, in the order of the request."""
+    """The ended sessions, and the sessions that could not be ended, in the order of the request."""
 
     ended: Ended
     refused: list[Refusal]
 
 
 def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
-    """Terminate the live ones among these sessions that the user may see. ``force``: as in ``terminate_session``. A
-    fixed number of statements. Raises UserError for more than ``MOST_ENDED`` sessions."""
+    """Terminate the live ones among these sessions that are visible to the user. ``force``: as in
+    ``terminate_session``. A fixed number of statements. Raises UserError for more than ``MOST_ENDED`` sessions."""
     if len(ids) > MOST_ENDED:
         text = Message(
             "{number} sessions named, but at most {most_ended} can be ended at once.",

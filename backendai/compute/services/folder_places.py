@@ -1,5 +1,4 @@
-"""Finds a resource group in which a user's folders can be opened together, as one agent has to mount all folders of a
-session."""
+"""Finds a resource group in which one session can mount a user's folders. One agent has to mount all of them."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ class Place:
 
 
 def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
-    """Return the group whose best agent mounts most of the owner's folders, and those folders. Of equal groups, the
-    first one.
+    """Return the group whose best agent mounts most of the owner's folders, and the mounted folders. Of equal groups,
+    the first one.
 
     If no agent mounts any folder, the first group and all folders are returned, and the scheduler gives the wait
     reason. At most ``MOST_MOUNTS`` folders. ``groups`` must not be empty. Two queries.

@@ -86,7 +86,7 @@ class _Followed:
 
     @property
     def released(self) -> list[Kernel]:
-        """The held kernels that may start now."""
+        """The held kernels that can start now."""
         return released_now(self.session, self.kernels)
 
     @property
@@ -116,8 +116,8 @@ class _Changes:
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Set the statuses of these sessions from those of their kernels, in the caller's transaction. A fixed number of
-    statements, except for sessions that start again."""
+    """Set the statuses of these sessions from the statuses of their kernels, in the caller's transaction. A fixed
+    number of statements, except for sessions that start again."""
     changes = _look(session_ids)
     for one in changes.again:
         start_again(one.session, one.kernels, now=now)
@@ -176,7 +176,7 @@ def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
 
 
 def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
-    """End sessions because one of their kernels ended; returns those that are terminating now."""
+    """End sessions because one of their kernels ended; returns the sessions that are terminating now."""
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:

@@ -30,8 +30,8 @@ class KernelPlacement(NamedTuple):
 
 
 class FreeCapacity:
-    """The free amounts and devices of a group's agents, and how many kernels each may still run. Only agents that take
-    kernels are included."""
+    """The free amounts and devices of a group's agents, and how many further kernels each can run. Only agents that
+    take kernels are included."""
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(

@@ -58,8 +58,7 @@ def write_history(entries: Sequence[Entry], phase: Phase, to_status: str, *, now
 
 
 def _random_uids(number: int) -> list[str]:
-    """Return version 4 UUIDs from one read of random bytes, as one system call for each was slower than writing the
-    rows."""
+    """Return version 4 UUIDs from one read of random bytes. One read for each was slower than writing the rows."""
     text = secrets.token_hex(16 * number)
     return [
         f"{text[at : at + 12]}4{text[at + 13 : at + 16]}a{text[at + 17 : at + 32]}" for at in range(0, 32 * number, 32)

@@ -82,7 +82,7 @@ def home_under_way(session: ComputeSession) -> HomeKeep | None:
 
 
 def homes_being_kept(session_ids: Collection[UUID]) -> set[UUID]:
-    """Return the ids of those sessions whose home is being copied."""
+    """Return the ids of the sessions whose home is being copied."""
     rows = HomeKeep.objects.filter(session__in=session_ids, folder__fill__is_over=False)
     return set(rows.order_by().values_list("session_id", flat=True))
 

@@ -58,7 +58,7 @@ class IdleCase:
 
 def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
     """Write these warnings with notifications and history rows; returns how many. At most ``MOST_AT_ONCE``, the first
-    ones. An earlier warning by the same checker is replaced, and its number of extensions stays."""
+    ones. An earlier warning by the same checker is replaced, but its number of extensions is kept."""
     some = list(cases[:MOST_AT_ONCE])
     if not some:
         return 0
@@ -109,8 +109,8 @@ def withdraw(warning_ids: Collection[UUID], *, now: datetime) -> int:
 
 
 def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
-    """End sessions whose warnings are due; returns the ids of the ended ones. At most ``MOST_AT_ONCE`` cases, the
-    earliest due first. Sessions that were extended meanwhile, or are being saved or copied, continue."""
+    """End sessions whose announced end has come; returns the ids of the ended ones. At most ``MOST_AT_ONCE`` cases, the
+    earliest first. Sessions that were extended meanwhile, or are being saved or copied, continue."""
     first: dict[UUID, IdleCase] = {}
     for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
         first.setdefault(one.session_id, one)
@@ -132,8 +132,8 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
 
 
 def delete_stale_idle() -> int:
-    """Delete warnings of sessions that ended for other reasons; returns how many. Warnings that led to an idle end stay
-    as evidence."""
+    """Delete warnings of sessions that ended for other reasons; returns how many. Warnings that led to an idle end are
+    kept as evidence."""
     rows = IdleWarning.objects.filter(collected_at=None, session__status__in=TERMINAL)
     number: int = rows.delete()[0]
     return number
@@ -185,7 +185,7 @@ def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
-    """Return the warning that ends each session now, as its id and time. The warnings stay locked until the transaction
+    """Return the warning that ends each session now, as its id and time. The warnings are locked until the transaction
     ends."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)

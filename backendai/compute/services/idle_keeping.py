@@ -25,7 +25,7 @@ MOST_KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The sessions that keep running and until when, and the names of those that have no extension left."""
+    """The sessions with their new ends, and the names of sessions that have no extension left."""
 
     until: Mapping[UUID, datetime]
     refused: Sequence[str]

@@ -53,7 +53,7 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
 
 
 def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
-    """Return why a policy would never allow these amounts, whatever other sessions hold; None if all policies allow
+    """Return why a policy would never allow these amounts, even without other sessions; None if all policies allow
     them. No query."""
     keys = {holder.scope: holder.key for holder in limited}
     holder = Holder(keys.get(USER, ""), keys.get(KEY_PAIR, ""), keys.get(PROJECT, ""), keys.get(DOMAIN, ""))
@@ -77,7 +77,7 @@ def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[s
 
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
     """Raise Conflict if a holder's pending sessions exceed a limit. Call at the end of the transaction that writes the
-    session, as this session counts, too. The holders stay locked until the transaction ends."""
+    session, as this session counts, too. The holders are locked until the transaction ends."""
     limited = [holder for holder in limited if _limits_pending(holder.policy)]
     if not limited:
         return
@@ -217,8 +217,9 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
 
 
 def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
-    """Return the columns that identify a session's holders (user and project as raw ids), and the condition for
-    sessions of these holders. For many holders it is empty, as a long list costs more than reading all sessions."""
+    """Return the columns that identify a session's holders, and the condition for sessions of these holders. Users and
+    projects are raw ids. For many holders the condition is empty, as a long list costs more than reading all
+    sessions."""
     columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()

@@ -1,5 +1,4 @@
-"""Makes and reads the manifest of a kernel, signed by the portal, by which a restored database can adopt its
-session."""
+"""Makes and reads the signed manifest of a kernel. With manifests, a restored database can adopt lost sessions."""
 
 from __future__ import annotations
 
@@ -102,7 +101,7 @@ def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[Session
 
 
 def _own_of(kernel: Kernel) -> dict[str, Any]:
-    """Return the kernel's own values and image, without environment variables, which may be secret."""
+    """Return the kernel's own values and image. Environment variables are left out, as they can be secret."""
     image = kernel.image
     own = {name: getattr(kernel, name) for name in OWN}
     return own | ({"image": [image.reference, image.architecture]} if image else {})

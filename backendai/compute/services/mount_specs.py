@@ -28,7 +28,8 @@ class Mounts:
         return self.by_session.get(session_id, ())
 
     def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
-        """Return the mounts that the agent makes for a role's kernels, without automatic mounts that it cannot make."""
+        """Return the mounts that the agent makes for a role's kernels. Automatic mounts that it cannot make are left
+        out."""
         return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
 
     def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:

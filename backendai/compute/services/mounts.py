@@ -1,5 +1,5 @@
-"""Resolves the folders of a launch to mounts with paths and rights, and writes the mounts, which protect the folders
-from the trash."""
+"""Resolves the folders of a launch to mounts with paths and rights, and writes the mounts. A mounted folder cannot be
+moved to the trash."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
 
 
 def ready_folders(ids: Collection[UUID]) -> set[UUID]:
-    """Lock those of these folders that are ready, increment their versions, and return their ids.
+    """Lock the ready ones among these folders, increment their versions, and return their ids.
 
     A concurrent move to the trash then fails. The next pass writes the versions to the disks, where they fence off
     orders of older databases.

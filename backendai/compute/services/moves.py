@@ -62,9 +62,9 @@ def move(
     only_from: Collection[Status] | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move sessions to status ``to``; returns the ids of those that moved. Other sessions have a status that does not
-    allow this; ``only_from`` restricts the allowed ones further. Writes one history row for each, notifies owners, and
-    informs browsers after commit. The first reason of an end is kept."""
+    """Move sessions to status ``to``; returns the ids of the moved sessions. Sessions whose status does not allow this
+    are skipped; ``only_from`` restricts the allowed statuses further. Writes one history row for each, notifies owners,
+    and informs browsers after commit. The first reason of an end is kept."""
     if not session_ids:
         return set()
     now = now or timezone.now()
@@ -102,8 +102,8 @@ def move_kernels(
     now: datetime | None = None,
     **columns: Any,
 ) -> set[UUID]:
-    """Move kernels to status ``to``; returns the ids of those that moved. Frees the slots of kernels that are no longer
-    placed."""
+    """Move kernels to status ``to``; returns the ids of the moved kernels. Frees the slots of kernels that are no
+    longer placed."""
     if not kernel_ids:
         return set()
     now = now or timezone.now()
@@ -146,8 +146,8 @@ def _wake_runs(moved: Collection[Moved], to: Status) -> None:
 
 
 def _wake_endpoints(moved: Collection[Moved], to: Status) -> None:
-    """Send a hint to run the pass over endpoints at once, as requests may be waiting for a replica that has started or
-    has failed."""
+    """Send a hint to run the pass over endpoints at once, if replicas started or failed. Requests could be waiting for
+    them."""
     if to in _ENDPOINTS_LOOK and any(one.session_type in SERVED for one in moved):
         hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
 

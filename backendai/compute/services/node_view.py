@@ -109,7 +109,7 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
 
 
 def has_work(agent_id: UUID) -> bool:
-    """Return whether the agent has something to start or stop, so that its long poll must end."""
+    """Return whether the agent has something to start or stop. Its long poll then ends."""
     return Kernel.objects.filter(_DUE, agent=agent_id, status__in=STARTING | {Status.TERMINATING}).exists()
 
 

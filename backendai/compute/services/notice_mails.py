@@ -32,12 +32,12 @@ Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text 
 
 
 def has_mails(now: datetime) -> bool:
-    """Return whether mails are due. Two queries; none if the site sends no mail."""
+    """Return whether mails wait to be sent. Two queries; none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
 def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
-    """Send due mails with the texts of ``write``, at most ``MOST_AT_ONCE`` per call; returns how many. Raises the
+    """Send waiting mails with the texts of ``write``, at most ``MOST_AT_ONCE`` per call; returns how many. Raises the
     errors of ``mail_each``."""
     return mail_each(_due(clock()).select_related("session", "owner").order_by("pk")[:MOST_AT_ONCE], clock, write)
 

@@ -95,7 +95,7 @@ def withdraw_warnings(session_ids: Collection[UUID]) -> None:
 
 def update_idle_notices(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
     """Make these sessions' idle notifications match ``first``, the first announced end by session, in the caller's
-    transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications stay."""
+    transaction. Sessions missing from ``first`` lose their notification. Unchanged notifications are kept."""
     rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
     stored = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
     if over := [pk for pk in stored if pk not in first]:
@@ -111,8 +111,8 @@ def notify_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, 
 
 
 def warn_of_ends(now: datetime) -> int:
-    """Notify owners once of running sessions that end within an hour, or half of their run time if that is shorter;
-    returns how many. At most ``_MOST_AT_ONCE`` per call."""
+    """Notify owners of running sessions that end soon; returns how many. Soon: within an hour, or half of the run time
+    if that is shorter. Each session once, at most ``_MOST_AT_ONCE`` per call."""
     rows = ComputeSession.objects.running().filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     untold = rows.exclude(session_type__in=SERVED).exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")

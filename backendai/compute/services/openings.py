@@ -1,4 +1,4 @@
-"""Reads what a user's launch may use: projects, key pair, resource groups, policies.
+"""Reads the objects that a user can choose for a launch: projects, key pair, resource groups, policies.
 
 The rows are read once per request, for the form, its amounts, the validator and the preview.
 """
@@ -20,13 +20,13 @@ _KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first(
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
-    """Return the owner's projects where the actor may launch sessions for the owner. Sorted by name, with domains
+    """Return the owner's projects where the actor can launch sessions for the owner. Sorted by name, with domains
     loaded."""
     return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 
 
 def groups_open(owner: User) -> Sequence[ResourceGroup]:
-    """Return the active resource groups that the owner may use through a project or a key pair, sorted by name."""
+    """Return the active resource groups that the owner can use through a project or a key pair. Sorted by name."""
     return once(("groups-open", owner.pk), lambda: _GROUPS.rows(owner))
 
 

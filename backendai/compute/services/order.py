@@ -1,4 +1,4 @@
-"""Computes which kernels of a session may start by its start order, and which kernels end the session."""
+"""Computes which kernels of a session can start now by its start order, and which kernels end it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from backendai.wire.queues import node_queue
 
 
 def released_now(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the held kernels that may start, because every kernel of the roles before them is running or has
-    finished."""
+    """Return the held kernels that can start: every kernel of the roles before them is running or has finished."""
     held = [kernel for kernel in kernels if kernel.is_held and kernel.status in STARTING]
     if not held:
         return []

@@ -10,7 +10,7 @@ _ALWAYS_DIRECT = ("localhost", "127.0.0.1", "::1")
 
 
 def outside_environ(site: SiteSettings, hostnames: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the site's variables, without those that ``chosen`` sets in upper or lower case. Some programs read
+    """Return the site's variables, except variables that ``chosen`` sets in upper or lower case. Some programs read
     ``http_proxy`` and others ``HTTP_PROXY``, so both are set."""
     found = {
         "PIP_INDEX_URL": site.package_index,

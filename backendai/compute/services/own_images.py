@@ -33,7 +33,7 @@ _MOST_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """A saved image, the order that saved it, the names of agents that have it, and the projects that share it."""
+    """A saved image, the order that saved it, the agents that have it, and the projects that share it."""
 
     image: Image
     commit: ImageCommit | None
@@ -75,8 +75,8 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
 
 
 def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
-    """Hide a saved image, and let agents and a background job delete its copies and its tag in the registry. Raises
-    Conflict while live sessions use the image."""
+    """Hide a saved image, and start the deletion of its copies and its tag. Agents delete the copies, and a background
+    job the tag in the registry. Raises Conflict while live sessions use the image."""
     with transaction.atomic():
         _refuse_while_needed(actor, image)
         _mark_deleted(image, now)
@@ -84,7 +84,7 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
 
 
 def delete_images_of(user: User, *, now: datetime) -> None:
-    """Mark all saved images of a user as deleted, and blank the texts of the user's image commits. Part of purging a
+    """Mark all saved images of a user as deleted. Also blanks the texts of the user's image commits. Part of purging a
     user; the caller has checked that the user has no live session."""
     for image in Image.objects.own_of(user):
         _mark_deleted(image, now)
@@ -103,8 +103,8 @@ def remove_left_tags(now: datetime) -> int:
 
 
 def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
-    """Return the oldest five live sessions of the image that the viewer may see, and the number of live sessions that
-    the viewer may not see."""
+    """Return the oldest five live sessions of the image, and the number of hidden ones. Hidden: live sessions that the
+    viewer may not see."""
     live = ComputeSession.objects.live().filter(image=image)
     seen = ComputeSession.objects.visible_to(viewer).live().filter(image=image)
     return list(seen.order_by("created_at")[:_MOST_NAMED]), live.count() - seen.count()

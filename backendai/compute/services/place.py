@@ -51,7 +51,7 @@ class _Pending(NamedTuple):
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
-    """Move sessions to SCHEDULED with their allocations; returns the ids of those that were placed. A fixed number of
+    """Move sessions to SCHEDULED with their allocations; returns the ids of the placed sessions. A fixed number of
     statements.
 
     Capacity and devices are checked again under the group's lock, and limits under their holders' locks. So a plan from

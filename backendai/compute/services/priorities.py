@@ -63,7 +63,7 @@ def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
 
 
 def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:
-    """Return the highest priority that the owner may set; None if only policies limit it. An administrator who lowers a
+    """Return the highest priority that the owner can set; None if only policies limit it. An administrator who lowers a
     priority sets this limit. Raises UserError if the owner requests more."""
     if user.is_superadmin or user.pk != session.owner_id:
         return most if most is None and priority >= before else priority

@@ -22,7 +22,8 @@ _BATCH = 200  # sessions; the logs of a kernel have up to 44 MiB
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
     """Delete all personal data of a deactivated account. ``typed``: its e-mail address as confirmation. Ended sessions
-    stay without commands, variables and logs. Raises Conflict with the number of live sessions or undeleted folders."""
+    are kept without commands, variables and logs. Raises Conflict with the number of live sessions or undeleted
+    folders."""
     check_purge(actor, user, typed=typed)
     _refuse_while_needed(user)
     _clear_sessions_of(user)
@@ -56,7 +57,7 @@ def _refuse_while_needed(user: User) -> None:
 
 
 def _clear_sessions_of(user: User) -> None:
-    """Delete commands, variables and logs of the user's sessions; their usage stays. Deletes some sessions at a time,
+    """Delete commands, variables and logs of the user's sessions; their usage is kept. Deletes some sessions at a time,
     each batch in its own transaction, as one statement for all of them could exceed the time limit of statements."""
     ids = list(ComputeSession.objects.filter(owner=user).values_list("pk", flat=True))
     for start in range(0, len(ids), _BATCH):

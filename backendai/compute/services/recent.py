@@ -127,8 +127,8 @@ def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
 
 
 def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
-    """Pin or unpin a recent launch. An unpinned one stays at least until the next launch. Raises Conflict if too many
-    are pinned."""
+    """Pin or unpin a recent launch. An unpinned launch is kept at least until the next launch. Raises Conflict if too
+    many are pinned."""
     if pinned == record.is_pinned:
         return
     if pinned and LaunchRecord.objects.visible_to(user).filter(is_pinned=True).count() >= MOST_PINNED:
@@ -144,7 +144,7 @@ def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
 
 
 def delete_launch(user: User, record: LaunchRecord) -> None:
-    """Delete a recent launch; its sessions stay."""
+    """Delete a recent launch; its sessions are kept."""
     with transaction.atomic():
         audit(user.pk, "recent-launch.delete", "recent-launch", [record.pk], name=record.name)
         record.delete()

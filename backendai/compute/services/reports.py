@@ -71,7 +71,7 @@ class _Located(NamedTuple):
 
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
-    """Apply an agent's report; returns whether the portal still wants the kernel. False tells the agent to remove the
+    """Apply an agent's report; returns whether the portal still wants the kernel. After False the agent removes the
     container. Raises NotFound for an unknown kernel and for a kernel of another agent."""
     (verdict,) = kernels_reported([ReceivedReport(agent, report)], now=now or timezone.now())
     if verdict is Verdict.FOREIGN:
@@ -99,8 +99,8 @@ def kernels_reported(reports: Sequence[ReceivedReport], *, now: datetime) -> lis
 def _next_round(
     places: Collection[int], reports: Sequence[ReceivedReport], verdicts: list[Verdict]
 ) -> tuple[list[_Located], list[int]]:
-    """Return the reports that can be applied together now, and the positions of those for later rounds. Reports about
-    unknown kernels, another agent's kernels or another generation are dropped, with their verdicts written."""
+    """Return the reports that can be applied together now, and the positions of the reports for later rounds. Reports
+    about unknown kernels, another agent's kernels or another generation are dropped, with their verdicts written."""
     kernels = _read({reports[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Located]] = defaultdict(list)
     closed: set[UUID] = set()
@@ -129,8 +129,7 @@ def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
 
 
 def _go_together(some: Sequence[_Located], item: _Located) -> bool:
-    """Return whether updating the session once after all these reports gives the same result as updating it after each
-    report."""
+    """Return whether one update of the session after all these reports equals an update after each report."""
     if not some:
         return True
     first, state = some[0], item.report.state

@@ -1,4 +1,4 @@
-"""Restarts single kernels on their agents, and decides what the end of a kernel means for its session."""
+"""Restarts single kernels on their agents, and decides how the end of a kernel affects its session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Deletes logs and history of sessions that ended long ago, and the oldest logs of owners with too many bytes.
+"""Deletes old logs and history of ended sessions, and the oldest logs of owners with too many bytes.
 
 Each function deletes a bounded number of rows in a few statements, each its own transaction; the next call continues.
-Sessions, owners, times and amounts stay, and so do all rows of live sessions.
+Sessions, owners, times and amounts are kept, and so are all rows of live sessions.
 """
 
 from __future__ import annotations

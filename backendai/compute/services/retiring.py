@@ -26,8 +26,8 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
     """Retire an agent; returns how many sessions lost kernels. Its requests are refused from now on, and its slots are
     free.
 
-    Its sessions end with ``agent-terminated``; batch sessions with a retry become pending again. The agent's row stays
-    for the history. Raises Conflict if the agent is retired already, or is reachable and runs kernels.
+    Its sessions end with ``agent-terminated``; batch sessions with a retry become pending again. The agent's row is
+    kept for the history. Raises Conflict if the agent is retired already, or is reachable and runs kernels.
     """
     if agent.status == Agent.Status.TERMINATED:
         raise Conflict("Agent {agent} was already removed permanently.", agent=agent.name, code="agent-terminated")

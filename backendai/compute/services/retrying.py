@@ -45,9 +45,9 @@ class Expired:
 
 
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
-    """Return whether a session whose kernels ended may start again.
+    """Return whether a session whose kernels ended can start again.
 
-    It may if it never ran, all reasons are retriable and retries are left. A batch program that ran may start again
+    It can if it never ran, all reasons are retriable and retries are left. A batch program that ran can start again
     only if its agent was lost and the owner allowed it.
     """
     ended = [

@@ -1,4 +1,4 @@
-"""Computes the usual duration of each step of a start, by image and resource group, from recent sessions."""
+"""Computes the usual duration of each step of a start from recent sessions, by image and resource group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEWEST_STARTS = 3  # with fewer starts there is no usual duration
 @dataclass(frozen=True, slots=True)
 class UsualStart:
     """The median seconds of each stage over ``starts`` starts; 0 if most starts skipped the stage. ``otherwise``: the
-    median over those starts that did not skip it."""
+    median over starts that did not skip it."""
 
     starts: int
     seconds: Mapping[str, float]

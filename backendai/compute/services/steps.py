@@ -1,4 +1,4 @@
-"""Makes the steps of a kernel's start with their times, as stored in history rows, and converts them for display."""
+"""Makes the steps of a kernel's start with their times for history rows, and converts stored steps for display."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LONGEST_SECONDS = 10**6  # larger numbers from an agent are not plausible
 
 
 def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, float], *, now: datetime) -> list[Step]:
-    """Return the kernel's steps, including those that its move to ``to`` completes. ``timings``: seconds measured by
-    the agent."""
+    """Return the kernel's steps, including the steps that its move to ``to`` completes. ``timings``: seconds measured
+    by the agent."""
     stage, since = _STAGES.get(Status(kernel.status), ""), kernel.changed_at
     if not stage:
         return list(kernel.steps)

@@ -20,7 +20,7 @@ _USUAL_LIMIT = 1
 
 
 def check_small(roles: Sequence[CheckedRole]) -> None:
-    """Raise UserError if a role requests more than a system session may have."""
+    """Raise UserError if a role requests more than the maximum of a system session."""
     for role in roles:
         for name, amount in role.slots.items():
             most = max(AMOUNTS[name], minimum_of(role.image)[name])

@@ -82,7 +82,7 @@ def left_out(owner: User, session: ComputeSession) -> list[str]:
 
 
 def lost_folders(session: ComputeSession) -> list[str]:
-    """Return the names of the folders that the session mounts with rights that its owner no longer has. At most three
+    """Return the names of folders that are mounted with more rights than the session's owner has now. At most three
     queries."""
     mounts = session.mounts.filter(released_at=None).values_list("folder_id", "folder_name", "rights")
     rows = Folder.objects.live().with_rights_of(session.owner).filter(mounts__session=session)

@@ -36,7 +36,7 @@ def unknown_news(user: User) -> list[UnknownOn]:
 
 
 def has_unknown_mails(now: datetime) -> bool:
-    """Return whether mails are due. One query; none if the site sends no mail."""
+    """Return whether mails wait to be sent. One query; none if the site sends no mail."""
     return _due(now).exists() if sends_mail() else False
 
 
