@@ -1,4 +1,4 @@
-"""A clock thread in the control worker, which runs the passes when beat and the broker deliver nothing."""
+"""A clock thread in the control worker. It runs the passes when beat and the broker deliver nothing."""
 
 from __future__ import annotations
 

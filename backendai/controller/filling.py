@@ -1,4 +1,4 @@
-"""Copies files into new folders, each copy in its own thread, as a copy takes minutes or hours.
+"""Copies files into new folders. Each copy has its own thread, as it takes minutes or hours.
 
 Bytes pass from the source through this process to the file server; tickets authorise both. If a worker dies, another
 worker continues its copy a minute later.

@@ -1,4 +1,4 @@
-"""Runs the pass over folders and storage hosts every 30 s, in its own thread, as a storage host may hang."""
+"""Runs the pass over folders and storage hosts every 30 s. It has its own thread, as a storage host can hang."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ _newest: dict[UUID, object] = {}  # the waiting poll of each agent in this proce
 
 
 async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``read()`` and release its database connection at once, as waiting requests would exhaust the pool of
-    ten."""
+    """Return ``read()`` and release its database connection at once. Waiting requests would exhaust the pool of ten."""
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 

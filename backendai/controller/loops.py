@@ -101,7 +101,7 @@ class Line:
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Yield True if the caller must run now; False if a waiting thread will run for the caller."""
+        """Yield True if the caller has to run now; False if a waiting thread will run for the caller."""
         if not self._waiting.acquire(blocking=False):
             yield False
             return

@@ -23,7 +23,8 @@ _one_at_a_time = threading.Lock()
 
 
 def send_due_mails(now: datetime) -> int:
-    """Start sending due mails, unless this process is already sending; returns 0, as this rule repairs nothing."""
+    """Start sending waiting mails, unless this process is already sending. Returns 0, as this rule of the repair pass
+    repairs nothing."""
     is_due = any(has(now) for has in (has_unknown_mails, has_mails, has_run_mails, has_endpoint_mails))
     if is_due and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()

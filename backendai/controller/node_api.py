@@ -162,14 +162,14 @@ def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpRespons
 @require_http_methods(["GET"])
 @node_view
 def job(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Return the work of one job of this agent, which may contain a registry account."""
+    """Return the work of one job of this agent, which sometimes contains a registry account."""
     return _secret(kind_named(kind).spec(agent, job_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
 def job_report(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
-    """Apply an agent's report about one of its jobs, and answer whether the portal still wants the job."""
+    """Apply an agent's report about one of its jobs. The response says whether the portal still wants the job."""
     message = NodeJobReport.model_validate_json(request.body)
     if (message.kind, message.job_id) != (kind, job_id):
         raise UserError("The report is about another job.", code="invalid-message")
@@ -207,7 +207,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
 
 
 def _in_short(error: Exception) -> str:
-    """Return the first invalid field and its error, as the whole error text may be pages long."""
+    """Return the first invalid field and its error. The whole error text can be pages long."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"

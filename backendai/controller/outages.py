@@ -48,7 +48,7 @@ def note_answer() -> None:
 
 
 class PatientTask(Task):
-    """A task that ends without a traceback during a database outage, as the next tick runs it again."""
+    """A task that ends without a traceback during a database outage. The next tick runs it again."""
 
     abstract = True
 

@@ -32,7 +32,7 @@ _Sentence = Callable[[str, str, str, str], str]  # arguments: host name, agent, 
 
 def force_ends(now: datetime) -> int:
     """Force overdue ends of kernels, or record that their agent cannot confirm them; returns how many kernels. At most
-    ``_MOST_AT_ONCE`` of each per call. A forced end that stays open is counted in the history once per
+    ``_MOST_AT_ONCE`` of each per call. While a forced end is open, the history counts it once per
     ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
@@ -82,7 +82,7 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
 
 
 def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
-    """Return the sessions whose open forced end must be counted now, each with the history row to update (None: write a
+    """Return the sessions whose open forced end is counted now. The value is the history row to update (None: write a
     new row)."""
     newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))

@@ -29,8 +29,8 @@ _GROUP = "resource_group__"
 
 
 def cancel_in_vain(now: datetime) -> int:
-    """Cancel sessions with a dependency that ended otherwise than required, and sessions that depend on those; returns
-    how many."""
+    """Cancel sessions with a dependency that ended otherwise than required; returns how many. Sessions that depend on a
+    cancelled one are cancelled, too."""
     return len(cancel_dependents(now=now))
 
 

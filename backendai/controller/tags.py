@@ -1,4 +1,4 @@
-"""Deletes tags of deleted images from their registries, in its own thread, as a registry may be slow."""
+"""Deletes registry tags of deleted images. It has its own thread, as a registry can be slow."""
 
 from __future__ import annotations
 
