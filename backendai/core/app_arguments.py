@@ -34,8 +34,8 @@ def is_value(text: str) -> bool:
 
 
 def check_values(values: Mapping[str, str], allowed: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that differ from the image's defaults. Raises UserError for an invalid value, and for an
-    argument that the image does not allow."""
+    """Return the values that differ from the image's defaults, by argument. Raises UserError for an invalid value, and
+    for an argument that the image does not allow."""
     for name, value in values.items():
         field = f"arguments.{name}"[:64]
         if name not in allowed:

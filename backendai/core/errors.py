@@ -18,7 +18,8 @@ class BackendAIError(Exception):
     code = "error"
 
     def __init__(self, template: str, /, *, code: str | None = None, **details: Any) -> None:
-        """``template``: a literal with named gaps, which ``details`` fill, or a finished ``Message``."""
+        """Store the message and its details. ``template``: a finished ``Message``, or a literal whose named gaps
+        ``details`` fill."""
         self.code = code or self.code
         if isinstance(template, Message):
             self.message = template

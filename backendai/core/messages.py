@@ -1,7 +1,7 @@
 """Messages as data: an English template with named gaps, the values of the gaps, and a stable code.
 
-A ``Message`` is a ``str`` with its English text, so logs, REST and older peers read plain text. Doors render the
-message in the reader's language (``texts.messages.in_words``), or in English if their catalogue lacks the template.
+A ``Message`` is a ``str`` with its English text, so logs, REST and older peers read plain text. Pages and mails render
+the message in the reader's language (``texts.messages.in_words``), or in English if their catalogue lacks the template.
 """
 
 from __future__ import annotations

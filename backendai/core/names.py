@@ -28,7 +28,7 @@ _NOT_IN_A_LINE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_person: bool = False) -> str:
-    """Return a display name without surrounding spaces; it may be empty. Any script is allowed.
+    """Return a display name without surrounding spaces; it may be empty. Letters of all writing systems are allowed.
 
     Raises UserError if the name is too long, has several lines, or has invisible or direction-changing characters.
     Names of persons may contain direction-changing characters besides letters, as pages isolate these names.
@@ -61,7 +61,7 @@ def is_hidden(letter: str) -> bool:
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
-    """Return the name if it is allowed for a session. Else raises UserError with the broken part of the rule.
+    """Return the name if it is allowed for a session. Else raises UserError that names the violated part of the rule.
 
     The rule: 4 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends, and not
     ``folders``.
@@ -129,8 +129,8 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
 
 
 def check_own_image_name(name: str, *, field: str = "name") -> str:
-    """Return the name if it is allowed for an image saved from a session. Else raises UserError with the broken part of
-    the rule.
+    """Return the name if it is allowed for an image saved from a session. Else raises UserError that names the violated
+    part of the rule.
 
     The rule: 4 to 32 letters, digits, dashes and underscores.
     """

@@ -49,7 +49,8 @@ def write_marker(root: Path, marker: Marker) -> None:
 
 
 def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
-    """Return the marker of a storage host. Raises StorageMissing if the path is not this host of this deployment."""
+    """Return the marker of a storage host. Raises StorageMissing if the path has no valid marker, or belongs to another
+    host or deployment."""
     try:
         descriptor = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:

@@ -101,8 +101,8 @@ def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
 
 
 def content_of(data: int, one: Packed) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces, at most its size at selection. Opens the file at once and closes it at the
-    end."""
+    """Yield the bytes of a file in pieces, at most as many as the file had when it was selected. Opens the file at once
+    and closes it at the end."""
     return read_content(beneath.open_file(data, one.parts, follow=False), one.size)
 
 

@@ -40,8 +40,8 @@ class _Hint(NamedTuple):
 
 
 def hint(task: str, *args: Argument, queue: str) -> None:
-    """Queue a hint, which a thread sends soon, in the order of the calls. Never raises or blocks. A hint that no worker
-    takes within 60 s is dropped."""
+    """Queue a hint for the thread that sends hints in the order of these calls. Never raises or blocks. A hint that no
+    worker takes within 60 s is dropped."""
     _sender.put(_Hint(task, args, queue))
 
 

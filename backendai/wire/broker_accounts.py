@@ -1,6 +1,6 @@
-"""Manages accounts of agents at the broker. An account may read its own agent's queue and write nothing.
+"""Manages accounts of agents at the broker. An account can read only its own agent's queue, and write nothing.
 
-The agent makes the password; the portal knows only its hash.
+The agent creates the password; the portal knows only its hash.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def drop_accounts(nodes: Collection[str]) -> None:
 
 
 def nodes_with_accounts() -> dict[str, str]:
-    """Return the password hash of each agent whose account has the right permissions. Raises NoAccounts and
-    BrokerAway."""
+    """Return the password hash of each agent's account, by agent. Accounts with wrong permissions are left out. Raises
+    NoAccounts and BrokerAway."""
     with _broker() as redis:
         found = {node: (rules, _digest(rules)) for node, rules in _accounts(redis).items()}
         return {node: digest for node, (rules, digest) in found.items() if _is_right(rules, node, digest)}

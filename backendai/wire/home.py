@@ -8,11 +8,11 @@ from backendai.wire.fields import Order
 
 
 class HomeLook(Order):
-    """Disk use of a home folder.
+    """Disk use of a home folder, in bytes.
 
     ``pip_bytes`` and ``packages`` count ``~/.local``; ``home_bytes`` counts the rest. Unless ``complete``, the numbers
-    are lower bounds. ``disk_used`` and ``disk_limit``: of the disk that contains home and temporary folder (None: other
-    kernels share this disk).
+    are lower bounds. ``disk_used`` and ``disk_limit``: of the disk that contains the home and the temporary folder
+    (None: other kernels share this disk).
     """
 
     home_bytes: int = Field(ge=0)

@@ -23,8 +23,8 @@ class DeviceUse(Message):
 
 class DeviceSample(Message):
     """The current state of an accelerator. ``slot``: the slot under which it is allocated (empty: it cannot be
-    allocated). ``numa``: the memory node of the machine next to it. ``kernels``: use by kernel, if its processes are
-    known."""
+    allocated). ``numa``: the machine's NUMA node that is nearest to it. ``kernels``: use by kernel, if its processes
+    are known."""
 
     slot: Name = ""
     model: Name = ""

@@ -27,7 +27,8 @@ class JobState(StrEnum):
 
 
 class NodeJobOrder(Order):
-    """An order to run a job. The agent fetches the work when it starts the job, and runs each ``attempt`` once."""
+    """An order to run a job. The agent fetches the work when it starts the job. ``attempt``: the number of the try,
+    which the agent runs once."""
 
     kind: str
     job_id: UUID
@@ -44,7 +45,7 @@ class NodeJobSpec(NodeJobOrder):
 
 
 class NodeJobReport(Telling):
-    """Progress of a job, or its result. ``phase``: the current step of its kind."""
+    """Progress of a job, or its result. ``phase``: the current step of the job; each kind has its own steps."""
 
     kind: Name
     job_id: UUID

@@ -1,4 +1,4 @@
-"""Stores a portal's mark in the broker, which reveals another portal with the same deployment name."""
+"""Stores a portal's mark in the broker. A changed mark reveals another portal with the same deployment name."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ _BUFFER_LIMIT = 64 * 1024  # bytes that may wait to be written on one side befor
 
 
 class Side(asyncio.Protocol):
-    """One end of a splice. Bytes are buffered until it is joined. ``former``: the connection's previous protocol, which
-    is informed when the connection is lost."""
+    """One of the two connections of a splice. Bytes are buffered until it is joined. ``former``: the connection's
+    previous protocol, which is informed when the connection is lost."""
 
     def __init__(self, former: asyncio.BaseProtocol | None = None) -> None:
         self._former = former
