@@ -83,7 +83,7 @@ class Reservation:
 def earliest_start(
     session: SessionView, demand: Demand, states: AgentStates, running: Iterable[RunningView], now: datetime
 ) -> Start | None:
-    """Return the earliest time at which the session fits, by the known ends of ``running``; None if they do not free
+    """Return the earliest start of the session, from the known ends of ``running``; None if these do not free
     enough."""
     ends = sorted(((max(each.ends_at, now), each) for each in running if each.ends_at is not None), key=_moment)
     steps = [(at, [each for _, each in same]) for at, same in groupby(ends, key=_moment)]
@@ -184,7 +184,7 @@ def _could_hold(agent: AgentView, request: Request) -> bool:
 
 def _at_most(state: AgentState, requests: list[Request]) -> _Kept:
     """Return how much of an agent's free amounts these requests could take. Shared devices count as taken completely,
-    as the scheduler cannot know which one becomes whole first."""
+    as the scheduler cannot know which device becomes entirely free first."""
     asked = sum((request.wanted for request in requests), Slots())
     kernels = sum(request.kernels for request in requests)
     if state.max_kernels is not None:

@@ -46,7 +46,7 @@ class Bucket:
         self._failed_searches = [0] * len(self.bounds)
 
     def copy(self, by_order: Sequence[AgentState]) -> Bucket:
-        """Return a copy of the bucket with the copies of its agents."""
+        """Return a copy of the bucket. ``by_order``: the copies of all agents, by their ``order``."""
         other = Bucket(self.architecture, self.kinds, self._packing)
         other.entries, other.bounds = self.entries.copy(), self.bounds.copy()
         other.states = [by_order[state.order] for state in self.states]
@@ -95,7 +95,7 @@ class Bucket:
             self.bounds[block] = self._measured(block * BLOCK)
 
     def _cover(self, places: Iterable[int]) -> None:
-        """Raise the bounds of blocks for agents that have moved into them, given by position."""
+        """Raise the bounds of blocks into which agents have moved. ``places``: the new positions of these agents."""
         bounds, guards = self.bounds, self._packing.guards
         for place in places:
             block, packed = place // BLOCK, self.states[place].packed
@@ -140,7 +140,7 @@ class Buckets:
             bucket.sort()
 
     def copy(self, by_order: Sequence[AgentState]) -> Buckets:
-        """Return a copy of all buckets with the copies of their agents."""
+        """Return a copy of all buckets. ``by_order``: the copies of all agents, by their ``order``."""
         other = Buckets(self._packing)
         other._all = {key: bucket.copy(by_order) for key, bucket in self._all.items()}
         return other

@@ -71,7 +71,7 @@ class CapacityTree:
             node = node.above
 
     def _divide(self, node: _TreeNode) -> None:
-        """Insert nodes of similar agents below a node that has too many."""
+        """Insert nodes of similar agents below a node that has too many agents."""
         parts = [cast(list[AgentState], node.below)]
         while len(parts) < _BRANCHES:
             parts = [half for part in parts for half in _halves(part)]

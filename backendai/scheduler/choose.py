@@ -122,8 +122,8 @@ def _with_slots(bucket: Bucket, cost: int, states: AgentStates) -> Iterator[Agen
 def _first_of_several(
     level: list[Bucket], request: Request, cost: int, states: AgentStates, avoid: frozenset[UUID]
 ) -> _Found | None:
-    """Return the first agent in these buckets that can hold the request. Round-robin begins at the agent whose turn is
-    next."""
+    """Return the first agent in these buckets that can hold the request; None if none can. Round-robin begins at the
+    agent whose turn is next."""
     ranking, found = states.ranking, []
     for bucket in level:
         start = bisect_left(bucket.entries, ranking.start(cost))
@@ -170,8 +170,8 @@ def _most_liked(
 def _few(request: Request, states: AgentStates) -> list[AgentState] | None:
     """Return the agents to check one by one; None if the buckets must be searched.
 
-    These are the designated agents, however many; else the agents that have the required images or mount the required
-    folders, if at most ``_FEW``.
+    If agents are designated, these are returned. Else the agents that have the required images or mount the required
+    folders, if they are at most ``_FEW``.
     """
     if request.designated:
         return [states.by_id[each] for each in request.designated if each in states.by_id]

@@ -52,8 +52,8 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
 
 
 class DeviceBook:
-    """The free amounts of one agent's devices during a pass. ``fill``: take whole units from the devices with the
-    fewest free ones. ``allow_fragmentation``: split a fraction over devices even if one empty device could hold it."""
+    """The free amounts of one agent's devices during a pass. ``fill``: use up the devices with the fewest free units
+    first. ``allow_fragmentation``: split a fraction over devices even if one empty device could hold it."""
 
     __slots__ = ("_capacity", "_free", "_views", "allow_fragmentation", "fill")
 
@@ -167,8 +167,8 @@ class DeviceBook:
 
 
 def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Return ``{device id: amount}`` for the fullest device that has room for the whole amount; None if no device
-    has."""
+    """Return ``{device id: amount}`` for the fullest device that has room for the whole amount; None if there is
+    none."""
     best = None
     for device, left in free.items():
         if left >= amount and (best is None or left < free[best]):

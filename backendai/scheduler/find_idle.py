@@ -18,7 +18,7 @@ LEAST_COVERED = 0.8  # the share of a period that must be measured; otherwise th
 
 
 class Verdict(StrEnum):
-    """What a rule requires for a session: keep it, warn its owner, or end it (COLLECT)."""
+    """The decision of a rule about a session: keep it, warn its owner, or end it (COLLECT)."""
 
     KEEP = "keep"
     WARN = "warn"
@@ -58,7 +58,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The stored state of a session under a rule: the active warning, and until when the end was extended."""
+    """The stored state of a session under a rule: the active warning, and the time to which the end was extended."""
 
     sign: str = ""
     warned_at: datetime | None = None

@@ -41,8 +41,9 @@ class Limits:
         return None
 
     def slots_reason(self, holder: Holder, asked: Amounts) -> Reason | None:
-        """Return which limit on which slot a session with this request would exceed; None if it exceeds none. Limits
-        that the session exceeds by itself are returned first, then limits that other sessions have used up."""
+        """Return the limit on a slot that a session with this request would exceed, as a reason; None if it exceeds
+        none. Limits that the session exceeds by itself are returned first, then limits that other sessions have used
+        up."""
         if not self._accounts:
             return None
         accounts = self._of(holder)
@@ -150,7 +151,7 @@ class _Account:
 
 
 class _Accounts:
-    """The accounts to which a holder's sessions count, the narrowest first, with cached reasons."""
+    """The limits of all holders of a session, the narrowest holder first, with cached reasons."""
 
     def __init__(self, accounts: tuple[_Account, ...]) -> None:
         self.accounts = accounts

@@ -231,8 +231,8 @@ def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
 
 
 def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
-    """Return an upper bound of the number of kernels on empty agents: how many fit if all are as small as the
-    smallest."""
+    """Return an upper bound of the number of kernels on empty agents. The bound assumes that all kernels are as small
+    as the smallest."""
     least, wanted = _least(demand), len(demand.requests)
     limit = 0
     for kind in _able(demand, kinds):

@@ -157,7 +157,8 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The result of one pass over one resource group. ``next_agent``: where round-robin continues in the next pass."""
+    """The result of one pass over one resource group. ``next_agent``: the agent at which round-robin continues in the
+    next pass."""
 
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()

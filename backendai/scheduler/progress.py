@@ -66,8 +66,9 @@ class Progress:
         self._pass = Pass(len(snapshot.pending), snapshot.rules.sequence, snapshot.rules.selection)
 
     def shapes(self) -> tuple[dict[int, Shape], dict[int, Shape]]:
-        """Return two maps from a session's ``id()`` to its shape: for sessions without per-session gates, and for the
-        others. All shapes are built at once in the order of memory, which is faster than one by one."""
+        """Return the shapes of all sessions, by the session's ``id()``, in two maps. The first has the sessions without
+        per-session gates, the second has the others. All shapes are built at once in the order of memory, which is
+        faster than one by one."""
         free: dict[int, Shape] = {}
         gated: dict[int, Shape] = {}
         pending, shapes, context = self.snapshot.pending, self._shapes, self._gate_context

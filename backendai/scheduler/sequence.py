@@ -20,7 +20,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Tally:
-    """What users hold in the group during the pass.
+    """The amounts that users hold in the group during the pass.
 
     ``latest``: the amounts of the session placed last; empty if it did not fit. The sequence resets ``latest`` before
     each session. ``held``: by user, the amounts at the start of the pass; the sequence updates them.

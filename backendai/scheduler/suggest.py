@@ -117,7 +117,7 @@ def _names(snapshot: Snapshot, placed: Placement) -> tuple[str, ...]:
 
 
 def _free_after(snapshot: Snapshot, plan: Plan) -> Mapping[UUID, Slots]:
-    """Return the free amounts of each agent after the plan."""
+    """Return the free amounts after the plan, by agent id."""
     amounts = {kernel.id: kernel.slots for session in snapshot.pending for kernel in session.kernels}
     free = {agent.id: agent.free for agent in snapshot.agents}
     for placement in plan.placements:

@@ -68,7 +68,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """When a failed element is tried again.
+    """The rule by which failed elements are tried again.
 
     ``times``: the most retries. ``reasons``: the failures that allow a retry (empty: all). ``wait``: the first pause in
     seconds, multiplied by ``factor`` with each try, up to ``most`` seconds. ``more``: by slot, the factor by which the
@@ -151,8 +151,8 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. ``at_once``: the most concurrent sessions (0: no limit). ``room``: how many more sessions without an
-    agent the owner may have."""
+    """One run. ``at_once``: the most concurrent sessions (0: no limit). ``room``: the number of further sessions
+    without an agent that the owner may have."""
 
     status: RunStatus
     steps: tuple[StepView, ...]
@@ -198,8 +198,8 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The changes to make to a run. ``release``: ids of the elements that get a session. ``stops``: its live sessions
-    must end. ``end``: the run's final status (None: it continues)."""
+    """The changes to make to a run. ``release``: ids of the elements that get a session. ``stops``: end its live
+    sessions. ``end``: the run's final status (None: it continues)."""
 
     settle: tuple[Settle, ...] = ()
     retry: tuple[Retry, ...] = ()

@@ -1,7 +1,7 @@
 """Sequence ``drf`` (dominant resource fairness): the user with the smallest dominant share is next.
 
-A user's dominant share: of each slot, the share of the group's capacity that the user holds; the largest of these,
-divided by the user's weight. Each placement updates it.
+A user has a share of each slot: the part of the group's capacity that the user holds. The largest of these shares,
+divided by the user's weight, is the dominant share. Each placement updates it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Load balancing between the replicas of an endpoint: pure functions of what one app proxy knows."""
+"""Load balancing between the replicas of an endpoint. Pure functions of the state that one app proxy knows."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Col
 def keep_to(candidates: Sequence[Candidate[_Id]], key: str, avoid: Collection[_Id] = ()) -> _Id | None:
     """Return the replica to which requests with this key stick; None if no replica can take the request.
 
-    It must have room and at most ``BUSIER`` times the mean load; otherwise the next replica in the key's order is
-    checked.
+    A replica that is full, or has more than ``BUSIER`` times the mean load, is skipped. Then the next replica in the
+    key's order is checked.
     """
     able = [one for one in candidates if one.id not in avoid]
     most = ceil(BUSIER * (sum(one.open for one in able) + 1) / max(len(able), 1))

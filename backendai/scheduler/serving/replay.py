@@ -36,7 +36,7 @@ class Replayed:
 
 
 def replay(endpoint: EndpointView, minutes: Iterable[Minute]) -> Iterator[Replayed]:
-    """Yield what ``decide_scale`` would have decided each minute if replicas served at once.
+    """Yield the decision of ``decide_scale`` for each minute, as if new replicas served at once.
 
     The replay starts with the minimum number of replicas. It misses jumps within a minute, as the live pass runs every
     two seconds. Scaling rules are left out, as their metrics depend on the number of replicas.

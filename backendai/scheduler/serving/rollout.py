@@ -86,7 +86,7 @@ def _replace(
 def _drains(
     endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
 ) -> tuple[UUID, ...]:
-    """Return the replicas to drain now, because they have been replaced or serve no requests."""
+    """Return the ids of the replicas to drain now: replaced ones, surplus ones, and ones that get no requests."""
     good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
     serving = [one for one in leaving if one.serves]
     takes_over = endpoint.next is None or bool(good)
@@ -170,7 +170,8 @@ def _why_it_waits(
 
 
 def _why_update_rests(endpoint: EndpointView) -> Reason | None:
-    """Return why the update of an endpoint without replicas pauses: no replica proves that the revision works."""
+    """Return why the update of an endpoint without replicas pauses: no replica proves that the revision works. None if
+    no update is running."""
     if endpoint.next is None:
         return None
     message = Message(
