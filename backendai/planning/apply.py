@@ -19,7 +19,7 @@ from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
 
 
 def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
-    """Place the sessions of the plan and store its wait reasons; returns the placed sessions."""
+    """Place the sessions of the plan and store its wait reasons; returns the ids of the placed sessions."""
     writer = _Writer()
     placed = place_sessions(group.pk, [writer.assignment(placement) for placement in plan.placements], now=now)
     if plan.next_agent and plan.next_agent != group.next_agent:

@@ -1,4 +1,4 @@
-"""Reads from the ledger what users and sessions hold in one resource group."""
+"""Reads from the ledger the amounts that users and sessions hold in one resource group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backendai.scheduler.snapshot import RunningView
 
 
 def read_held(group: ResourceGroup) -> dict[str, Slots]:
-    """Return what each user's sessions hold in this group, by ``user:<id>``. One query."""
+    """Return the amounts that each user's sessions hold in this group, by ``user:<id>``. One query."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
     counted = {"kernel__session__session_type__in": kinds_with("counts")}
     rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group, **counted)

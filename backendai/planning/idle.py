@@ -128,8 +128,8 @@ def _reachable_since(now: datetime) -> datetime:
 
 
 def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return the sessions with a kernel on an unreachable agent, which nobody can use. Also return when a session's
-    agents became reachable again: for each such session, the latest time."""
+    """Return the ids of sessions with a kernel on an unreachable agent, which nobody can use. Also return by session id
+    the latest time at which an agent of the session became reachable again."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))

@@ -103,7 +103,7 @@ class Queue:
 
     @property
     def launches(self) -> set[UUID]:
-        """The launches whose sessions have a placement preference."""
+        """The ids of the launches whose sessions have a placement preference."""
         return {row.launch_id for row in self.rows if row.launch_id and row.placement}
 
     @property
@@ -238,7 +238,7 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
 
 
 def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
-    """Return the dependencies of each session. One query."""
+    """Return the dependencies of each session, by its id. One query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
     for session_id, when, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result, when), when))

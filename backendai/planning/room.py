@@ -19,8 +19,9 @@ from backendai.core.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class GroupRoom:
-    """The reachable agents of a resource group that take sessions, its pending sessions, and its amounts. ``free``: the
-    sum over agents; an agent with more allocated than its capacity counts as full."""
+    """The amounts of a resource group, and the numbers of its reachable agents and of its pending sessions. Only agents
+    that take sessions count. ``free``: the sum over agents; an agent with more allocated than its capacity counts as
+    full."""
 
     group: ResourceGroup
     agents: int
@@ -32,7 +33,8 @@ class GroupRoom:
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
-    """The reachable agents of a resource group that take sessions, its pending sessions, capacity and allocations."""
+    """Capacity and allocations of a resource group, and the numbers of its reachable agents and of its pending
+    sessions. Only agents that take sessions count."""
 
     group: ResourceGroup
     agents: int

@@ -25,8 +25,8 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The snapshot of a group. ``broken``: pending sessions that cannot be read, with the errors. ``is_partial``: more
-    sessions are pending than one pass considers."""
+    """The snapshot of a group. ``broken``: the ids of pending sessions that cannot be read, with the errors.
+    ``is_partial``: more sessions are pending than one pass considers."""
 
     snapshot: Snapshot
     broken: tuple[tuple[UUID, Exception], ...] = ()

@@ -27,8 +27,8 @@ NO_OFFER = Offer()
 
 
 def storage_needs_of(session_ids: Sequence[UUID]) -> dict[UUID, StorageNeed]:
-    """Return the storage needs of these sessions. Sessions whose folders are all mounted automatically have no needs
-    and are missing. One query."""
+    """Return the storage needs of these sessions, by session id. Sessions whose folders are all mounted automatically
+    have no needs and are missing. One query."""
     if not session_ids:
         return {}
     found: dict[UUID, list[tuple[str, str, bool, bool]]] = defaultdict(list)
