@@ -20,7 +20,8 @@ class OneOf(Lookup):
     prepare_rhs = False
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        """Return the SQL condition. The statuses have the same order as in the conditions of indexes."""
+        """Return the SQL condition and its parameters. The statuses have the same order as in the conditions of
+        indexes."""
         column, parameters = self.process_lhs(compiler, connection)
         statuses = [f"'{Status(one).value}'" for one in sorted(self.rhs)]
         condition = f"= {statuses[0]}" if len(statuses) == 1 else f"IN ({', '.join(statuses)})"

@@ -1,5 +1,5 @@
-"""Statuses of sessions and kernels, and the allowed transitions. Both have the same names; ``docs/architecture.md``
-draws the transitions."""
+"""Statuses of sessions and kernels, and the allowed transitions. Sessions and kernels have the same statuses;
+``docs/architecture.md`` draws the transitions."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def raw_id(column: str) -> ExpressionWrapper[F]:
 
 
 def id_of(raw: UUID | str) -> UUID:
-    """Return a value selected with ``raw_id`` as UUID. Ids that repeat (agents, users) are cached."""
+    """Return a value selected with ``raw_id`` as a UUID. Ids that repeat (agents, users) are cached."""
     return raw if isinstance(raw, UUID) else _id(raw)
 
 
@@ -122,7 +122,7 @@ def update_rows(
 
 
 def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]) -> None:
-    """Insert rows, given by column. A value that is not a list is used for every row."""
+    """Insert rows. ``columns``: by column, a list of values, or one value for all rows."""
     length = max((len(values) for values in columns.values() if isinstance(values, list)), default=0)
     if not length:
         return
@@ -147,7 +147,8 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
 
 
 def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
-    """Insert rows, given by column (PostgreSQL type, values). Rows that violate a unique constraint are skipped."""
+    """Insert rows, but skip rows that violate a unique constraint. ``columns``: by column, its PostgreSQL type and
+    values."""
     target = connection.ops.quote_name(table)
     names = ", ".join(map(connection.ops.quote_name, columns))
     given, parameters = _given(columns)

@@ -16,7 +16,7 @@ Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timest
 
 def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:
     """Return an SQL expression that gives each row its value by its id; rows without a value get NULL. Values of kind
-    ``jsonb`` are Python data. Times are aware."""
+    ``jsonb`` are Python data. Times have a time zone."""
     postgres = connection.vendor == "postgresql"
     quote = connection.ops.quote_name
     key = f"{quote(model._meta.db_table)}.{quote('id')}"

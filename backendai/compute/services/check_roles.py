@@ -58,7 +58,7 @@ def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
 
 
 def _with_command_in_main(roles: Mapping[str, RoleSpec]) -> dict[str, RoleSpec]:
-    """Return the roles with a command that waits where a role has none of its own. The main kernel starts after all
+    """Return the roles, with a command that waits for each role that has no command. The main kernel starts after all
     others, unless the roles have an order."""
     found = {name: replace(role, startup_command=role.startup_command or _WAIT) for name, role in roles.items()}
     is_ordered = any(role.after for role in roles.values())

@@ -143,7 +143,7 @@ def hint_stops(session_ids: Collection[UUID]) -> None:
 
 
 def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End terminating kernels whose agents are unreachable or failed to end them; returns the ended sessions.
+    """End terminating kernels whose agents are unreachable or failed to end them; returns the ids of ended sessions.
 
     Only an administrator can request this. The message says that the kernels may still run. Three more statements per
     agent.
@@ -215,7 +215,7 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
 
 
 def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
-    """Return the pending sessions with a dependency that ended otherwise than required, and for each the reason.
+    """Return why pending sessions can never start, by session id: a dependency ended otherwise than required.
     ``failed``: only these dependencies are considered (None: all). At most ``_MOST_AT_ONCE`` dependencies."""
     well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
     needs = "from_computesession__depends_when"

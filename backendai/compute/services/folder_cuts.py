@@ -23,8 +23,8 @@ CUT_OFF = "folder-revoked"
 
 
 def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
-    """Return a mount of a live session that its owner's rights no longer allow. Raises NotFound; NotAllowed unless the
-    actor manages the folder; Conflict while the owner has the rights."""
+    """Return the mount of this folder in a live session whose owner has lost the rights. Raises NotFound; NotAllowed
+    unless the actor manages the folder; Conflict while the owner has the rights."""
     folder = require_rights(actor, folder, MANAGE)
     rows = SessionMount.objects.filter(folder=folder, session=session_id, released_at=None, session__status__in=LIVE)
     mount: SessionMount | None = rows.select_related("session__owner").first()

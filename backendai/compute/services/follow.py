@@ -80,8 +80,7 @@ class _Followed:
 
     @property
     def finishing(self) -> list[Kernel]:
-        """The kernels that end the session by ``done_when``, as all of them have finished; empty while any
-        continues."""
+        """The kernels whose end ends the session by ``done_when``; empty until all of them have finished."""
         return done_with(self.session, self.kernels)
 
     @property
@@ -104,7 +103,7 @@ class _Changes:
     """The changes that the kernels' statuses require.
 
     Sessions: ``again`` become pending again, ``ending`` terminate, ``over`` end, as all their kernels have ended,
-    ``further`` get a new status (the key). Kernels: ``returning`` restart, ``released`` may start.
+    ``further`` get the status that is the key. Kernels: ``returning`` restart, ``released`` may start.
     """
 
     again: list[_Followed] = field(default_factory=list)

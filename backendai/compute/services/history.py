@@ -24,7 +24,7 @@ Steps = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The values of one history row. ``steps``: a JSON list of objects with ``step``, ``result``, ``message`` and an
-    optional ``error_code``; their times are the row's."""
+    optional ``error_code``. The times of the row are the times of its steps."""
 
     session_id: UUID
     from_status: str

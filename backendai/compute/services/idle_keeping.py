@@ -72,7 +72,7 @@ def _active_warnings(user: User, session_ids: Collection[UUID]) -> dict[UUID, li
 
 
 def _put_off(warning: IdleWarning, now: datetime) -> datetime | None:
-    """Extend the end in the unsaved warning and return it; None if no extension is left."""
+    """Extend the end in the warning object without saving it, and return the new end; None if no extension is left."""
     checker = warning.checker
     if checker is None or warning.extensions >= checker.max_extensions:
         return None

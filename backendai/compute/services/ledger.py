@@ -1,5 +1,5 @@
-"""The ledger of slots: what each placed kernel holds on its agent. Use is always a sum over rows, so no counter can
-drift."""
+"""The ledger of slots: the amounts that each placed kernel holds on its agent. Use is always a sum over rows, so no
+counter can drift."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
-    """Return what placed kernels hold of each device, by agent, slot and device. Agents without held devices are
-    missing. One query."""
+    """Return the amounts of devices that placed kernels hold, by agent, slot and device. Agents without held devices
+    are missing. One query."""
     taken: dict[UUID, Devices] = {}
     for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})

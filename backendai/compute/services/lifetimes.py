@@ -23,7 +23,7 @@ _LIFETIMES = (
 
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
-    """Return each session's maximum run time; unlimited sessions are missing. At most one query."""
+    """Return the maximum run time of sessions, by session id; unlimited sessions are missing. At most one query."""
     rows = _ROWS.rows(list_of(session_ids)) if session_ids else []
     limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
     return {pk: min(found) for pk, found in limits.items() if found}

@@ -44,7 +44,7 @@ _FEW, _MANY = 8, 30  # numbers of holders above which other queries are used
 
 
 def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
-    """Return the limits of these holders, and what their placed sessions in all resource groups hold. Two queries."""
+    """Return the limits of these holders, and the amounts that they hold in all resource groups. Two queries."""
     if not limited:
         return {}
     keys = [holder.key for holder in limited]
@@ -145,8 +145,8 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 
 
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return held amounts and number of placed sessions by holder, summed by the database: a domain then has no row for
-    each user. For at most ``_FEW`` holders. Two queries."""
+    """Return held amounts and numbers of placed sessions by holder, for at most ``_FEW`` holders. The database computes
+    the sums, which saves a row for each user of a domain. Two queries."""
     scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for slot, *sums in _SUMS.rows(scopes, *identities):

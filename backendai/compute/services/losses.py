@@ -33,7 +33,8 @@ RUN_AGAIN = Q(
 def end_unconfirmed(
     kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
 ) -> set[UUID]:
-    """End these placed kernels without their agent's confirmation, and free their slots; returns their sessions.
+    """End these placed kernels without their agent's confirmation, and free their slots; returns the ids of their
+    sessions.
 
     ``sentence``: makes the message from the agent's name. Terminating kernels keep their reason. At most
     ``MOST_AT_ONCE`` kernels.
@@ -66,8 +67,8 @@ def end_unconfirmed(
 def stop_for_another_try(
     kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
 ) -> set[UUID]:
-    """Order agents to end these kernels; returns their sessions, which become pending again when all their kernels have
-    ended. At most ``MOST_AT_ONCE`` kernels."""
+    """Order agents to end these kernels; returns the ids of their sessions. The sessions become pending again when all
+    their kernels have ended. At most ``MOST_AT_ONCE`` kernels."""
     stopped: set[UUID] = set()
     ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
     if not ids:

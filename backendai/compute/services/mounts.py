@@ -42,7 +42,7 @@ class ResolvedMount:
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
-    """Return the requested and the automatic mounts of the owner's session, at most ``MOST_MOUNTS``: further automatic
+    """Return the requested and the automatic mounts of the owner's session. At most ``MOST_MOUNTS``: further automatic
     ones are left out.
 
     Folders whose names begin with a dot are mounted automatically, unless their paths collide. Raises UserError with
@@ -167,7 +167,7 @@ def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> No
 
 
 def _offered(owner: User, project: Project, requests: Sequence[MountRequest]) -> list[Any]:
-    """Return the requested folders, and the owner's and the project's folders named with a dot."""
+    """Return the requested folders, and the owner's and the project's folders whose names begin with a dot."""
     wanted = _automatic_for(owner, project)
     if requests:
         names = [request.folder for request in requests]

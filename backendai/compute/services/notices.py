@@ -150,8 +150,8 @@ def close_cards(user: Any, until: int, *, now: datetime) -> int:
 
 
 def delete_old_notices(now: datetime) -> int:
-    """Delete notifications that are too old, and each user's beyond the newest two hundred; returns how many. Looks at
-    the ``_MOST_AT_ONCE`` oldest and at twenty users per call."""
+    """Delete notifications that are too old, and all but the newest two hundred of each user; returns how many. Looks
+    at the ``_MOST_AT_ONCE`` oldest and at twenty users per call."""
     oldest = SessionNotice.objects.order_by("pk").values_list("pk", "created_at")[:_MOST_AT_ONCE]
     old = [pk for pk, created_at in oldest if created_at < now - KEPT_FOR]
     number: int = SessionNotice.objects.filter(pk__in=old).delete()[0] if old else 0

@@ -38,8 +38,7 @@ def release(some: Collection[Kernel], *, now: datetime) -> None:
 
 
 def done_with(session: ComputeSession, kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels that end the session by ``done_when``, as all of them have finished; empty while any
-    continues.
+    """Return the kernels whose end ends the session by ``done_when``; empty until all of them have finished.
 
     If some were successful, only these are returned. Empty for a session that ends with its main kernel.
     """

@@ -50,7 +50,7 @@ def set_priority(session: ComputeSession, user: User, priority: int) -> None:
 
 
 def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
-    """Return for each session a priority above the other pending sessions of its group.
+    """Return by session id a priority above the other pending sessions of the session's group.
 
     The result is at least the session's own priority. It may exceed the maximum, which ``set_priority`` rejects. One
     query.

@@ -29,7 +29,7 @@ def rename_session(session: ComputeSession, user: User, name: str) -> ComputeSes
     see the session.
 
     Raises UserError for an invalid name; Conflict if the session has ended or is being prepared, or if another live
-    session of the owner has the name (the error's ``session`` is that one's id).
+    session of the owner has the name (the error's ``session`` is the id of the other one).
     """
     check_session_name(name)
     if name == session.name:

@@ -123,7 +123,7 @@ def _next_round(
 
 
 def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
-    """Return the kernels, locked with their sessions in a fixed order until the transaction ends."""
+    """Return the kernels by id, locked with their sessions in a fixed order until the transaction ends."""
     lock_sessions_of(kernel_ids)
     return {kernel.pk: kernel for kernel in _REPORTED_KERNELS.rows(list_of(kernel_ids))}
 

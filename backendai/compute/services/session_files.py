@@ -70,7 +70,7 @@ def launch_files_of(session_id: UUID | str, person: User) -> list[LaunchFile]:
 
 
 def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:
-    """Return the files to write into the homes of these sessions. One query; none for no sessions."""
+    """Return the files to write into the homes of these sessions, by session id. One query; none for no sessions."""
     found: dict[UUID, list[HomeFile]] = defaultdict(list)
     if session_ids:
         rows = SessionFile.objects.filter(session__in=among(list(session_ids))).order_by("path")
