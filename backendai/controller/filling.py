@@ -150,7 +150,7 @@ def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetim
 
 
 def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
-    """Finish with the files copied so far, as the home no longer exists. If there are none, the folder becomes
+    """Finish the copy with the files copied so far, as the home no longer exists. If there are none, the folder becomes
     ERROR."""
     fill.refresh_from_db(fields=["sent_bytes"])
     if fill.sent_bytes:

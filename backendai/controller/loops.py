@@ -94,7 +94,7 @@ def _one_group(group: ResourceGroup, now: datetime) -> int:
 
 
 class Line:
-    """Coalesces concurrent calls. One thread runs; one thread waits; later callers rely on the waiting thread's run."""
+    """Merges concurrent calls. One thread runs and one waits; later callers rely on the waiting thread's run."""
 
     def __init__(self) -> None:
         self._doing, self._waiting = threading.Lock(), threading.Lock()

@@ -1,4 +1,5 @@
-"""Runs the observe pass: records what sessions hold, for fair share and reports, and deletes expired data."""
+"""Runs the observe pass: records the amounts that sessions hold, for fair share and reports, and deletes expired
+data."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _LEASE = timedelta(seconds=60)
 
 
 def run_observe(now: datetime) -> int:
-    """Record what kernels held since the last pass; returns how many kernels. Also thins out old samples, and deletes
-    expired logs, history and audit entries. 0 if another process runs the pass."""
+    """Record the amounts that kernels held since the last pass; returns how many kernels. Also thins out old samples,
+    and deletes expired logs, history and audit entries. 0 if another process runs the pass."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
         return 0

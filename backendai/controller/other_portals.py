@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 def watch_for_others(now: datetime) -> int:
-    """Write a new mark and compare the previous one with the database's; returns 0, as this rule of the repair pass
-    repairs nothing. Without the broker nothing is checked."""
+    """Write a new mark and compare the previous one with the database's. Without the broker nothing is checked. Returns
+    0, as this rule of the repair pass repairs nothing."""
     expected, mark = read_mark(), secrets.token_hex(16)
     try:
         found = swap_mark(mark)

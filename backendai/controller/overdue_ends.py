@@ -82,8 +82,8 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
 
 
 def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
-    """Return the sessions whose open forced end is counted now. The value is the history row to update (None: write a
-    new row)."""
+    """Return the sessions whose open forced end is counted now, by id. The value is the history row to update (None:
+    write a new row)."""
     newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
     rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
     due: dict[UUID, UUID | None] = {}
@@ -97,7 +97,7 @@ def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
 
 
 def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
-    """Return one sentence for each session, about its first kernel."""
+    """Return one sentence for each session about its first kernel, by session id."""
     sentences: dict[UUID, str] = {}
     columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
     for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:

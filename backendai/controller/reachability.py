@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 def watch_reachability(now: datetime) -> int:
-    """Record whether agents can reach the portal now. Returns 0, as this rule repairs nothing."""
+    """Record whether agents can reach the portal now. Returns 0, as this rule of the repair pass repairs nothing."""
     newest = last_heard_at()
     # Half the limit: if all agents are silent, this must be known before the first of them counts as lost.
     heard = newest is None or now - newest < settings.AGENT_LOST_AFTER / 2

@@ -1,5 +1,5 @@
-"""Runs the repair pass, which repairs lost state and ends what has exceeded its deadline. Every live state has a
-deadline."""
+"""Runs the repair pass. It repairs lost state, and ends everything that has exceeded its deadline. Every live state has
+a deadline."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def begin(job_id: UUID) -> None:
 
 
 def hint_again(now: datetime) -> int:
-    """Send hints for scans that have not started; returns 0, as this rule of the repair pass repairs nothing."""
+    """Send hints for scans that have not started. Returns 0, as this rule of the repair pass repairs nothing."""
     for job_id in waiting_scans():
         hint("controller.scan_registry", str(job_id), queue=CONTROL_QUEUE)
     return 0

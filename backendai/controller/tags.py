@@ -28,7 +28,7 @@ def begin() -> None:
 
 
 def hint_at_tags(now: datetime) -> int:
-    """Send a hint for tag deletions that have not started; returns 0, as this rule of the repair pass repairs
+    """Send a hint for tag deletions that have not started. Returns 0, as this rule of the repair pass repairs
     nothing."""
     if waiting_removals():
         hint("controller.remove_tags", queue=CONTROL_QUEUE)
