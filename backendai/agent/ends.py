@@ -125,3 +125,5 @@ class Ends:
             if not forced:
                 raise
             logger.warning("kernel %s is killed and its log is lost: %s", claim.kernel_id, error.message)
+        except Exception:  # the next try would fail alike, and the kernel would keep its slots for ever
+            logger.exception("kernel %s: its log cannot be kept and is lost", claim.kernel_id)

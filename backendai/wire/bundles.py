@@ -10,7 +10,8 @@ from backendai.wire.fields import Message, Order
 from backendai.wire.messages import KernelReport, KernelSpec
 
 MOST_IN_BUNDLE = 64
-LARGEST_BUNDLED_LOG = 16 * 2**10  # keeps a bundle below the portal's limit for requests
+LARGEST_BUNDLED_LOG = 12 * 2**10  # bytes before their encoding; keeps a bundle below the portal's limit for requests
+_LARGEST_ENCODED = LARGEST_BUNDLED_LOG * 4 // 3  # Base64 has four characters for three bytes
 
 
 class BundledLog(Message):
@@ -18,7 +19,7 @@ class BundledLog(Message):
 
     kernel_id: UUID
     generation: int
-    content: Base64Bytes = Field(max_length=LARGEST_BUNDLED_LOG, repr=False)
+    content: Base64Bytes = Field(max_length=_LARGEST_ENCODED, repr=False)
     truncated: bool = False
 
 

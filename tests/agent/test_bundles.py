@@ -125,10 +125,8 @@ def test_a_portal_of_an_earlier_version_gets_single_calls(portal: TakesBundles) 
     client.close()
 
 
-def test_a_log_arrives_byte_for_byte_and_a_long_one_goes_alone(portal: TakesBundles, client: BundlingClient) -> None:
-    small, large = b"\x00\xff\n" * 5, b"x" * (LARGEST_BUNDLED_LOG + 1)
-    kernel_id = uuid4()
-    client.put_log(kernel_id, 1, small, truncated=True)
-    assert portal.logs[kernel_id] == (small, True)
-    client.put_log(kernel_id, 1, large, truncated=False)
-    assert portal.logs[kernel_id] == (large, False)
+@pytest.mark.parametrize("size", [0, 15, *range(LARGEST_BUNDLED_LOG - 2, LARGEST_BUNDLED_LOG + 3), 16 * 2**10, 2**20])
+def test_a_log_of_any_size_arrives_byte_for_byte(portal: TakesBundles, client: BundlingClient, size: int) -> None:
+    kernel_id, log = uuid4(), (b"\x00\xff\n" * (size // 3 + 1))[:size]
+    client.put_log(kernel_id, 1, log, truncated=True)
+    assert portal.logs[kernel_id] == (log, True)

@@ -251,6 +251,30 @@ def test_it_keeps_an_ended_kernel_until_the_portal_took_the_report() -> None:
     assert node.portal.status[kernel_id] == "TERMINATED"
 
 
+@pytest.mark.parametrize("order", ["look", "stop"])
+def test_a_log_that_can_never_be_kept_keeps_no_kernel_from_its_end(
+    order: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node()
+    kernel_id = start(node)
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("a log that no message can hold")
+
+    monkeypatch.setattr(node.portal, "put_log", fails)
+    if order == "look":
+        node.backend.exit(kernel_id, 3)
+        node.kernels.look_soon(kernel_id, 1)
+    else:
+        node.portal.terminate(kernel_id)
+        node.kernels.stop_soon(kernel_id, 1)
+    node.settle()
+    assert node.portal.status[kernel_id] == "TERMINATED"
+    assert kernel_id not in node.backend.entries
+    assert [one.levelname for one in caplog.records if "its log cannot be kept" in one.message] == ["ERROR"]
+    caplog.clear()
+
+
 def test_it_stops_on_order_and_says_so() -> None:
     node = Node()
     kernel_id = start(node)
