@@ -24,6 +24,7 @@ ROWS = {
     "Saving as an image": Capability.COMMIT,
     "Resource usage": Capability.READINGS,
     "Programs reach other machines": Capability.ISOLATED,  # a trait: who has it does not
+    "Serving models": Capability.SERVING,
     "A network of its own": Capability.OWN_NETWORK,
     "A limit on what it writes": Capability.SIZE_LIMITS,
     "One session over several agents": Capability.CLUSTER_NETWORK,

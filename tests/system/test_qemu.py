@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+import requests
 
 from tests.agent.qemu_bed import machine_settings
 from tests.system.platform import Platform
@@ -69,3 +70,22 @@ def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     assert client.wait_for(bad["id"], "TERMINATED", seconds=STARTED_WITHIN)["status_reason"] == "task-failed"
     until(lambda: "done" in client.log(good["id"]), 10, "the log is kept")
     platform.audit()
+
+
+def test_a_replica_in_a_machine_answers_requests(platform: Platform) -> None:
+    client = platform.client
+    command = "mkdir www && echo from-a-machine >www/index.html && exec httpd -f -p 8000 -h www"
+    wish = {"name": "machine", "image": "tiny", "command": command, "port": 8000, "probe_path": "/", "resources": SMALL}
+    endpoint = client.post("endpoints/", {**wish, "minimum": 1, "maximum": 1})
+    token = client.post(f"endpoints/{endpoint['id']}/tokens/", {"name": "test"})["token"]
+    host = endpoint["url"].partition("://")[2]
+    url = f"http://127.0.0.1:{host.rpartition(':')[2]}/index.html"
+
+    def answer() -> str:
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.get(url, headers={"Host": host, "Authorization": f"Bearer {token}"}, timeout=30).text
+
+    until(lambda: "from-a-machine" in answer(), STARTED_WITHIN, "the replica answers", last=answer)
+    client._send("DELETE", f"endpoints/{endpoint['id']}/")
+    until(lambda: machines(platform) == [], 60, "no machine is left")

@@ -90,6 +90,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
             Capability.IMAGES,
             Capability.LISTED_IMAGES,
             Capability.APPS,
+            Capability.SERVING,
             Capability.SIZE_LIMITS,
             Capability.EXECUTION,
         }
