@@ -22,6 +22,7 @@ from backendai.agent.backends.packet_rules import (
     has_ipv6,
     name_servers,
     obstacle,
+    refuse,
     shielded_addresses,
     to_name_servers,
 )
@@ -83,16 +84,16 @@ class Firewall:
         # Loopback ones the engine asks from the host itself.
         yield from to_name_servers(server for server in name_servers() if not server.startswith("127."))
         if hook == "INPUT":
-            yield "-j REJECT"
+            yield from refuse()
         else:
             yield f"-p udp --dport {VXLAN_PORT} -j REJECT"
             for address in (*METADATA, *self._shielded):
-                yield f"-d {address} -j REJECT"
+                yield from refuse(f"-d {address}")
 
     def _rules_v6(self, hook: str) -> Iterable[str]:
         yield "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
         if hook == "INPUT":
-            yield "-j REJECT"
+            yield from refuse()
         else:
             for address in (*METADATA_V6, *self._shielded_v6):
-                yield f"-d {address} -j REJECT"
+                yield from refuse(f"-d {address}")

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +96,12 @@ def to_name_servers(servers: Iterable[str]) -> Iterable[str]:
     for server in servers:
         yield f"-d {server} -p udp --dport 53 -j RETURN"
         yield f"-d {server} -p tcp --dport 53 -j RETURN"
+
+
+def refuse(match: str = "") -> Iterator[str]:
+    """Yield the rules that refuse packets. Connections by a reset: after an ICMP message Linux may try once more."""
+    yield f"{match} -p tcp -j REJECT --reject-with tcp-reset".lstrip()
+    yield f"{match} -j REJECT".lstrip()
 
 
 def by_version(addresses: Iterable[str]) -> tuple[list[str], list[str]]:
