@@ -24,6 +24,7 @@ from uuid import uuid4
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.qemu_channel import Decoder, Kind
+from backendai.agent.backends.qemu_command import Shape
 from backendai.agent.backends.qemu_disk import make_disk
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.qemu_settings import ACCELERATIONS, MachineSettings
@@ -68,9 +69,10 @@ def run(backend: QemuBackend, image: str, rounds: int) -> dict[str, Any]:
         launch = folder.read("launch")
         if number == 1:
             echoes = asyncio.run(_echoes(backend, spec))
+        shape = Shape(0, 1, "", has_network=backend.network.ensure())
         disk = folder.path.parent / "bare-disk"
         backend.remove(spec.kernel_id)
-        make_disk(disk, spec, {}, Tools(backend.settings.root), uid=None, shares=[])
+        make_disk(disk, spec, {}, Tools(backend.settings.root), uid=None, shares=[], shape=shape)
         if number:
             bare.append(_bare(launch, disk))
         disk.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from backendai.core.errors import UserError
@@ -12,6 +13,7 @@ from backendai.core.slots import parse_size
 ACCELERATIONS = ("auto", "kvm", "tcg")
 OFF = "off"
 NETWORKS = ("auto", OFF)
+GUESTS = IPv4Network("198.51.100.0/24")  # an example network of RFC 5737, which is nobody's
 _OVERHEAD = 128 * 2**20
 _MOST_OVERHEAD = 16 * 2**30
 
@@ -20,13 +22,14 @@ _MOST_OVERHEAD = 16 * 2**30
 class MachineSettings:
     """How virtual machines are made. ``root``: where QEMU, its tools and a Linux kernel are; ``cache``: where file
     systems of images are kept, None: in the agent's folder; ``overhead``: bytes of each kernel's memory for QEMU;
-    ``network``: auto (where it can be kept in bounds) or off."""
+    ``network``: auto (where it can be kept in bounds) or off; ``guests``: the 256 addresses inside of them."""
 
     root: Path = Path("/")
     cache: Path | None = None
     acceleration: str = ACCELERATIONS[0]
     overhead: int = _OVERHEAD
     network: str = NETWORKS[0]
+    guests: IPv4Network = GUESTS
 
 
 def read_machines(environ: Mapping[str, str]) -> MachineSettings:
@@ -47,7 +50,24 @@ def read_machines(environ: Mapping[str, str]) -> MachineSettings:
         acceleration=acceleration,
         overhead=overhead,
         network=network,
+        guests=_guests(environ.get("BACKENDAI_QEMU_GUESTS", "")),
     )
+
+
+def _guests(told: str) -> IPv4Network:
+    if not told:
+        return GUESTS
+    try:
+        found = IPv4Network(told)
+    except ValueError:
+        found = None
+    if found is None or found.prefixlen != GUESTS.prefixlen or not _can_be_used(found):
+        raise _wrong("BACKENDAI_QEMU_GUESTS", told, f"use an IPv4 network of 256 addresses, such as {GUESTS}")
+    return found
+
+
+def _can_be_used(network: IPv4Network) -> bool:
+    return not (network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified)
 
 
 def _folder(environ: Mapping[str, str], variable: str) -> Path | None:

@@ -6,6 +6,7 @@ A start takes seconds. Questions that change nothing share a machine that stands
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import socket
@@ -29,10 +30,13 @@ from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.ports import NotListening, Ports
 from backendai.agent.qemu_settings import MachineSettings
+from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.messages import HomeFile
 from backendai.wire.mounts import MountSpec
 from backendai.wire.splice import Side, splice
 from tests.agent.backend_contract import BackendContract
+from tests.agent.cluster_tools import HOSTILE, cluster_specs
+from tests.agent.cluster_tools import run as run_cluster
 from tests.agent.contract_tools import NewSpec, ended_of, until
 from tests.agent.guest_contract import ECHO, Asker, ProgramContract, text_of
 from tests.agent.images import (
@@ -44,6 +48,7 @@ from tests.agent.images import (
     ensure_linked_image,
     ensure_python_image,
     ensure_service_image,
+    ensure_ssh_image,
     ensure_tiny_image,
     ensure_tmux_image,
 )
@@ -143,6 +148,9 @@ def opened(data: Path, settings: MachineSettings, images: None, request: pytest.
 
     yield make
     clear(backends)
+
+
+OVER_AGENTS = ClusterNetwork(vni=1, subnet="10.1.0.0/26", gateway="10.1.0.1", address="10.1.0.2", remotes=["10.0.0.9"])
 
 
 class Questions:
@@ -283,6 +291,16 @@ def test_a_machine_that_is_killed_ends_without_an_exit_code_and_leaves_nothing(
     assert [cgroup for cgroup in cgroups if Path(cgroup).exists()] == []
 
 
+def test_a_machine_that_hangs_is_ended_when_its_grace_is_over(backend: QemuBackend, new_spec: NewSpec) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    (machine,) = psutil.Process(backend._running(spec.kernel_id).runner()).children()
+    machine.suspend()
+    backend.stop(spec.kernel_id, grace=0.5)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (None, "") and not machine.is_running()
+
+
 def test_a_machine_does_not_outlive_its_supervisor(backend: QemuBackend, new_spec: NewSpec) -> None:
     spec = new_spec()
     backend.start(spec)
@@ -368,7 +386,8 @@ def answer_of(ports: Ports, kernel_id: UUID) -> bytes:
     ("over", "code", "words"),
     [
         ({"slots": {"cpu": "1", "mem": str(150 * 2**20)}}, "failed-to-start", "224 MiB"),
-        ({"cluster_size": 2}, "cluster-network-failed", "one kernel"),
+        ({"cluster_size": 31}, "cluster-network-failed", "30 kernels"),
+        ({"cluster_size": 2, "network": OVER_AGENTS}, "cluster-network-failed", "this agent as a whole"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(
@@ -378,6 +397,34 @@ def test_what_cannot_be_is_refused_with_its_reason_and_leaves_nothing(
         backend.start(new_spec(**over))
     assert refused.value.code == code
     assert list(backend._kernel_places.folders()) == []
+
+
+@pytest.mark.long
+def test_kernels_of_a_session_log_in_to_each_other_and_a_restarted_one_is_reached_again(
+    backend: QemuBackend, new_spec: NewSpec
+) -> None:
+    client = APIClient()
+    image = ensure_ssh_image(client)
+    client.close()
+    specs = cluster_specs(partial(new_spec, image=image), ["main1", "sub1", "sub2"])
+    log = run_cluster(backend, specs)
+    odd = hashlib.md5(HOSTILE.encode()).hexdigest()
+    told = [line.split("  ")[0] for line in log.splitlines()]
+    assert told == [line for rank, spec in enumerate(specs) for line in (f"rank {rank} of 3 on {spec.hostname}", odd)]
+    first, second, _ = (spec.kernel_id for spec in specs)
+    backend.remove(first)
+    backend.start(specs[0].model_copy(update={"generation": 2, "command": "exec sleep 300"}))
+    answer = run(
+        backend, second, "nc main1 9 </dev/null 2>&1; cat /etc/hosts; id -u; ls -ln /run/backendai/ssh/host_key"
+    )
+    assert "refused" in answer, "its guest has answered"
+    assert "198.51.100.225 main1" in answer and "-rw-------    1 1000     1000" in answer
+    backend.sweep({spec.kernel_id for spec in specs})
+    assert len(list((backend._data / "sessions").iterdir())) == 1
+    for spec in specs:
+        backend.remove(spec.kernel_id)
+    backend.sweep(set())
+    assert list((backend._data / "sessions").iterdir()) == []
 
 
 def test_folders_are_shared_kept_from_writing_and_taken_away(

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
 from urllib.request import urlopen
 from uuid import uuid4
@@ -17,9 +19,10 @@ import pytest
 from docker import APIClient
 
 from backendai.agent.backends.qemu import QemuBackend
+from backendai.agent.backends.qemu_addresses import GuestAddresses, devices_into
 from backendai.agent.backends.qemu_ask import output_of
 from backendai.agent.backends.qemu_channel import program_words
-from backendai.agent.backends.qemu_network import GATEWAY, NAME_SERVER, MachineNetwork
+from backendai.agent.backends.qemu_network import MachineNetwork
 from backendai.agent.qemu_settings import MachineSettings
 from backendai.wire.capabilities import Capability
 from tests.agent.contract_tools import until
@@ -30,14 +33,16 @@ from tests.agent.specs import make_spec
 
 SMALL = {"cpu": "1", "mem": str(224 * 2**20)}
 NEAR, HIDDEN, METADATA, BRIDGED = "10.213.7.2", "10.213.7.3", "169.254.169.254", "10.213.8.2"
+INSIDE = GuestAddresses(IPv4Network("198.18.7.0/24"))  # others than a site has that says nothing
 HERE = "10.213.7.1"  # this machine's own address there
 
 
 def test_rules_let_names_be_resolved_and_keep_the_platform_apart() -> None:
     rules = list(MachineNetwork("auto", ["10.1.2.3", "2001:db8::7", "10.9.0.0/16"]).rules())
-    own = rules.index("-m addrtype ! --dst-type UNICAST -j REJECT")
+    own = rules.index("-m addrtype ! --dst-type UNICAST -p tcp -j REJECT --reject-with tcp-reset")
     assert all("--dport 53 -j RETURN" in rule for rule in rules[:own])
-    assert all(rule.endswith("-j REJECT") for rule in rules[own:])
+    assert all(" -j REJECT" in rule for rule in rules[own:])
+    assert "-d 10.1.2.3/32 -p tcp -j REJECT --reject-with tcp-reset" in rules, "programs hear of it at once"
     assert {"-d 10.1.2.3/32 -j REJECT", "-d 10.9.0.0/16 -j REJECT", "-d 169.254.0.0/16 -j REJECT"} <= set(rules)
     assert "-o bai-+ -j REJECT" in rules
 
@@ -49,6 +54,17 @@ def test_a_network_that_is_off_is_none_and_says_so(tmp_path: Path) -> None:
     assert Capability.ISOLATED in backend.capabilities
     (note,) = [note for note in backend.notes() if note.code == "qemu-no-network"]
     assert "BACKENDAI_QEMU_NETWORK is off" in note.message
+
+
+def test_machines_with_addresses_that_guests_have_inside_are_named(tmp_path: Path) -> None:
+    head, default = (
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask\n",
+        "eth0 00000000 01020A0A 3 0 0 0 00000000\n",
+    )
+    (tmp_path / "routes").write_text(f"{head}{default}lab1 806433C6 00000000 1 0 0 0 80FFFFFF\n")
+    assert devices_into(IPv4Network("198.51.100.0/24"), tmp_path / "routes") == ["lab1"]
+    assert devices_into(IPv4Network("198.51.101.0/24"), tmp_path / "routes") == []
+    assert devices_into(IPv4Network("198.51.100.0/24"), tmp_path / "none") == []
 
 
 @contextlib.contextmanager
@@ -102,7 +118,7 @@ def places(tmp_path: Path) -> Iterator[list[str]]:
             subprocess.run(command.split(), check=True)
         www = tmp_path / "www"
         with served(www, beside), served(www, behind), served(www) as port:
-            own = [f"{address}:{port}" for address in (HERE, GATEWAY, NAME_SERVER)]
+            own = [f"{address}:{port}" for address in (HERE, INSIDE.gateway, INSIDE.name_server)]
             yield [*(f"{address}:8000" for address in (NEAR, HIDDEN, METADATA, BRIDGED)), *own]
     finally:
         for device in (f"baitv{mark}", f"baitw{mark}", bridge):
@@ -120,7 +136,8 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QemuBackend]:
     ensure_tiny_image(client)
     client.close()
     network = MachineNetwork("auto", [HIDDEN], group=61182, chains=f"BAIT-{uuid4().hex[:6]}-")
-    backend = QemuBackend(folder / "a", machine_settings(folder), deployment="test", agent="n1", network=network)
+    settings = replace(machine_settings(folder), guests=INSIDE.guests)
+    backend = QemuBackend(folder / "a", settings, deployment="test", agent="n1", network=network)
     yield backend
     for kernel in backend.kernels():
         backend.remove(kernel.kernel_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import json
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends import qemu_trial
+from backendai.agent.backends import qemu_runner, qemu_trial
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.qemu import QemuBackend
 from backendai.agent.backends.qemu_boot import BootFiles, newest_kernel, uncompressed
@@ -138,6 +139,9 @@ def test_the_command_opens_no_way_into_the_machine(root: Path) -> None:
     with_network = " ".join(command_of(Shape(2**28, 1, TCG, has_network=True), Tools(root)))
     assert "-netdev user,id=network," in with_network and "ipv6=off" in with_network and "-nic" not in with_network
     assert "hostfwd" not in with_network and "guestfwd" not in with_network
+    with_others = " ".join(command_of(Shape(2**28, 1, TCG, has_network=True, rank=2), Tools(root)))
+    assert with_others.index("netdev=network") < with_others.index("netdev=session"), "as the guest numbers them"
+    assert "local.type=fd,local.str={session}" in with_others and "mac=02:62:61:69:00:02" in with_others
     assert "/dev/fdset/3" in " ".join(command_of(Shape(2**28, 1, TCG, has_kit=True), Tools(root)))
     assert "-cpu host" in " ".join(command_of(Shape(2**28, 1, KVM), Tools(root)))
 
@@ -184,7 +188,7 @@ def test_a_machine_without_the_device_emulates_and_says_so(root: Path, monkeypat
     monkeypatch.setattr(qemu_trial, "_DEVICE", str(root / "none"))
     found = Acceleration("auto", Tools(root), lambda: pytest.fail("no trial without the device")).find()
     assert (found.acceleration, "missing" in found.why_not) == (TCG, True)
-    notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="", no_network="")
+    notes = describe(found, "", "", overhead=2**27, has_limits=True, is_root=True, storage="", no_network="", hidden="")
     assert {note.code for note in notes} == {"qemu-overhead", "qemu-emulated"}
     assert "128 MiB" in next(note.message for note in notes if note.code == "qemu-overhead")
 
@@ -225,7 +229,11 @@ def test_a_kernel_in_an_unknown_packing_is_refused() -> None:
 
 def test_the_guest_is_told_user_variables_and_command() -> None:
     spec = make_spec(session_type="batch", command="echo $HOME", environ={"A": "1"}, hostname="main1", pids=9)
-    words = launch_words(spec, {"PATH": "/opt/bin", "A": "0"}, uid=1000)
+    words = launch_words(spec, {"PATH": "/opt/bin", "A": "0"}, Shape(2**28, 1, TCG, has_network=True, rank=1), uid=1000)
+    told = [word for word in words if word.startswith(("interface=", "gateway="))]
+    assert told == [
+        "interface=198.51.100.15:255.255.255.224", "gateway=198.51.100.2", "interface=198.51.100.226:255.255.255.224",
+    ]  # fmt: skip
     assert {"uid=1000", "gid=1000", "pids=9", "host=main1", "folder=/home/work", "shm=16777216"} <= set(words)
     assert [word for word in words if word.startswith("environ=A=")] == ["environ=A=1"]
     assert "environ=PATH=/opt/bin" in words
@@ -264,6 +272,20 @@ def test_an_end_is_told_with_its_reason(
     assert (ending["exit_code"], ending["reason"], ending["message"]) == said
 
 
+@pytest.mark.asyncio
+async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "launch.json").write_text(json.dumps({"log_bytes": 8192, "virtiofsd": "", "environ_outside": {}}))
+    monkeypatch.setattr(qemu_runner, "_LOOK", 0.01)
+    runner = Runner(tmp_path, -1)
+    watching = asyncio.create_task(runner._watch())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(runner.over.wait(), 0.05)
+    runner.heard_at -= qemu_runner._LONGEST_SILENCE
+    await asyncio.wait_for(runner.over.wait(), 10)
+    watching.cancel()
+    assert "said nothing for 600 seconds" in runner._ending()["message"]
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -273,6 +295,9 @@ def test_an_end_is_told_with_its_reason(
         ("BACKENDAI_QEMU_OVERHEAD", "much"),
         ("BACKENDAI_QEMU_OVERHEAD", "1t"),
         ("BACKENDAI_QEMU_NETWORK", "bridge"),
+        ("BACKENDAI_QEMU_GUESTS", "10.0.0.0/8"),
+        ("BACKENDAI_QEMU_GUESTS", "10.0.0.1/24"),
+        ("BACKENDAI_QEMU_GUESTS", "127.3.0.0/24"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(variable: str, value: str) -> None:
@@ -283,9 +308,11 @@ def test_settings_that_cannot_be_are_refused_by_name(variable: str, value: str) 
 
 def test_settings_are_read() -> None:
     told = {"BACKENDAI_QEMU_ROOT": "/opt/bed", "BACKENDAI_QEMU_ACCELERATION": "kvm", "BACKENDAI_QEMU_OVERHEAD": "256m"}
+    told["BACKENDAI_QEMU_GUESTS"] = "10.9.8.0/24"
     found = read_settings({**told, "BACKENDAI_AGENT_BACKEND": "qemu"}, {"name": "a"})
     assert (found.backend, found.machines.root, found.machines.cache) == ("qemu", Path("/opt/bed"), None)
     assert (found.machines.acceleration, found.machines.overhead) == ("kvm", 256 * 2**20)
+    assert str(found.machines.guests) == "10.9.8.0/24"
 
 
 def test_the_doctor_speaks_of_qemu_only_where_an_agent_uses_it(root: Path) -> None:

@@ -72,6 +72,20 @@ def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     platform.audit()
 
 
+@pytest.mark.long
+def test_three_machines_of_a_session_reach_each_other_by_name(platform: Platform) -> None:
+    client = platform.client
+    session = client.launch(cluster_size=3, resources=SMALL)
+    client.wait_until_running(session["id"], 2 * STARTED_WITHIN)
+    with client.terminal(session["id"]) as terminal:
+        ask = "until nc $one 9 2>&1 </dev/null | grep -q refused; do sleep 1; done; echo $one-$((40+2))"
+        terminal.run(f"for one in sub1 sub2; do {ask}; done", r"sub1-42\s[^$]*sub2-42", seconds=60)
+    client.end(session["id"])
+    until(lambda: machines(platform) == [], 60, "no machine is left")
+    until(lambda: list(platform.data.glob("agents/*/sessions/*")) == [], 60, "no folder of the session is left")
+    platform.audit()
+
+
 def test_a_replica_in_a_machine_answers_requests(platform: Platform) -> None:
     client = platform.client
     command = "mkdir www && echo from-a-machine >www/index.html && exec httpd -f -p 8000 -h www"

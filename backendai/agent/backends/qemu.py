@@ -31,6 +31,7 @@ from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.home import WAIT
 from backendai.agent.backends.packet_rules import shielded_addresses
 from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu_addresses import GuestAddresses, devices_into
 from backendai.agent.backends.qemu_ask import ask, open_terminal
 from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_channel import program_words
@@ -91,6 +92,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
             Capability.LISTED_IMAGES,
             Capability.APPS,
             Capability.SERVING,
+            Capability.OWN_NETWORK,
             Capability.SIZE_LIMITS,
             Capability.EXECUTION,
         }
@@ -118,7 +120,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self._starter = Starter(
             self.settings,
             cache,
-            data.absolute() / "kit",
+            data.absolute(),
             self._images,
             mounts,
             self.network,
@@ -181,6 +183,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
                 is_root=self._starter.is_root,
                 storage=self._rules().fault,
                 no_network=self.network.why_not,
+                hidden=self._hidden(),
             )
         )
 
@@ -197,9 +200,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self._images.pull(reference, timeout=timeout, progress=progress, access=access)
 
     def start(self, spec: KernelSpec) -> Started:
-        if spec.cluster_size > 1:
-            text = "Virtual machines do not reach each other: a session on this agent has one kernel."
-            raise StartFailed(text, code="cluster-network-failed")
+        self._check_cluster(spec)
         if not self.has_image(spec.exact_image):
             raise ImageNotFound("{image} is neither here nor was it pulled.", image=spec.image)
         return super().start(spec)
@@ -217,6 +218,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         super().sweep(live)
         self._look_at_network()  # a firewall of this machine may have been started anew, without our rules
         self._images.sweep()
+        self._starter.sweep()
 
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
         folder = await asyncio.to_thread(self._running, kernel_id)
@@ -234,9 +236,23 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self._starter.reap()
         self._engine.close()
 
+    def _check_cluster(self, spec: KernelSpec) -> None:
+        if spec.network is not None:
+            text = "Virtual machines reach no kernels of other agents: the session has to lie on this agent as a whole."
+            raise StartFailed(text, code="cluster-network-failed")
+        if spec.cluster_size > (most := GuestAddresses(self.settings.guests).most_kernels):
+            text = "A session of virtual machines has {most} kernels at most."
+            raise StartFailed(text, code="cluster-network-failed", most=most)
+
     def _look_at_network(self) -> None:
         isolated = set() if self.network.ensure() else {Capability.ISOLATED}
         self.capabilities = type(self).capabilities | isolated
+
+    def _hidden(self) -> str:
+        """Return which machines guests do not reach, as they have those addresses themselves; empty: none."""
+        guests = self.settings.guests
+        devices = ", ".join(devices_into(guests))
+        return devices and f"Virtual machines do not reach {guests} behind {devices}: they have these addresses inside."
 
     def _fault(self) -> tuple[str, str]:
         """Return why no machine can start, and what to do."""

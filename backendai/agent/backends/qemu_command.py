@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from backendai.agent.backends.qemu_addresses import GuestAddresses
 from backendai.agent.backends.qemu_boot import BootFiles
 from backendai.agent.backends.qemu_network import network_words
 from backendai.agent.backends.qemu_tools import Tools
@@ -20,7 +21,8 @@ _PROCESSOR = {TCG: "max", KVM: "host"}
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor
-    starts; ``has_kit``: it has a third disk, with Python and tools; ``has_network``: it reaches other machines."""
+    starts; ``has_kit``: it has a third disk, with Python and tools; ``has_network``: it reaches other machines;
+    ``rank``: in its session, if that has other kernels, which it reaches; ``addresses``: its own and theirs."""
 
     memory: int  # bytes
     cores: int
@@ -28,6 +30,8 @@ class Shape:
     shares: Sequence[str] = ()
     has_kit: bool = False
     has_network: bool = False
+    rank: int | None = None
+    addresses: GuestAddresses = field(default_factory=GuestAddresses)
 
 
 def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
@@ -53,7 +57,7 @@ def command_of(shape: Shape, tools: Tools) -> list[str]:
         *("-chardev", "socket,id=channel,fd={channel}"),
         *("-device", "virtserialport,chardev=channel,name=backendai,nr=1"),
         *_shares(shape),
-        *(network_words() if shape.has_network else ("-nic", "none")),
+        *network_words(shape.addresses, has_network=shape.has_network, rank=shape.rank),
     ]
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES
 from backendai.agent.backends.authorities import authority_environ, write_authorities
 from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.cluster_files import Access, cluster_environ, with_ssh, write_cluster
 from backendai.agent.backends.docker_create import WORKDIR, main_process
 from backendai.agent.backends.home import after_bootstrap, fill_home
-from backendai.agent.backends.qemu_network import ADDRESS, GATEWAY, NAME_SERVER
+from backendai.agent.backends.qemu_command import Shape
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.guest_host import INSIDE as GUEST
 from backendai.agent.mounts.kernel_mounts import Bind
@@ -30,6 +31,8 @@ _OWN_ROOM = 24 * 2**20  # for the file system itself, beside what the kernel may
 _OPTIONS = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-E", "root_owner=0:0")
 _SECONDS = 60.0
 _RESOLVER = Path("/etc/resolv.conf")
+_ACCESS = Access(GUEST, "/tmp/.cluster-environ")  # noqa: S108 - private to the kernel
+_KEYS = ("ssh/id_ed25519", "ssh/host_key")
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FOLDERS: Mapping[str, str] = {"home": WORKDIR, "tmp": "/tmp", "var-tmp": "/var/tmp", "guest": GUEST}  # noqa: S108
 
@@ -50,14 +53,15 @@ def make_disk(
     *,
     uid: int | None,
     shares: Sequence[Share],
-    has_network: bool,
+    shape: Shape,
 ) -> None:
     """Make the disk of a kernel. ``environ``: the variables of its image. Raises OSError, StartFailed."""
+    spec = _with_addresses(spec, shape)
     with tempfile.TemporaryDirectory(prefix=".disk-", dir=path.parent) as made:
         tree = Path(made)
-        _fill(tree, spec, has_network=has_network)
+        _fill(tree, spec, shape)
         user = KERNEL_USER if uid is None else uid
-        words = launch_words(spec, environ, uid=user, shares=shares, has_network=has_network)
+        words = launch_words(spec, environ, shape, uid=user, shares=shares)
         (tree / "launch").write_bytes(b"".join(word.encode() + b"\0" for word in words))
         path.touch(mode=0o600)
         with path.open("r+b") as file:
@@ -72,15 +76,16 @@ def make_disk(
 def launch_words(
     spec: KernelSpec,
     environ: Mapping[str, str],
+    shape: Shape,
     *,
     uid: int,
     shares: Sequence[Share] = (),
-    has_network: bool = False,
 ) -> list[str]:
     """Return what the guest's first process is told, as ``qemu_init/boot.c`` reads it."""
     binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
-    told = {**_ENVIRON, **environ, **authority_environ(spec, AUTHORITIES), **spec.environ}
-    command = after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])
+    trusted = authority_environ(spec, AUTHORITIES) | cluster_environ(spec, _ACCESS)
+    told = {**_ENVIRON, **environ, **trusted, **spec.environ}
+    command = after_bootstrap(spec, WORKDIR, with_ssh(spec, _ACCESS, ["sh", "-c", *main_process(spec)]))
     return [
         f"uid={uid}",
         f"gid={uid}",
@@ -88,10 +93,11 @@ def launch_words(
         f"host={spec.hostname}",
         f"folder={spec.start_in or WORKDIR}",
         f"shm={spec.shm_bytes}",
-        *((f"address={ADDRESS}", f"gateway={GATEWAY}") if has_network else ()),
+        *_network_words(shape),
         *(f"environ={name}={value}" for name, value in told.items()),
         *(f"argument={word}" for word in command),
         *(f"bind={source}:{target}" for source, target in binds.items()),
+        *(f"own=guest/{key}" for key in _KEYS if spec.keys is not None),
         *(f"share={one.tag}:{'ro' if one.bind.read_only else 'rw'}:{one.bind.target}" for one in shares),
     ]
 
@@ -102,7 +108,25 @@ def size_words(spec: KernelSpec) -> str:
     return f"Its disk of {size} is full: delete files, or start a session with more scratch space."
 
 
-def _fill(tree: Path, spec: KernelSpec, *, has_network: bool) -> None:
+def _with_addresses(spec: KernelSpec, shape: Shape) -> KernelSpec:
+    """Return the spec with the address of each kernel in the network of its session, if it has one."""
+    if shape.rank is None:
+        return spec
+    told = [peer.model_copy(update={"address": shape.addresses.of_rank(peer.rank)}) for peer in spec.peers]
+    return spec.model_copy(update={"peers": told})
+
+
+def _network_words(shape: Shape) -> Iterator[str]:
+    """Yield the addresses of the guest's network devices, in their order."""
+    addresses = shape.addresses
+    if shape.has_network:
+        yield f"interface={addresses.own}:{addresses.outward.netmask}"
+        yield f"gateway={addresses.gateway}"
+    if shape.rank is not None:
+        yield f"interface={addresses.of_rank(shape.rank)}:{addresses.session.netmask}"
+
+
+def _fill(tree: Path, spec: KernelSpec, shape: Shape) -> None:
     for name in (*_FOLDERS, "work", "upper/etc"):
         (tree / name).mkdir(parents=True)
     for folder in (tree, tree / "guest", tree / "upper", tree / "upper/etc", tree / "home"):
@@ -111,16 +135,23 @@ def _fill(tree: Path, spec: KernelSpec, *, has_network: bool) -> None:
         (tree / name).chmod(0o1777)
     tables = {
         "hostname": f"{spec.hostname}\n",
-        "hosts": f"127.0.0.1 localhost {spec.hostname}\n::1 localhost\n",
+        "hosts": _hosts(spec),
     }
-    if has_network:
-        tables["resolv.conf"] = f"{_search()}nameserver {NAME_SERVER}\n"
+    if shape.has_network:
+        tables["resolv.conf"] = f"{_search()}nameserver {shape.addresses.name_server}\n"
     for name, text in tables.items():
         (tree / "upper/etc" / name).write_text(text)
         (tree / "upper/etc" / name).chmod(0o644)
     if spec.authorities:
         write_authorities(tree / "authorities", spec)
-    fill_home(tree / "home", spec, owner=None)
+    write_cluster(tree / "guest", spec, _ACCESS, owner=None)
+    fill_home(tree / "home", spec, owner=None, access=_ACCESS)
+
+
+def _hosts(spec: KernelSpec) -> str:
+    named = [f"{peer.address} {peer.hostname}" for peer in spec.peers if peer.address]
+    own = "" if named else f" {spec.hostname}"
+    return "\n".join((f"127.0.0.1 localhost{own}", "::1 localhost", *named, ""))
 
 
 def _search() -> str:

@@ -20,14 +20,14 @@ from backendai.agent.backends.packet_rules import (
     by_version,
     name_servers,
     obstacle,
+    refuse,
     to_name_servers,
 )
+from backendai.agent.backends.qemu_addresses import GuestAddresses
+from backendai.agent.backends.qemu_switch import hardware_address
 from backendai.agent.qemu_settings import OFF
 
 GROUP = 61183  # below the users that systemd keeps for itself: no account has it
-# An example network of RFC 5737, which is nobody's: each guest has it for itself.
-ADDRESS, GATEWAY, NAME_SERVER = "198.51.100.15", "198.51.100.2", "198.51.100.3"
-_NETWORK = "198.51.100.0/24"
 _CHAINS, _HOOK = "BAI-VM-", "OUTPUT"
 _DEVICES, _ROUTES = Path("/sys/class/net"), Path("/proc/net/route")
 
@@ -60,24 +60,31 @@ class MachineNetwork:
             return missing
         if not self._chains.put(V4, {_HOOK: self.rules()}):
             return "iptables refuses the rules"
-        self._chains.put(V6, {_HOOK: ["-j REJECT"]})  # QEMU is told to have no IPv6; where there is none this fails
+        self._chains.put(V6, {_HOOK: refuse()})  # QEMU is told to have no IPv6; where there is none this fails
         return ""
 
     def rules(self) -> Iterator[str]:
         """Yield the rules for packets of QEMU, in their order."""
         yield from to_name_servers(name_servers())
-        yield "-m addrtype ! --dst-type UNICAST -j REJECT"  # services of this machine, and everybody at once
+        yield from refuse("-m addrtype ! --dst-type UNICAST")  # services of this machine, and everybody at once
         yield f"-p udp --dport {VXLAN_PORT} -j REJECT"
         for address in (*METADATA, *self._shielded):
-            yield f"-d {address} -j REJECT"
+            yield from refuse(f"-d {address}")
         for bridge in (f"{BRIDGES}+", *_bridges()):
-            yield f"-o {bridge} -j REJECT"
+            yield from refuse(f"-o {bridge}")
 
 
-def network_words() -> list[str]:
-    """Return the words for QEMU about the network of a guest."""
-    user = f"user,id=network,net={_NETWORK},host={GATEWAY},dns={NAME_SERVER},ipv6=off"
-    return ["-netdev", user, "-device", "virtio-net-pci,netdev=network,romfile="]
+def network_words(addresses: GuestAddresses, *, has_network: bool, rank: int | None) -> list[str]:
+    """Return the words for QEMU about the network devices of a guest, in their order. ``rank``: of a kernel that is not
+    alone in its session."""
+    words = []
+    if has_network:
+        told = f"net={addresses.outward},host={addresses.gateway},dns={addresses.name_server},ipv6=off"
+        words += ["-netdev", f"user,id=network,{told}", "-device", "virtio-net-pci,netdev=network,romfile="]
+    if rank is not None:
+        device = f"virtio-net-pci,netdev=session,romfile=,mac={hardware_address(rank)}"
+        words += ["-netdev", "dgram,id=session,local.type=fd,local.str={session}", "-device", device]
+    return words or ["-nic", "none"]
 
 
 def _bridges() -> list[str]:

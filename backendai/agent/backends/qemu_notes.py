@@ -22,9 +22,10 @@ def describe(
     is_root: bool,
     storage: str,
     no_network: str,
+    hidden: str,
 ) -> Sequence[Note]:
     """Return the notes. ``fault``: why no machine can start; ``storage``: why none mounts folders; ``no_network``: why
-    none reaches other machines."""
+    none reaches other machines; ``hidden``: which of them, though others are reached."""
     notes = [
         Note(
             code="qemu-overhead",
@@ -34,23 +35,28 @@ def describe(
     ]
     if no_network:
         notes.append(_without_network(no_network))
+    elif hidden:
+        fix = "Set BACKENDAI_QEMU_GUESTS to a network of 256 addresses that nobody here uses."
+        notes.append(Note(code="qemu-network-hidden", message=hidden, fix=fix))
     if fault:
         notes.append(Note(code="qemu-starts-nothing", message=fault, fix=fix))
     if trial is not None and trial.why_not:
-        notes.append(
-            Note(
-                code="qemu-emulated",
-                message=f"Virtual machines are emulated, 10 to 30 times slower: {trial.why_not}.",
-                fix="Enable virtualization in the firmware (VT-x or AMD-V), load kvm_intel or kvm_amd, and let the"
-                " agent open /dev/kvm.",
-            )
-        )
+        notes.append(_emulated(trial.why_not))
     if storage:
         notes.append(Note(code="qemu-no-folders", message=storage, fix="Run the agent as root, with virtiofsd."))
     if lacking := [*([] if has_limits else [_NO_LIMITS]), *([] if is_root else [_NO_USERS])]:
         fix = "Run the agent as root, where it may make control groups."
         notes.append(Note(code="qemu-weaker-limits", message=" ".join(lacking), fix=fix))
     return notes
+
+
+def _emulated(why: str) -> Note:
+    return Note(
+        code="qemu-emulated",
+        message=f"Virtual machines are emulated, 10 to 30 times slower: {why}.",
+        fix="Enable virtualization in the firmware (VT-x or AMD-V), load kvm_intel or kvm_amd, and let the agent open"
+        " /dev/kvm.",
+    )
 
 
 def _without_network(why: str) -> Note:

@@ -31,6 +31,7 @@ from backendai.agent.backends.process_runner import (
 from backendai.agent.backends.qemu_door import Door
 from backendai.agent.backends.qemu_mux import Mux
 from backendai.agent.backends.qemu_shares import Shares
+from backendai.agent.backends.qemu_switch import Switch
 from backendai.agent.guest.sockets import listen
 
 _PR_SET_PDEATHSIG = 1
@@ -58,6 +59,8 @@ class Runner:
         self.console = b""
         self.cuts: asyncio.Queue[int] = asyncio.Queue()
         self.over = asyncio.Event()
+        session = self.launch.get("session")  # those of earlier versions have none
+        self.switch = Switch(Path(session["folder"]), session["rank"], session["size"]) if session else None
         self.shares = Shares(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self._join)
 
     async def run(self) -> None:
@@ -78,7 +81,6 @@ class Runner:
         ours, theirs = socket.socketpair()
         with listen(self.folder / "door.sock") as listener:
             self.qemu = await self._spawn(theirs)
-            theirs.close()
             self.mux = Mux(self.log.append, self._hear, self.folder / "guest" / "agent.sock")
             door = await asyncio.start_unix_server(Door(self.mux, self.use, self.cut).answer, sock=listener)
             gone = asyncio.create_task(self.qemu.wait())
@@ -95,6 +97,8 @@ class Runner:
             for task in tasks:
                 task.cancel()
             await self.shares.stop()
+            if self.switch is not None:
+                self.switch.close()
 
     async def _serve_channel(self, channel: socket.socket, gone: asyncio.Task[int]) -> None:
         """Serve the guest; a machine that goes on without its channel is ended."""
@@ -111,7 +115,8 @@ class Runner:
         }
         for tag, source in self.launch["shares"].items():
             files[tag] = await self.shares.start(tag, source)
-        files["channel"] = channel.fileno()
+        plugs = {"channel": channel} | ({"session": self.switch.plug()} if self.switch else {})
+        files |= {name: plug.fileno() for name, plug in plugs.items()}
         argv = [word.format(**files) if "{" in word else word for word in self.launch["argv"]]
         try:
             return await asyncio.create_subprocess_exec(
@@ -125,9 +130,10 @@ class Runner:
                 preexec_fn=self._become,
             )
         finally:
-            for name, file in files.items():
-                if name != "channel":
-                    os.close(file)
+            for plug in plugs.values():
+                plug.close()
+            for file in files.keys() - plugs.keys():
+                os.close(files[file])
 
     def _become(self) -> None:
         """In the new process: join the control groups, give up root's rights, die with the supervisor."""

@@ -13,6 +13,7 @@ from typing import Any
 from backendai.agent.backends import process_cgroup
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.qemu_addresses import GuestAddresses
 from backendai.agent.backends.qemu_boot import Boot
 from backendai.agent.backends.qemu_command import TCG, Shape, command_of
 from backendai.agent.backends.qemu_disk import Share, make_disk, size_words
@@ -21,6 +22,7 @@ from backendai.agent.backends.qemu_kit import MachineKit
 from backendai.agent.backends.qemu_network import MachineNetwork
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.backends.supervisors import Supervisors, free_user
+from backendai.agent.backends.trees import remove_tree
 from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
 from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.agent.qemu_settings import MachineSettings
@@ -41,13 +43,13 @@ _THREADS = 256  # of QEMU: one for each core, and those of its disks
 
 
 class Starter:
-    """Starts virtual machines. ``acceleration`` says how, once a trial has shown it."""
+    """Starts virtual machines. ``data``: the agent's folder; ``acceleration`` says how, once a trial has shown it."""
 
     def __init__(
         self,
         settings: MachineSettings,
         cache: Path,
-        kit: Path,
+        data: Path,
         images: MachineImages,
         mounts: KernelMounts,
         network: MachineNetwork,
@@ -58,7 +60,8 @@ class Starter:
         self._network, self._acceleration, self._others = network, acceleration, others
         self.tools = Tools(settings.root)
         self.boot = Boot(settings.root, cache)
-        self._kit = MachineKit(self.tools, kit)
+        self._kit, self._sessions = MachineKit(self.tools, data / "kit"), data / "sessions"
+        self._addresses = GuestAddresses(settings.guests)
         self.cgroups = process_cgroup.find_parents()
         self.is_root = os.geteuid() == 0
         self._lock = threading.Lock()
@@ -101,7 +104,7 @@ class Starter:
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
         (folder.path / "guest").mkdir(mode=0o711)
         disk = folder.path / "disk"
-        make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares, has_network=shape.has_network)
+        make_disk(disk, spec, image.environ, self.tools, uid=binds.uid, shares=shares, shape=shape)
         files = {"image": image.file, "kernel": boot.kernel, "initrd": boot.initrd, **({"kit": kit} if kit else {})}
         files |= {"disk": disk, "disk_looked_at": disk}
         slots = Slots.parse(spec.slots)
@@ -114,9 +117,26 @@ class Starter:
                 "files": {name: str(path) for name, path in files.items()},
                 "cgroups": [str(cgroup) for cgroup in cgroups],
                 "shares": {share.tag: share.bind.source for share in shares},
+                "session": self._session(spec, shape),
                 "targets": {share.tag: share.bind.target for share in shares},
                 "virtiofsd": str(self.tools.find("virtiofsd") or ""),
             })  # fmt: skip
+
+    def _session(self, spec: KernelSpec, shape: Shape) -> dict[str, Any] | None:
+        """Return how the kernel's supervisor finds those of the other kernels; None: it is alone."""
+        if shape.rank is None:
+            return None
+        folder = self._sessions / str(spec.session_id)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return {"folder": str(folder), "rank": shape.rank, "size": spec.cluster_size}
+
+    def sweep(self) -> None:
+        """Remove the folders of sessions that have no kernel here."""
+        with self._lock:  # a start writes its spec before it takes the lock
+            here = {str(spec.session_id) for other in self._others() if (spec := other.spec())}
+            for folder in self._sessions.iterdir() if self._sessions.exists() else ():
+                if folder.name not in here:
+                    remove_tree(folder)
 
     def _check(self, spec: KernelSpec, binds: Binds) -> None:
         """Raises StartFailed for a folder to be read only that this machine cannot mount so."""
@@ -147,7 +167,9 @@ class Starter:
             text = "A virtual machine takes {taken} of each kernel's memory: ask for {least} or more."
             raise StartFailed(text, taken=format_size(overhead), least=format_size(overhead + _LEAST_GUEST))
         cores = max(1, min(math.ceil(slots["cpu"] / MILLI), os.cpu_count() or 1))
-        return Shape(memory, cores, self._acceleration(), shares, has_kit, has_network)
+        ranks = {peer.hostname: peer.rank for peer in spec.peers} if spec.cluster_size > 1 else {}
+        rank = ranks.get(spec.hostname)
+        return Shape(memory, cores, self._acceleration(), shares, has_kit, has_network, rank, self._addresses)
 
     def _complaint(self, folder: KernelFolder, spec: KernelSpec) -> str:
         if failed := folder.read("exit").get("failed"):

@@ -101,6 +101,17 @@ static void give_tree(const char *path, uid_t uid, gid_t gid)
         nftw(path, give, 16, FTW_PHYS | FTW_MOUNT);
 }
 
+/* Files among those of root that the kernel's user reads alone: programs refuse keys that others own. */
+static void give_files(const struct launch *launch)
+{
+    char path[512];
+    for (char **name = launch->owned; name && *name; name++) {
+        snprintf(path, sizeof path, SCRATCH "/%s", *name);
+        if (lchown(path, launch->uid, launch->gid))
+            fail("cannot give away", path);
+    }
+}
+
 static char **add(char **list, char *word)
 {
     size_t count = 0;
@@ -138,8 +149,8 @@ static void read_launch(struct launch *launch, const char *path)
             launch->host = value;
         else if ((value = value_of(word, "folder")))
             launch->folder = value;
-        else if ((value = value_of(word, "address")))
-            launch->address = value;
+        else if ((value = value_of(word, "interface")))
+            launch->interfaces = add(launch->interfaces, value);
         else if ((value = value_of(word, "gateway")))
             launch->gateway = value;
         else if ((value = value_of(word, "shm")))
@@ -152,6 +163,8 @@ static void read_launch(struct launch *launch, const char *path)
             launch->binds = add(launch->binds, value);
         else if ((value = value_of(word, "share")))
             launch->shares = add(launch->shares, value);
+        else if ((value = value_of(word, "own")))
+            launch->owned = add(launch->owned, value);
     }
 }
 
@@ -191,6 +204,7 @@ void boot(struct launch *launch)
     unlink(SCRATCH "/launch");
     give_tree(SCRATCH "/upper", 0, 0), give_tree(SCRATCH "/guest", 0, 0), give_tree(SCRATCH "/authorities", 0, 0);
     give_tree(SCRATCH "/home", launch->uid, launch->gid);
+    give_files(launch);
     mount_or_fail("overlay", ROOT, "overlay", MS_NODEV, "lowerdir=/lower,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work");
     int scratch = open(SCRATCH, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (scratch < 0)

@@ -20,8 +20,8 @@ struct launch { /* what the agent wrote on the disk: see qemu_disk.py */
     gid_t gid;
     int pids;
     char *host, *folder, *shm;
-    char *address, *gateway; /* none: the guest reaches no other machine */
-    char **environ, **argv, **binds, **shares;
+    char *gateway; /* none: the guest reaches no other machine, or only those of its session */
+    char **interfaces, **environ, **argv, **binds, **shares, **owned;
 };
 
 /* boot.c */

@@ -1,15 +1,14 @@
-/* The network of the guest: its own loopback, and a way out where QEMU gives one. */
+/* The networks of the guest: its own loopback, a way out where QEMU gives one, and the other kernels of its session. */
 #include "init.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <net/route.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define MASK "255.255.255.0"
 
 static int set_address(int file, struct ifreq *device, unsigned long what, const char *address)
 {
@@ -35,16 +34,27 @@ static int add_route(int file, const char *gateway)
     return ioctl(file, SIOCADDRT, &route);
 }
 
+static void raise_interface(int file, int number, char *told) /* "address:mask" */
+{
+    struct ifreq device = {0};
+    char *mask = strchr(told, ':');
+    *mask++ = 0;
+    snprintf(device.ifr_name, sizeof device.ifr_name, "eth%d", number);
+    if (set_address(file, &device, SIOCSIFADDR, told) || set_address(file, &device, SIOCSIFNETMASK, mask)
+        || raise_device(file, &device))
+        fail("cannot set up the network", device.ifr_name);
+}
+
 void raise_network(const struct launch *launch)
 {
-    struct ifreq loopback = {.ifr_name = "lo"}, device = {.ifr_name = "eth0"};
+    struct ifreq loopback = {.ifr_name = "lo"};
     int file = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (file < 0)
         fail("cannot set up", "the network");
     raise_device(file, &loopback);
-    if (launch->address
-        && (set_address(file, &device, SIOCSIFADDR, launch->address) || set_address(file, &device, SIOCSIFNETMASK, MASK)
-            || raise_device(file, &device) || add_route(file, launch->gateway)))
-        fail("cannot set up", "the network");
+    for (int number = 0; launch->interfaces && launch->interfaces[number]; number++)
+        raise_interface(file, number, launch->interfaces[number]);
+    if (launch->gateway && add_route(file, launch->gateway))
+        fail("cannot set up", "the way out");
     close(file);
 }

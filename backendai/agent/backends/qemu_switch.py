@@ -1,0 +1,135 @@
+"""The Ethernet of a session whose kernels are virtual machines of one agent: their supervisors pass each other frames.
+
+Each supervisor has a socket in the session's folder, named by the rank of its kernel. No frame reaches a network of
+this machine, and a guest sends only as itself: frames with another sender are dropped. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from backendai.agent.guest.sockets import short_address
+
+_PREFIX = bytes.fromhex("0262616900")  # locally administered; the last byte is the rank
+_ADDRESS, _HEAD = 6, 14  # bytes
+_LARGEST = 65536
+_AT_ONCE = 64  # frames of one side before others have their turn
+_MOST_WAITING = 512  # frames for a machine that does not read
+Connect = Callable[[], socket.socket]
+
+
+def hardware_address(rank: int) -> str:
+    """Return the Ethernet address of a kernel, as QEMU reads it."""
+    return (_PREFIX + bytes([rank])).hex(":")
+
+
+class Line:
+    """Frames to one socket, in their order. What comes while too many wait, or while nobody is there, is lost."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._socket: socket.socket | None = None
+        self._waiting: deque[bytes] = deque()
+
+    def send(self, frame: bytes) -> None:
+        """Send the frame, now or as soon as the other side reads."""
+        if self._waiting:
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting.append(frame)
+        elif not self._sends(frame):
+            self._waiting.append(frame)
+            assert self._socket is not None
+            asyncio.get_running_loop().add_writer(self._socket, self._go_on)
+
+    def close(self) -> None:
+        """Lose what waits; the next frame connects anew."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_writer(self._socket)
+            self._socket.close()
+        self._socket = None
+        self._waiting.clear()
+
+    def _sends(self, frame: bytes) -> bool:
+        """Return whether the frame is on its way or lost; False: the other side has to read first."""
+        try:
+            if self._socket is None:
+                self._socket = self._connect()
+            self._socket.send(frame)
+        except BlockingIOError:
+            return False
+        except OSError:  # its machine has ended, or not begun
+            self.close()
+        return True
+
+    def _go_on(self) -> None:
+        while self._waiting:
+            if not self._sends(self._waiting[0]):
+                return
+            if self._waiting:  # else the other side is gone
+                self._waiting.popleft()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_writer(self._socket)
+
+
+class Switch:
+    """Where the machine of a kernel is plugged in. ``folder``: of its session; ``size``: how many kernels that has."""
+
+    def __init__(self, folder: Path, rank: int, size: int) -> None:
+        self._own, self._path = _PREFIX + bytes([rank]), folder / str(rank)
+        self._others = {
+            _PREFIX + bytes([number]): Line(lambda number=number: _connected(folder / str(number)))  # type: ignore[misc]
+            for number in range(size)
+            if number != rank
+        }
+
+    def plug(self) -> socket.socket:
+        """Return the machine's end of a cable, and pass frames from now on. Raises OSError."""
+        self._cable, machine = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._cable.setblocking(False)
+        self._to_machine = Line(lambda: self._cable.dup())
+        self._arrivals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._path.unlink(missing_ok=True)  # of an earlier start of this kernel
+        with short_address(self._path) as address:
+            self._arrivals.bind(address)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._cable, self._read, self._cable, self._pass_on)
+        loop.add_reader(self._arrivals, self._read, self._arrivals, self._to_machine.send)
+        return machine
+
+    def close(self) -> None:
+        """Pass nothing any more."""
+        for line in (self._to_machine, *self._others.values()):
+            line.close()
+        for one in (self._cable, self._arrivals):
+            asyncio.get_running_loop().remove_reader(one)
+            one.close()
+        self._path.unlink(missing_ok=True)
+
+    def _read(self, source: socket.socket, take: Callable[[bytes], None]) -> None:
+        with contextlib.suppress(OSError):
+            for _ in range(_AT_ONCE):
+                take(source.recv(_LARGEST))
+
+    def _pass_on(self, frame: bytes) -> None:
+        """Pass a frame of the machine to the one that it names; to all, if it is for many."""
+        if len(frame) < _HEAD or frame[_ADDRESS : 2 * _ADDRESS] != self._own:
+            return
+        wanted = frame[:_ADDRESS]
+        for line in self._others.values() if wanted[0] & 1 else filter(None, [self._others.get(wanted)]):
+            line.send(frame)
+
+
+def _connected(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        with short_address(path) as address:
+            made.connect(address)
+    except OSError:
+        made.close()
+        raise
+    return made
