@@ -40,6 +40,11 @@ def make_administrator() -> None:
     print(_let_in(ADMIN, full_name="Ada Park").email)  # noqa: T201
 
 
+def name_shell() -> None:
+    """Give the image whose shells live in tmux its title."""
+    print(Image.objects.filter(name="shell").update(title="Shell"))  # noqa: T201
+
+
 def make_versions() -> None:
     """Add six environments that nobody can start, one of them in two versions."""
     tags = ["tensorflow:2.9", "tensorflow:2.15-cuda12", *(f"more-{number}:1.0" for number in range(5))]

@@ -36,10 +36,11 @@ def plot_and_save(page: Page, service: str) -> None:
         page.locator(".jp-Dialog .jp-mod-accept").click()
 
 
-def run_cell(page: Page, code: str) -> None:
-    """Type into the first cell and run it, once more when the page had no kernel yet."""
-    expect(page.locator(".jp-KernelName, .jp-Toolbar-kernelName").first).to_contain_text("Python 3", timeout=SLOW_MS)
-    expect(page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first).to_be_visible(timeout=SLOW_MS)
+def run_cell(page: Page, code: str, *, within_ms: int = SLOW_MS) -> None:
+    """Type into the first cell and run it, once more when the page had no kernel yet. ``within_ms``: until it
+    has one."""
+    expect(page.locator(".jp-KernelName, .jp-Toolbar-kernelName").first).to_contain_text("Python 3", timeout=within_ms)
+    expect(page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first).to_be_visible(timeout=within_ms)
     cell = page.locator(".jp-Notebook .jp-CodeCell").first
     choice = page.locator(".jp-Dialog .jp-mod-accept")
     for attempt in range(4):
@@ -50,5 +51,5 @@ def run_cell(page: Page, code: str) -> None:
             page.keyboard.insert_text(code)
         page.keyboard.press("Shift+Enter")
         with suppress(Error):
-            cell.locator(".jp-OutputArea-child").first.wait_for(timeout=20_000)
+            cell.locator(".jp-OutputArea-child").first.wait_for(timeout=max(20_000, within_ms // 4))
             return
