@@ -54,13 +54,11 @@ def move_replicas(
 
 
 def claim(endpoint: Endpoint) -> bool:
-    """Grow the version of an endpoint that is as it was read; returns whether. Its row stays locked until the end of
-    the caller's transaction, in which the decision is carried out."""
-    seen = Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version)
-    if not seen.update(version=F("version") + 1):
-        return False
-    endpoint.version += 1
-    return True
+    """Lock an endpoint that is as it was read; returns whether it is. The lock lasts until the end of the caller's
+    transaction, in which the decision is carried out. Each change grows the version; a decision that a limit refuses
+    changes nothing, and app proxies need not read the book again."""
+    rows = Endpoint.objects.select_for_update(of=("self",)).order_by()
+    return bool(rows.filter(pk=endpoint.pk, version=endpoint.version).values_list("pk", flat=True))
 
 
 def set_desired(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.accounts.models import ResourcePolicy
+from backendai.controller.serving import run_serving
 from backendai.serving import book
 from backendai.serving.models import Endpoint, State
 from tests.cast import Cast
+from tests.factories import make_session
 from tests.serving.world import World, codes_of, make_endpoint, states_of
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +52,28 @@ def test_a_launch_that_a_limit_refuses_is_recorded_once_while_it_lasts(cast: Cas
     ResourcePolicy.objects.update(max_pending_sessions=None)
     world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
     assert not entry(endpoint).is_blocked
+
+
+def test_a_launch_that_a_limit_refuses_changes_nothing_that_app_proxies_read(cast: Cast) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="none waits", max_pending_sessions=0)
+    cast.alice.save(update_fields=["policy"])
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: "over-quota" in codes_of(endpoint))
+    before, passes = book.read_sign(), []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as queries:
+            run_serving(world.now)
+        passes.append([one["sql"] for one in queries])
+    assert book.read_sign() == before
+    assert len(passes[0]) == len(passes[1]) < 50
+    assert not [sql for sql in passes[1] if sql.startswith(('UPDATE "serving_', 'INSERT INTO "serving_'))]
+
+
+def test_a_name_that_its_owner_has_taken_is_passed_over(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    make_session(cast.alice, name=f"{endpoint.name}-{endpoint.pk.hex[:6]}-1")
+    world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
+    assert (endpoint.replicas.get().number, endpoint.revisions.get().failed_starts) == (2, 0)
 
 
 def test_the_book_says_when_waiting_is_no_use_and_how_long_a_start_takes(cast: Cast) -> None:

@@ -130,9 +130,7 @@ def _why_it_goes(view: EndpointView, replica_id: UUID, scaling: Reason) -> tuple
 def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> Reason | None:
     """Launch the session of a new replica, both in one transaction; returns the limit that refuses it for now. Another
     refusal counts as a failed start."""
-    # Outside of the launch: after a refusal the next try has another name.
-    Endpoint.objects.filter(pk=endpoint.pk).update(last_number=F("last_number") + 1)
-    number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk)
+    number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk) + 1
     try:
         with transaction.atomic():
             spec = session_spec(
@@ -148,12 +146,20 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
             )
     except BackendAIError as error:
         message = Message.joined([Message("A replica could not be launched."), error.message])
+        if error.code == "name-taken":  # by a session of its owner: the next try has another name
+            _use_number(endpoint, number)
         # A conflict is one with the moment, such as a limit of sessions that wait: the revision did nothing wrong.
         if isinstance(error, Conflict):
             return Reason("over-quota", message)
         count_failed_start(revision.pk, error.message, now)
         note(endpoint.pk, error.code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
+    _use_number(endpoint, number)
     return None
+
+
+def _use_number(endpoint: Endpoint, number: int) -> None:
+    """Give the number of a replica to no other one; plans from an earlier picture change nothing any more."""
+    Endpoint.objects.filter(pk=endpoint.pk).update(last_number=number, version=F("version") + 1)
 
 
 def _spec_of(revision: Revision) -> RevisionSpec:
