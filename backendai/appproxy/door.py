@@ -63,6 +63,8 @@ class Door:
                 return await self._endpoints.handle(request, pool)
             if is_common(host):
                 return await self._endpoints.handle_common(request)
+            if (answer := await self._endpoints.handle_new(request, host)) is not None:
+                return answer
         with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
             return await self._handle(request, host)
 

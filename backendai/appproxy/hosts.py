@@ -9,7 +9,7 @@ from django.conf import settings
 from backendai.cluster.app_domains import holds, is_domain, portal_names
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-_OF_SESSION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}\Z")
+_WITH_ID = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}\Z")
 
 
 def app_host(header: str) -> str | None:
@@ -25,4 +25,9 @@ def app_host(header: str) -> str | None:
     if domain == settings.APPS_DOMAIN:
         return f"{label}.{domain}"
     is_foreign = is_domain(domain) and not any(holds(domain, name) for name in portal_names())
-    return f"{label}.{domain}" if is_foreign and _OF_SESSION.match(label) else None
+    return f"{label}.{domain}" if is_foreign and has_id(label) else None
+
+
+def has_id(label: str) -> bool:
+    """Return whether the first label of a host name ends with the id of a session or an endpoint."""
+    return bool(_WITH_ID.match(label))

@@ -12,8 +12,9 @@ import aiohttp
 from aiohttp import web
 
 from backendai.appproxy.endpoints import common, origins
+from backendai.appproxy.endpoints.callers import digest_in, may_be_for_endpoint
 from backendai.appproxy.endpoints.keeper import Away
-from backendai.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, stopped
+from backendai.appproxy.endpoints.refusals import Refused, answer_of, broken, no_wake, not_known, stopped
 from backendai.appproxy.endpoints.relay import Body, BrokeOff, CallerLeft, TooLarge, begin, pass_back
 from backendai.appproxy.endpoints.repeats import Repeats
 from backendai.appproxy.endpoints.replicas import Blocked, Known, Pool, Stopped
@@ -22,7 +23,6 @@ from backendai.appproxy.relay import has_upgrade_body, wants_websocket
 from backendai.gateways.tunnel import NoTunnel
 from backendai.scheduler.serving.balance import is_fault
 from backendai.serving.book import ANYBODY, BookEndpoint
-from backendai.serving.services.tokens import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,16 @@ class EndpointDoor:
     async def handle(self, request: web.BaseRequest, pool: Pool) -> web.StreamResponse:
         """Answer one request to the endpoint."""
         return await self._handle(request, pool, None)
+
+    async def handle_new(self, request: web.BaseRequest, host: str) -> web.StreamResponse | None:
+        """Answer a request to an endpoint that the book does not have yet; None if there is none at this host name."""
+        if not may_be_for_endpoint(request, host):
+            return None
+        try:
+            pool = await self._endpoints.find(host)
+        except Away:
+            return _last(answer_of(request, not_known())) if digest_in(request) else None
+        return None if pool is None else await self._handle(request, pool, None)
 
     async def handle_common(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request to the address that all endpoints share: by its model, or with the list of models."""
@@ -253,12 +263,6 @@ class EndpointDoor:
         message = getattr(error, "message", "") or _WORDS.get(type(error), type(error).__name__)
         known.note_fault(str(message)[:300], time.monotonic())
         logger.info("replica %s broke off: %s", known.entry.id, message)
-
-
-def digest_in(request: web.BaseRequest) -> str:
-    """Return the digest of the token that came; empty where none did."""
-    kind, _, text = request.headers.get("Authorization", "").partition(" ")
-    return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
 
 
 def _last(response: web.Response) -> web.Response:

@@ -40,8 +40,8 @@ class Keeper:
         self.book, self._read_at, self._confirmed_at = Book(), 0.0, 0.0
         self._is_away = False
         self._turn, self._looked_at = asyncio.Lock(), -AGAIN_SECONDS
-        self._next: asyncio.Task[None] | None = None  # the look that has not begun to read
-        self._looks: set[asyncio.Task[None]] = set()
+        self._next: asyncio.Task[bool] | None = None  # the look that has not begun to read
+        self._looks: set[asyncio.Task[bool]] = set()
 
     @property
     def is_trusted(self) -> bool:
@@ -94,23 +94,27 @@ class Keeper:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.to_thread(self._threads.shutdown)
 
-    async def look_anew(self) -> None:
-        """Read what has changed just now: a token that is not in the book may be newer than it. All who ask before a
-        look begins share it; looks are a fifth of a second apart, and a database that is away is not waited for."""
+    async def look_anew(self) -> bool:
+        """Read what has changed just now, as a token or an endpoint that is not in the book may be newer than it;
+        returns whether the database answered. All who ask before a look begins share it; looks are a fifth of a second
+        apart, and a database that is away is not waited for."""
         if self._is_away:
-            return
+            return False
         if self._next is None:
             self._next = asyncio.create_task(self._look_soon())
             self._looks.add(self._next)
             self._next.add_done_callback(self._looks.discard)
-        await asyncio.wait({self._next}, timeout=OPEN_SECONDS)
+        done, _ = await asyncio.wait({self._next}, timeout=OPEN_SECONDS)
+        return any(one.result() for one in done if not one.cancelled())
 
-    async def _look_soon(self) -> None:
+    async def _look_soon(self) -> bool:
         async with self._turn:
             await asyncio.sleep(max(0.0, self._looked_at + AGAIN_SECONDS - time.monotonic()))
             self._looked_at, self._next = time.monotonic(), None  # what is asked from now on needs a later look
             with contextlib.suppress(Exception):  # the look of every second meets and logs the same
                 await self._look()
+                return not self._is_away
+        return False
 
     async def look(self) -> None:
         """Read the book when it has changed, and at times in any case: agents may have moved."""

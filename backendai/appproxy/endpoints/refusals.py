@@ -30,6 +30,12 @@ def stopped() -> Refused:
     return Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
 
 
+def not_known() -> Refused:
+    """Return the refusal for a host name that is not in the book while the database is away."""
+    message = "No endpoint is known at this address, and the portal's database, which knows new ones, does not answer."
+    return Refused(503, "endpoint-not-known", message, retry_after=10)
+
+
 def no_wake(*, can_sleep: bool) -> Refused:
     """Return the refusal of an endpoint without replicas while the database is away."""
     if can_sleep:

@@ -31,6 +31,7 @@ from backendai.serving.services.readings import farewell, note_wake, record
 logger = logging.getLogger(__name__)
 
 BUSY_SECONDS, REST_SECONDS, HELD_SECONDS = 2.0, 5.0, 0.2
+_MOST_REMEMBERED = 4096
 
 
 class Endpoints:
@@ -44,6 +45,7 @@ class Endpoints:
         self.proxies = 1
         self._told: dict[str, tuple[int, int, int]] = {}
         self._told_at = 0.0
+        self._strange_hosts: set[str] = set()
         self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0, patience=DIAL_SECONDS)
         self._closed_after_use = TunnelConnector(limit=0, force_close=True, patience=DIAL_SECONDS)
         self.client = new_client(replays=False, connector=self._kept)
@@ -88,6 +90,19 @@ class Endpoints:
         """Return the endpoint of this host name."""
         label, _, domain = host.partition(".")
         return self.pools.get(label) if domain == settings.APPS_DOMAIN else None
+
+    async def find(self, host: str) -> Pool | None:
+        """Return the endpoint of a host name that is not in the book, if it was created a moment ago. One look at the
+        database for each name: it has a random id, so that one without an endpoint never gets one. Raises Away."""
+        if host in self._strange_hosts:
+            return None
+        if not await self.keeper.look_anew():
+            raise Away
+        if (pool := self.at(host)) is None:
+            if len(self._strange_hosts) >= _MOST_REMEMBERED:
+                self._strange_hosts.clear()
+            self._strange_hosts.add(host)
+        return pool
 
     async def wake(self, pool: Pool) -> None:
         """Let the control plane start a replica of an endpoint that sleeps. Raises Away."""
