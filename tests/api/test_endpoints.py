@@ -60,7 +60,14 @@ def test_an_endpoint_is_created_read_changed_and_deleted(alice: Client, cast: Ca
 
 
 def test_what_is_wrong_is_refused_at_its_field_with_nothing_written(alice: Client) -> None:
-    for over, field in [({"name": "Chat"}, "name"), ({"minimum": 3}, "minimum"), ({"image": "none"}, "image")]:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"name": "Chat"}, "name"),
+        ({"minimum": 3}, "minimum"),
+        ({"target": 0}, "target"),
+        ({"image": "none"}, "image"),
+        ({"model_name": "m" * 10_000}, "model_name"),
+    ]
+    for over, field in wrong:
         for url in (URL, "/api/v1/endpoint-preview/"):
             answer = post(alice, url, NEW | over)
             assert answer.status_code == 400, answer.content

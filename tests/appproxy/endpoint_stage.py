@@ -40,7 +40,8 @@ from tests.serving.world import a_revision, make_endpoint
 
 
 class Model:
-    """A model server. ``gate`` holds answers up; ``refuses`` lets it answer 503 to probes."""
+    """A model server. ``gate`` holds answers up; ``refuses`` lets it answer 503 to probes; ``raw`` is sent once, as it
+    is, in the place of an answer, and then the connection is closed unless it ``stays``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,6 +50,7 @@ class Model:
         self.gate = asyncio.Event()
         self.gate.set()
         self.status, self.refuses, self.breaks, self.breaks_streams = 200, False, False, False
+        self.raw, self.stays = b"", False
         self.probes = 0
         self.left = asyncio.Event()
 
@@ -71,6 +73,13 @@ class Model:
         if self.breaks:
             assert request.transport is not None
             request.transport.abort()
+        if self.raw:
+            assert request.transport is not None
+            request.transport.write(self.raw)
+            self.raw = b""
+            if not self.stays:
+                request.transport.close()
+            await asyncio.Event().wait()
         await self.gate.wait()
         return web.Response(text=self.name, status=self.status)
 

@@ -180,6 +180,24 @@ def test_a_replica_that_breaks_every_answer_leaves_the_rotation_and_its_errors_a
     asyncio.run(scene())
 
 
+def test_an_answer_that_is_none_or_has_another_length_than_it_says_is_seen_as_broken() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            model = here.models[1]
+            model.raw = b"this is no HTTP\r\n\r\n"
+            assert await error_code(await here.ask("POST", data=b"x")) == (502, "replica-broken")
+            model.raw = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"
+            assert await broken_off(await here.ask("POST", data=b"x"))
+            model.raw = (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore"
+            )
+            said = [await (await here.ask("POST", data=b"x")).text() for _ in range(2)]
+            assert said == ["ok", "1"]
+            assert len(model.bodies) == 4
+
+    asyncio.run(scene())
+
+
 def test_a_node_that_takes_a_connection_and_says_nothing_is_out_of_reach_soon() -> None:
     async def scene(address: str) -> None:
         target = Target(uuid4(), 1, "replica", 8000, address, visitor="v")
