@@ -1,4 +1,4 @@
-"""The kinds of sessions and the features of each, in one table that all rooms use. A new kind is a new row."""
+"""The kinds of sessions and the features of each, in one table for the whole platform. A new kind is a new row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SessionKind:
 
     @property
     def runs_program(self) -> bool:
-        """Whether the session ends with its command. It may then have a time limit and a start time, and its command
+        """Whether the session ends with its command. It can then have a time limit and a start time, and its command
         never runs twice unless the owner allowed that."""
         return self.ended_by is EndedBy.PROGRAM
 

@@ -26,7 +26,8 @@ class Peer(Order):
 class ClusterKeys(Order):
     """The SSH keys that all kernels of one session share: ``login`` is the client key, ``host`` the host key.
 
-    Both are seeds of Ed25519 keys in hexadecimal, as the same key gives a different OpenSSH file each time.
+    Both are seeds of Ed25519 keys in hexadecimal. A seed always gives the same key, while OpenSSH files of the same key
+    differ.
     """
 
     login: str = Field(repr=False)

@@ -1,4 +1,4 @@
-"""The network of a session with kernels on several agents: one Ethernet across these agents.
+"""The network of a session with kernels on several agents: one virtual Ethernet across these agents.
 
 Every agent has a bridge with the same subnet; VXLAN connects the bridges. A kernel's rank determines its address. Each
 agent's bridge has its own gateway address, so that no two agents answer for the same address.

@@ -207,8 +207,8 @@ class UnknownKernel(Message):
 
 
 class Epoch(Order):
-    """The age of the portal's database. ``lineage``: identifies the database. ``tick``: only grows. If an agent has
-    seen a higher tick or another lineage, the portal has a restored or a different database."""
+    """The identity and age of the portal's database. ``lineage``: identifies the database. ``tick``: only grows. If an
+    agent has seen a higher tick or another lineage, the portal has a restored or a different database."""
 
     lineage: str
     tick: int

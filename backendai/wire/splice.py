@@ -1,4 +1,4 @@
-"""Joins two connections: bytes of each are forwarded to the other unread.
+"""Joins two connections: bytes of each are forwarded to the other unchanged.
 
 A websocket between browser and app, and the tunnel between app proxy and kernel, both begin as an HTTP request that an
 aiohttp connection answered with 101. From then on this module uses the bare connections. Frames are not parsed and
