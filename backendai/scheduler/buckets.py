@@ -72,7 +72,7 @@ class Bucket:
         self._cover(_ends(place, len(self.states)))
 
     def move(self, state: AgentState, entry: Entry) -> None:
-        """Give the agent its new rank ``entry`` after its free amounts fell, and move it there."""
+        """Move the agent to its new rank ``entry`` after its free amounts fell."""
         entries, place = self.entries, self.last_found
         if place >= len(entries) or entries[place] != state.entry:
             place = bisect_left(entries, state.entry)

@@ -76,9 +76,9 @@ class Request:
 
 
 class Demand:
-    """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node session.
-    ``flaw``: why no agent can ever provide one of the amounts (None: an agent could). ``only``: the request if there is
-    exactly one, and no flaw."""
+    """All requests of a session: one for all kernels of a single-node session, or one for each kernel of a multi-node
+    session. ``flaw``: why no agent can ever provide one of the amounts (None: an agent could). ``only``: the request if
+    there is exactly one, and no flaw."""
 
     def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests

@@ -37,8 +37,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Free amounts of a slot in which a kernel does not fit: the sum over the agent's devices, and the largest on one
-    device."""
+    """The free amounts of a slot that is too fragmented for a kernel: the sum over the agent's devices, and the largest
+    on one device."""
 
     slot: str
     wanted: int

@@ -171,8 +171,7 @@ def _by_time(
 
 
 def _why_used(use: Use | None, rule: Rule) -> str:
-    """Return the code of the reason why the measured use keeps the session; empty if the use is below the
-    thresholds."""
+    """Return the code of the reason why the session counts as used; empty if its use is below the thresholds."""
     if use is None or use.covered < rule.limit * LEAST_COVERED:
         return "not-measured"
     # Slots that the session lacks are left out; an unmeasured slot that it has may be busy.

@@ -12,7 +12,7 @@ _NONE: Mapping[int, int] = {}
 
 class Affinity:
     """The placement preference of one session. ``companions``: the number of kernels of the same launch on each agent,
-    by the agent's order."""
+    by the agent's ``order``."""
 
     __slots__ = ("companions", "spreads")
 

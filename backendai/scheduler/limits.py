@@ -96,7 +96,7 @@ class _Account:
         self.sessions = limit.sessions
 
     def exceeded(self, asked: Amounts) -> str:
-        """Return the first slot of which these amounts request more than is left; empty if there is none."""
+        """Return the first slot of which these amounts exceed the rest of the limit; empty if there is none."""
         left, unnamed = self.left, self.unnamed
         for name, amount in asked:
             if amount > left.get(name, unnamed):
@@ -104,7 +104,7 @@ class _Account:
         return ""
 
     def impossible(self, asked: Amounts) -> str:
-        """Return the first slot of which these amounts request more than the whole limit; empty if there is none."""
+        """Return the first slot of which these amounts exceed the whole limit; empty if there is none."""
         return next((name for name, amount in asked if amount > self.most.get(name, self.unnamed)), "")
 
     def count(self, asked: Amounts) -> None:

@@ -36,7 +36,7 @@ def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> di
 
 
 def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return ``check_options`` for the given options that are declared here. Other options belong to other strategies
+    """Return the declared options, checked like by ``check_options``. Other given options belong to other strategies
     and are ignored."""
     known = tuple(declared)
     names = {option.name for option in known}

@@ -30,8 +30,9 @@ def wasted(free: Mapping[str, int], requested: Collection[str]) -> int:
 
 
 def whole_slot_order(slot_order: Iterable[str], offered: Collection[str]) -> tuple[str, ...]:
-    """Return all offered slots, the most precious first. Slots that the configured order lacks follow alphabetically,
-    but before ``cpu`` and ``mem`` at its end, as an unlisted accelerator is more precious than these."""
+    """Return all offered slots, the most precious first. Slots that are missing from the configured order follow in
+    alphabetical order, but before ``cpu`` and ``mem`` at its end: an unlisted accelerator is more precious than
+    these."""
     named = list(dict.fromkeys(slot_order))
     closing = len(named)
     while closing and named[closing - 1] in ORDINARY:

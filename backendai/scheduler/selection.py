@@ -59,8 +59,8 @@ class Ranking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A strategy for choosing agents. ``label``: one line for forms. ``ranking``: makes the ranking from the packing
-    and the options. ``takes_turns``: whether a pass continues where the last pass ended."""
+    """A strategy for choosing agents. ``label``: one line for forms. ``ranking``: the function that creates a
+    ``Ranking`` from packing and options. ``takes_turns``: whether a pass continues where the last pass ended."""
 
     name: str
     label: str
@@ -73,8 +73,8 @@ KeyOf = Callable[[Candidate, Sequence[str], Mapping[str, object]], tuple[int, ..
 
 
 def by_key(function: KeyOf) -> Callable[[Packing, Mapping[str, object]], Ranking]:
-    """Return a ranking by a function of agent, slot order and options. The smallest key comes first; of equal keys, the
-    first name."""
+    """Return a ranking by a function of agent, slot order and options. The smallest key comes first; agents with equal
+    keys are sorted by name."""
 
     def ranking(packing: Packing, options: Mapping[str, object]) -> Ranking:
         return ByKey(function, packing.slot_order, options)
@@ -151,7 +151,7 @@ class InTurn:
 
 
 class ByKey:
-    """Ranks agents with the smallest key first; of equal keys, the first name."""
+    """Ranks agents with the smallest key first; agents with equal keys are sorted by name."""
 
     def __init__(self, function: KeyOf, slot_order: tuple[str, ...], options: Mapping[str, object]) -> None:
         self._function, self._slot_order, self._options = function, slot_order, options

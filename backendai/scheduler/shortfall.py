@@ -107,7 +107,8 @@ def _suits(state: AgentState, request: Request) -> bool:
 
 
 def _reason(request: Request, states: AgentStates, counts: Counts, broken: list[AgentState]) -> Reason:
-    """Return the reason of the filter that removed the last agents. Its details contain the counts of all filters."""
+    """Return the reason of the filter that removed the last candidate agents. Its details contain the counts of all
+    filters."""
     last = next((step for step in reversed(counts) if counts[step]), "")
     if last == DEVICES_FILTER.step:
         reason = _lacks_devices(request, broken)
@@ -240,7 +241,8 @@ def _agents(request: Request) -> str:
 
 
 def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: str) -> tuple[Step, ...]:
-    """Return one step for each filter, up to the filter that removed the last agents. That step gets the code."""
+    """Return one step for each filter, up to the filter that removed the last candidate agents. That step gets the
+    code."""
     steps = []
     left = total
     for each in filters:

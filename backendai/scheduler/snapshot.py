@@ -170,7 +170,7 @@ class SessionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """The limits of one holder, and what its placed sessions hold in all groups. None: unlimited.
+    """The limits of one holder, and the amounts that its placed sessions hold in all groups. None: unlimited.
 
     ``scope``: ``key-pair``, ``user``, ``project`` or ``domain``. ``unnamed_limited``: slots that ``slots`` does not
     name are forbidden. ``forbidden``: slots with the limit 0, which ``slots`` cannot contain.

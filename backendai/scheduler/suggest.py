@@ -36,8 +36,8 @@ def suggest(
     """Return changes that would start the session now, the smallest first. Empty if the session starts anyway or no
     change helps.
 
-    ``session``: a pending one of the snapshot. ``others``: other groups that it may use. ``least``: the minimum of each
-    kernel. ``plan``: the snapshot's plan, if known. Each try costs a whole ``decide``.
+    ``session``: a pending session of the snapshot. ``others``: snapshots of other groups that it may use. ``least``:
+    the minimum of each kernel. ``plan``: the snapshot's plan, if known. Each try costs a whole ``decide``.
     """
     plan = plan or decide(snapshot)
     if _placement(plan, session.id):

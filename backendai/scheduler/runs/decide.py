@@ -45,7 +45,7 @@ def decide_run(run: RunView, now: datetime) -> Decision:
 
 
 class _Board:
-    """The numbers of elements of a run by state. Each decision updates them, so that the next decision counts it."""
+    """The numbers of elements of a run by state. Each decision updates them for the next decision."""
 
     def __init__(self, run: RunView) -> None:
         self.run = run

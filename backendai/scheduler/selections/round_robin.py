@@ -1,4 +1,4 @@
-"""Selection ``round-robin``: chooses agents in turn by name. The next pass continues behind the last agent, even if
+"""Selection ``round-robin``: chooses agents in turn by name. The next pass continues after the last agent, even if
 agents were added or removed."""
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from backendai.scheduler.snapshot import Holder, SessionView
 
 
 def fair_share(line: Line) -> list[SessionView]:
-    """Return the sessions by the factors of domain, then project, then user, the largest first. Of equal factors the
-    oldest session comes first, then the smallest id. Sessions without a domain, project or user come last."""
+    """Return the sessions sorted by the factors of domain, then project, then user, the largest first. Of equal factors
+    the oldest session comes first, then the smallest id. Sessions without a domain, project or user come last."""
     burdens: dict[Holder, tuple[float, ...]] = {}
     for session in line.sessions:
         if session.holder not in burdens:

@@ -18,8 +18,8 @@ _Id = TypeVar("_Id", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[_Id]):
-    """A replica as an app proxy sees it. ``open``: its current requests. ``limit``: the most concurrent requests (0:
-    unlimited). ``weight``: grows to 1 during warm-up."""
+    """A replica as an app proxy sees it. ``open``: the number of its current requests. ``limit``: the most concurrent
+    requests (0: unlimited). ``weight``: grows to 1 during warm-up."""
 
     id: _Id
     open: int = 0

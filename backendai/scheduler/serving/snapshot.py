@@ -32,8 +32,8 @@ class ReplicaView:
     """A replica that has not ended.
 
     ``waits_for``: why its session is pending (empty: placed). ``is_answering``: an app proxy gets answers from it, or
-    none has tried. ``is_leaving``: its agent is draining. ``ready_at``: when it became READY. ``open``: its current
-    requests.
+    none has tried. ``is_leaving``: its agent is draining. ``ready_at``: when it became READY. ``open``: the number of
+    its current requests.
     """
 
     id: UUID
