@@ -80,7 +80,7 @@ class Machines:
         self._all = [(agent, dict(agent.capacity), _free(agent, rules)) for agent in found.agents]
 
     def suitable(self, image: Image, agent: str = "") -> _Suitable:
-        """Return the agents that can run an image. ``agent``: only this agent is considered, if given."""
+        """Return totals over the agents that can run an image. ``agent``: only this agent is considered, if given."""
         return _Suitable(
             [
                 (each, capacity, free)
@@ -118,8 +118,8 @@ def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machine
 
 class _Suitable:
     """Totals over the agents that suit a launch. ``largest``: the largest capacity by slot, including unreachable
-    agents. ``free``: the sum of what agents that take sessions have free; ``on_one``: the most that one of them has
-    free."""
+    agents. ``free``: the sum of the free amounts of agents that take sessions; ``on_one``: the most that one of them
+    has free."""
 
     def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
         self.is_empty = not agents

@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 
 
 def read_weights(holders: Collection[Holder]) -> dict[str, float]:
-    """Return the weights of these users, projects and domains, by key, without weights of 1. Three queries."""
+    """Return the weights of these users, projects and domains, by key. Weights of 1 are left out. Three queries."""
     wanted = _keys(holders)
     uneven = {
         key_of(scope, pk): weight

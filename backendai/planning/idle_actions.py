@@ -21,7 +21,7 @@ _Recorded = Mapping[tuple[UUID, int | None], WarningRow]
 def act_on_idle(picture: Picture) -> int:
     """Warn idle sessions, withdraw warnings of sessions in use, and end sessions whose warning time is over.
 
-    Returns how many of these it did. At most ``MOST_AT_ONCE`` of each kind; the next pass continues. For sessions
+    Returns the number of these actions. At most ``MOST_AT_ONCE`` of each kind; the next pass continues. For sessions
     without recorded traffic, the time without traffic begins now.
     """
     now = picture.now

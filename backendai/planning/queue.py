@@ -113,7 +113,7 @@ class Queue:
 
     @property
     def built_here(self) -> dict[str, Image]:
-        """The images that no registry has, because they were built or saved locally, by reference."""
+        """The images that were built or saved locally and that no registry has, by reference."""
         return {image.reference: image for image in self.images.values() if image.is_on_nodes_only}
 
     @property
