@@ -53,8 +53,7 @@ class KernelQuerySet(models.QuerySet[Any]):
 
 class AllocationQuerySet(models.QuerySet[Any]):
     def of_live(self) -> AllocationQuerySet:
-        """Return the rows of live sessions, which are all rows. The join lets the database begin with the few live
-        sessions."""
+        """Return all rows, found through live sessions. Every row belongs to a live session, and these are few."""
         return self.filter(kernel__session__status__one_of=LIVE)
 
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 
 class SessionSshKey(models.Model):
-    """A key pair that opens one session. The private key is derived from site, session and version at each download.
-    Only the fingerprint is stored."""
+    """An SSH key pair that gives access to one session. The private key is derived from site, session and version at
+    each download. Only the fingerprint is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.OneToOneField("compute.ComputeSession", on_delete=models.CASCADE, related_name="ssh_key")

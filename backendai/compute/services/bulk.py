@@ -214,8 +214,8 @@ def _copied(columns: Mapping[str, Values | str | int | datetime], some: slice) -
 
 
 def _fields(values: Values) -> Sequence[str]:
-    """Return a column's values escaped for COPY. Testing the joined text first shows whether any value needs
-    escaping."""
+    """Return a column's values escaped for COPY. One test of the joined text shows first whether any value needs
+    that."""
     texts = [value if type(value) is str else _text(value) for value in values]
     together = "".join([text for text in texts if text is not _NULL])
     if not any(character in together for character in _ESCAPED):

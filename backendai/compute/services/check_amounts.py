@@ -154,8 +154,8 @@ def check_reach(
     """Reject amounts that no registered agent could ever hold. Lost agents count, too.
 
     Agents that never reported a capacity are ignored; if no other agents exist, nothing is rejected. ``designated``:
-    ids of the only agents that count. ``kernels``: the amounts of single kernels, each of which needs one machine
-    behind the agent.
+    ids of the only agents that count. ``kernels``: the amounts of each kernel, which has to fit on one machine of an
+    agent.
     """
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are equal, so each size is checked once.

@@ -93,8 +93,8 @@ def end_drained(now: datetime) -> int:
 
 
 def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:
-    """Move the agent to another resource group. Raises Conflict if the agent runs sessions, unless ``force``: they
-    would still count in the old group."""
+    """Move the agent to another resource group. Raises Conflict if it belongs to that group already, and without
+    ``force`` if it runs sessions, as these would still count in the old group."""
     if agent.resource_group_id == group.pk:
         raise Conflict(
             "Agent {agent} already belongs to {group}.",

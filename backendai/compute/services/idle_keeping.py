@@ -32,8 +32,9 @@ class Kept:
 
 
 def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Kept:
-    """Extend the ends of these sessions by every active warning, in a fixed number of statements. Sessions that the
-    user may not see, or without a warning, are skipped. Raises UserError for more than ``MOST_KEPT``."""
+    """Extend the end of each active warning of these sessions; returns the new ends. A fixed number of statements.
+    Sessions that the user may not see, or without a warning, are skipped. Raises UserError for more than
+    ``MOST_KEPT``."""
     if len(session_ids) > MOST_KEPT:
         text = Message(
             "{number} sessions named, but at most {most_kept} can be extended at once.",

@@ -1,4 +1,4 @@
-"""Checks the limits of policies under a lock: at launches (pending) and at placements (held).
+"""Checks the limits of policies under a lock: of pending amounts at launches, of held amounts at placements.
 
 Launches and placements lock their holders; freeing slots needs no lock. Holders share a fixed number of locks, so that
 no transaction takes many.

@@ -27,8 +27,8 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: phase, code in kebab case, message and numbers. ``steps``: by session, a JSON list as text.
-    ``codes``: by session, the code for the history if it differs."""
+    """The reason for a change of status: phase, code in kebab case, message and numbers. ``steps``: by session, a JSON
+    list as text. ``codes``: by session, the code for the history if it differs."""
 
     phase: Phase
     code: str = ""

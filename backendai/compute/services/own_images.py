@@ -92,8 +92,8 @@ def delete_images_of(user: User, *, now: datetime) -> None:
 
 
 def remove_left_tags(now: datetime) -> int:
-    """Start deleting registry tags that deleted images left behind, at most ``_MOST_AT_ONCE`` per call; returns 0, as
-    jobs delete the tags. Tags are left behind if the job was lost, or other people's sessions used the image."""
+    """Start deleting registry tags that deleted images left behind, at most ``_MOST_AT_ONCE`` per call. Tags are left
+    behind if the job was lost, or other people's sessions used the image. Returns 0, as jobs delete the tags."""
     asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
     deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
     left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))

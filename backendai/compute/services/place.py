@@ -1,5 +1,5 @@
-"""Carries out the scheduler's placements: writes status, agents, devices and ledger in one transaction, and sends hints
-after it."""
+"""Carries out the scheduler's placements: writes status, agents, devices and ledger in one transaction. Afterwards it
+sends hints to the agents."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def end_unused(now: datetime) -> int:
 
 
 def _is_at_rest(session: ComputeSession, now: datetime) -> bool:
-    """Return whether the session runs and has had no client for ``_AT_REST``. Gates record connected clients once a
+    """Return whether the session runs and has had no client for ``_AT_REST``. Connected clients are recorded once a
     minute."""
     traffic = getattr(session, "traffic", None)
     return session.is_running and max(filter(None, (session.started_at, traffic and traffic.last_at))) < now - _AT_REST
@@ -169,8 +169,9 @@ def _references_in(group: ResourceGroup) -> set[str]:
 def _image(images: Iterable[Any], there: Container[str]) -> Any:
     """Return the image for system sessions. Raises UserError if there is no image.
 
-    Preferred in this order: an image with the label; an image that is not saved from a session; small minimum amounts;
-    an image that is ``there`` already, as a person waits for the connection; the smallest image.
+    Preferred in this order: an image whose label names this purpose; an image that is not saved from a session; small
+    minimum amounts; an image that agents have already (``there``), as a person waits for the connection; the smallest
+    image.
     """
 
     def rank(image: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Records the last use of sessions.
 
-Relays call a meter for every transfer, which is cheap. The meter's thread writes all sessions together in one
-statement, without Redis.
+Code that forwards connections calls a meter for every transfer, which is cheap. The meter's thread writes all sessions
+together in one statement, without Redis.
 """
 
 from __future__ import annotations
