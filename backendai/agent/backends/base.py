@@ -112,7 +112,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """A hint that the main process of a kernel ended. The agent then asks for the kernel's state."""
+    """A sign that the main process of a kernel has ended. The agent then asks for the kernel's state."""
 
     kernel_id: UUID
 
