@@ -19,9 +19,7 @@ _HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer
 }
 _UNTOLD = frozenset({"authorization", "forwarded", "expect", "x-real-ip"})
 _UNTOLD_KINDS = re.compile(r"x-forwarded-|x-remote-|x-backendai-|.*-userid\Z")
-_NOT_FOR_APPS = frozenset(
-    {"strict-transport-security", "clear-site-data", "alt-svc", "service-worker-allowed", "public-key-pins"}
-)
+_NOT_FOR_APPS = frozenset({"strict-transport-security", "clear-site-data", "alt-svc", "public-key-pins"})
 _DOMAIN = re.compile(r";\s*domain\s*=[^;]*", re.IGNORECASE)
 _PLAIN_COOKIE, _SECURE_COOKIE = "backendai-app", "__Host-backendai-app"
 

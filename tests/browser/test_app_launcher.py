@@ -67,7 +67,6 @@ _HOSTILE = """async ([portal, neighbour, session]) => {
   };
   document.cookie = "backendai-app=mine; domain=apps.localhost; path=/";
   document.cookie = "sessionid=mine; domain=localhost; path=/";
-  const worker = navigator.serviceWorker?.register("/hello.txt", { scope: "/.backendai/" });
   const said = {
     "portal read": await quiet(fetch(`${portal}/api/v1/me/`, sent)),
     "portal write": await quiet(fetch(`${portal}/api/v1/sessions/${session}/`, { method: "DELETE", ...sent })),
@@ -80,7 +79,6 @@ _HOSTILE = """async ([portal, neighbour, session]) => {
     "neighbour frame": await framed(`${neighbour}/hello.txt`),
     "neighbour picture": await loaded("img", `${neighbour}/hello.txt`),
     "neighbour socket": await socket(`${neighbour}/`),
-    "service worker": await (worker ?? Promise.reject()).then(() => "registered", () => "refused"),
     "own cookie": String(document.cookie.includes("mine")),
     opener: String(window.opener),
   };
