@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import psutil
@@ -125,6 +125,28 @@ def test_large_downloads_and_uploads_pass_through_without_filling_anybodys_memor
         assert process.memory_info().rss - was < ALLOWED_GROWTH, process.name()
 
 
+@pytest.mark.long
+def test_a_gibibyte_each_way_leaves_memory_flat_at_every_moment(platform: Platform, visitor: Visitor) -> None:
+    processes = [proxy_of(platform), psutil.Process(platform.pids()["agent"])]
+    visitor.ask("GET", "/stream/5")
+    before = [process.memory_info().rss for process in processes]
+    most = [0, 0]
+
+    def look(number: int) -> None:
+        if number % 16 == 0:
+            most[:] = [max(had, one.memory_info().rss) for had, one in zip(most, processes, strict=True)]
+
+    count = 0
+    with visitor.ask("GET", f"/stream/{GIB // MIB}", stream=True) as answer:
+        for number, piece in enumerate(answer.iter_content(MIB)):
+            count += len(piece)
+            look(number)
+    assert count == GIB
+    assert visitor.ask("POST", "/count", data=_Body(b"x" * MIB, GIB // MIB, look)).text.strip() == str(GIB)
+    grown = [peak - was for peak, was in zip(most, before, strict=True)]
+    assert max(grown) < ALLOWED_GROWTH, grown
+
+
 def test_a_service_that_does_not_start_says_why(platform: Platform, session: Body) -> None:
     visitor = Visitor(platform, session, "broken")
     visitor.enter()
@@ -165,15 +187,25 @@ def test_the_end_of_the_session_is_the_end_of_the_way_in(platform: Platform) -> 
     until(lambda: visitor.ask("GET", "/").status_code == 410, 30, "nobody is let in any more")
     again = Visitor(platform, session, "notes")
     assert (again.app["code"], again.entry["code"]) == ("session-not-running", "session-not-running")
+    until(lambda: len(connections_of(platform)) <= 1, 30, "no tunnel is left", last=lambda: connections_of(platform))
+
+
+def connections_of(platform: Platform) -> list[tuple[int, int]]:
+    """Return the ports of the agent's connections to the app proxy and to kernels. The proxy keeps one of them for some
+    seconds, for questions about services."""
+    found = psutil.Process(platform.pids()["agent"]).net_connections("tcp")
+    held = [(one.laddr.port, one.raddr.port) for one in found if one.raddr]
+    return [(ours, theirs) for ours, theirs in held if theirs != platform.port]
 
 
 class _Body:
-    """A large body that is made while it is sent."""
+    """A large body that is made while it is sent. ``look`` is called with the number of pieces that are left."""
 
-    def __init__(self, piece: bytes, count: int) -> None:
-        self._piece, self._left = piece, count
+    def __init__(self, piece: bytes, count: int, look: Callable[[int], None] = lambda left: None) -> None:
+        self._piece, self._left, self._look = piece, count, look
         self.len = len(piece) * count
 
     def read(self, size: int = -1) -> bytes:
         self._left -= 1
+        self._look(self._left)
         return self._piece if self._left >= 0 else b""
