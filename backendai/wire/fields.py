@@ -104,7 +104,7 @@ class Telling(Message):
 
     @property
     def full_message(self) -> messages.Message:
-        """The message with its values. Without values if the peer is older or the values were too long."""
+        """The message with its values, or without them if the peer is older or the values were too long."""
         if self.told and len(json.dumps(self.told)) <= _LONGEST_VALUES:
             return messages.Message.of(self.told)
         return messages.Message.of(self.message)
