@@ -130,8 +130,8 @@ class AgentState:
             self.book.take(shares, times)
 
     def return_devices(self, request: Request) -> None:
-        """Free the devices that a request used. Which ones is an estimate, from the request's amounts. The amounts are
-        added back separately."""
+        """Free the devices that a request used. As these are unknown, they are estimated from its amounts. The amounts
+        are added back separately."""
         if self.book is not None:
             for name in request.kinds:
                 self.book.estimate_return(name, request.wanted[name])

@@ -36,7 +36,7 @@ class GateContext:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A check of one session and its total request. ``closed`` returns the reason to wait; None if the session passes.
-    ``passed``: the text for the trace in that case."""
+    ``passed``: the text for the trace of a session that passes."""
 
     step: str
     closed: Callable[[SessionView, Amounts, GateContext], Reason | None]

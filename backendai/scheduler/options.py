@@ -36,8 +36,8 @@ def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> di
 
 
 def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return the declared options, checked like by ``check_options``. Other given options belong to other strategies
-    and are ignored."""
+    """Return the declared options as ``check_options`` does. Other given options are ignored, as they belong to other
+    strategies."""
     known = tuple(declared)
     names = {option.name for option in known}
     return check_options(known, {name: value for name, value in given.items() if name in names})

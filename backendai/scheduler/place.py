@@ -66,7 +66,7 @@ def _place_all(session: SessionView, demand: Demand, states: AgentStates) -> lis
 
 def _on_one(session: SessionView, demand: Demand, states: AgentStates) -> list[Seat] | None:
     """Reserve one agent for all kernels of a session, and return it; None if no agent can hold them. Only agents that
-    cannot join a network are tried: kernels on one agent need none."""
+    cannot join a network are tried: kernels on one agent need no network."""
     if not demand.requests[0].joins or len(architectures_of(session.kernels)) > 1:
         return None
     alone = frozenset(state.id for state in states.all if not state.joins)

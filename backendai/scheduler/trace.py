@@ -28,7 +28,8 @@ def at_queue(reason: Reason) -> Refusal:
 
 
 def at_agents(refusal: Refusal) -> Refusal:
-    """Return the refusal of a session that fits on no agent, with the steps of gates and queue before it."""
+    """Return the refusal of a session that fits on no agent. The steps of gates and queue, which it passed, come
+    first."""
     return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
 
 

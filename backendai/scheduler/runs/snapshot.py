@@ -198,8 +198,8 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The changes to make to a run. ``release``: ids of the elements that get a session. ``stops``: end its live
-    sessions. ``end``: the run's final status (None: it continues)."""
+    """The changes to make to a run. ``release``: ids of the elements that get a session. ``stops``: whether its live
+    sessions end. ``end``: the run's final status (None: it continues)."""
 
     settle: tuple[Settle, ...] = ()
     retry: tuple[Retry, ...] = ()
