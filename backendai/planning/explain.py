@@ -29,8 +29,8 @@ _MOST_GROUPS = 5
 
 
 class Verdict(StrEnum):
-    """The fate of a session in the next pass. PLACED and ENDED: the pass ignores it, as it is placed or has ended
-    already."""
+    """The decision of the next pass about a session. PLACED and ENDED: the pass ignores it, as it is placed or has
+    ended already."""
 
     STARTS_NOW = "starts-now"
     WAITS = "waits"

@@ -128,7 +128,7 @@ def _reachable_since(now: datetime) -> datetime:
 
 
 def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
-    """Return the ids of sessions with a kernel on an unreachable agent, which nobody can use. Also return by session id
+    """Return the ids of sessions with a kernel on an unreachable agent; nobody can use them. Also return by session id
     the latest time at which an agent of the session became reachable again."""
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
