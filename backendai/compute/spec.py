@@ -71,12 +71,13 @@ class SessionSpec:
     - ``retry_on_agent_loss``: a batch session whose agent is lost runs again from the start.
     - ``access_key``: the owner's key pair to which the session counts (empty: the main key pair).
     - ``files``: written to the home before the command runs.
-    - ``roles``: kernels that differ, by role, ``main`` first; without them there are ``cluster_size`` equal kernels.
+    - ``roles``: the kernels by role, if they differ, ``main`` first; without roles there are ``cluster_size`` equal
+      kernels.
     - ``start_in``: working directory, as folder or mount path of one of the ``mounts`` (empty: the home).
     - ``done_when``: a batch session ends when all kernels of this role have finished (empty: the main kernel; ``all``:
       all kernels).
-    - ``command_in``: ``main``: of several kernels only the main one runs the command, and starts when the others run
-      (empty: each kernel runs it).
+    - ``command_in``: with ``main``, only the main kernel runs the command, after the others have started (empty: each
+      kernel runs it).
     - ``template``: version of the template that rendered the request with these ``parameters``; informational.
     """
 

@@ -1,4 +1,5 @@
-"""Keeps disk space of SQLite's database free from launches. Other writes, above all the end of sessions, need it."""
+"""Rejects launches when the disk of the SQLite database is nearly full. Other writes, above all the end of sessions,
+need the rest."""
 
 from __future__ import annotations
 

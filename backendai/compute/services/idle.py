@@ -185,8 +185,8 @@ def lock_running(session_ids: Collection[UUID]) -> set[UUID]:
 
 
 def _active_warnings(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
-    """Return the warning that ends each session now, as its id and time. The warnings are locked until the transaction
-    ends."""
+    """Return by session the warning that ends it now, as the warning's id and time. The warnings are locked until the
+    transaction ends."""
     rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
     held = rows.order_by("pk").select_for_update(no_key=True)
     return {

@@ -102,7 +102,7 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
 
 
 def specs_for(agents: Mapping[UUID, Agent], *, also_running: bool = False) -> dict[UUID, KernelSpec]:
-    """Return the specs of starting kernels, by id. ``agents``: by kernel. ``also_running``: running kernels, too."""
+    """Return specs of starting (or ``also_running``) kernels. The result and ``agents`` have kernel ids as keys."""
     if not agents:
         return {}
     wanted = STARTING | {Status.RUNNING} if also_running else STARTING

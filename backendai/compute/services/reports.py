@@ -100,7 +100,7 @@ def _next_round(
     places: Collection[int], reports: Sequence[ReceivedReport], verdicts: list[Verdict]
 ) -> tuple[list[_Located], list[int]]:
     """Return the reports that can be applied together now, and the positions of the reports for later rounds. Reports
-    about unknown kernels, another agent's kernels or another generation are dropped, with their verdicts written."""
+    about unknown kernels, another agent's kernels or another generation are dropped, and their verdicts are written."""
     kernels = _read({reports[place].report.kernel_id for place in places})
     together: dict[UUID, list[_Located]] = defaultdict(list)
     closed: set[UUID] = set()
@@ -129,7 +129,7 @@ def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
 
 
 def _go_together(some: Sequence[_Located], item: _Located) -> bool:
-    """Return whether one update of the session after all these reports equals an update after each report."""
+    """Return whether one update of the session after all these reports has the same result as an update after each."""
     if not some:
         return True
     first, state = some[0], item.report.state
