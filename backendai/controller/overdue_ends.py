@@ -65,8 +65,8 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
 
 
 def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
-    """Count forced ends that are still open in the newest history row of each session; if that row is about something
-    else, write a new row."""
+    """Record in the newest history row of each session that its forced end is still open. If that row is about
+    something else, write a new row."""
     sentences = _sentences(kernels, now, _stays)
     if not _due(sentences, now):
         return
