@@ -73,9 +73,8 @@ async def upload(request: web.Request) -> web.Response:
     outcome = Outcome()
     async with AsyncExitStack() as rooms:
         await _unpack(TarReader(request.content), _Batch(asked, overwrite, rooms), outcome)
-    return web.json_response(
-        {"written": outcome.written, "skipped": outcome.skipped, "refused": outcome.refused, "bytes": outcome.bytes}
-    )
+    told = {name: getattr(outcome, name) for name in ("written", "skipped", "equal", "refused", "bytes")}
+    return web.json_response(told)
 
 
 async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from backendai.core import beneath
 from backendai.core.errors import UserError
 from backendai.core.storage_layout import DATA, INCOMING, META
-from backendai.files import trash
+from backendai.files import trash, uploads
 from backendai.files.lifecycle import list_folders, opened_place
 from backendai.files.progress import Progress
 from backendai.files.removal import remove_tree, remove_trees
@@ -30,7 +30,7 @@ from backendai.files.tree import (
 logger = logging.getLogger(__name__)
 
 LEFT_AFTER = 86400.0  # seconds: uploads that nobody went on with
-_YOUNG = 600.0  # what an archive brings is not locked while it waits for its sync
+_YOUNG = 600.0  # what an archive brings is not locked while it waits for its sync; clients ask after lost answers
 _PAGE = 1000
 _ID_LENGTH = 36
 
@@ -87,8 +87,15 @@ def _sweep_incoming(base: int, now: float) -> None:
         for name in beneath.names_in(incoming):
             with suppress(FileNotFoundError):
                 age = now - os.stat(name, dir_fd=incoming, follow_symlinks=False).st_mtime
-                if age > LEFT_AFTER or (age > _YOUNG and name.endswith(b".part") and _nobody_writes(incoming, name)):
+                if age > LEFT_AFTER or (age > _YOUNG and _is_left(incoming, name)):
                     remove_tree(incoming, name)
+
+
+def _is_left(incoming: int, name: bytes) -> bool:
+    """Return whether a file is of no use any more: a part that nobody writes, or the state of a placed upload."""
+    if name.endswith(b".part"):
+        return _nobody_writes(incoming, name)
+    return uploads.is_state_of_placed(incoming, name)
 
 
 def _nobody_writes(incoming: int, name: bytes) -> bool:

@@ -46,6 +46,7 @@ class Outcome:
 
     written: int = 0
     skipped: int = 0
+    equal: int = 0  # of the skipped ones: with the size and time of the member
     refused: list[dict[str, Any]] = field(default_factory=list)
     bytes: int = 0
 
@@ -58,6 +59,7 @@ class Outcome:
         """Count what another batch has done."""
         self.written += other.written
         self.skipped += other.skipped
+        self.equal += other.equal
         self.bytes += other.bytes
         self.refused += other.refused[: _MOST_TOLD - len(self.refused)]
 
@@ -136,8 +138,7 @@ def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcom
         outcome.written += 1
         return None
     parent = parents.of(item.parts[:-1])
-    if _is_kept(parent, item, overwrite):
-        outcome.skipped += 1
+    if _is_kept(parent, item, overwrite, outcome):
         return None
     if item.kind == "link":
         return _make_link(incoming, item)
@@ -176,19 +177,25 @@ def link_stays_inside(parts: Parts, target: bytes) -> bool:
     return True
 
 
-def _is_kept(parent: int, item: Item, overwrite: str) -> bool:
+def _is_kept(parent: int, item: Item, overwrite: str, outcome: Outcome) -> bool:
+    """Return whether what is there stays, and count it. Raises IsADirectoryError."""
     try:
         there = os.stat(item.parts[-1], dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    if overwrite == NEVER:
-        return True
-    if stat.S_ISDIR(there.st_mode):
+    if overwrite != NEVER and stat.S_ISDIR(there.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    is_equal = overwrite != ALL and _is_equal(parent, item, there)
+    is_kept = is_equal or overwrite == NEVER
+    outcome.skipped += is_kept
+    outcome.equal += is_equal
+    return is_kept
+
+
+def _is_equal(parent: int, item: Item, there: os.stat_result) -> bool:
     if item.kind == "link":
-        return overwrite == SKIP_EQUAL and stat.S_ISLNK(there.st_mode) and _target(parent, item) == item.target
-    is_equal = stat.S_ISREG(there.st_mode) and (there.st_size, int(there.st_mtime)) == (item.size, int(item.mtime))
-    return overwrite == SKIP_EQUAL and is_equal
+        return stat.S_ISLNK(there.st_mode) and _target(parent, item) == item.target
+    return stat.S_ISREG(there.st_mode) and (there.st_size, int(there.st_mtime)) == (item.size, int(item.mtime))
 
 
 def _target(parent: int, item: Item) -> bytes:

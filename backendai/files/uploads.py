@@ -48,10 +48,10 @@ def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool) -> U
 
 
 def find(tree: FolderTree, upload_id: str) -> Upload:
-    """Return an upload; refuses with 404 one that has expired, or is done and was said to be."""
+    """Return an upload; refuses with 404 one that was cancelled or has expired."""
     with opened_part(tree.base, INCOMING) as incoming:
         upload = _read(incoming, upload_id)
-        # Whole and not there any more: a crash came between its last two steps, and it is in its place.
+        # A whole upload without bytes in ``incoming`` is in its place.
         if upload.offset < upload.length and not beneath.exists(incoming, _data(upload_id)):
             raise _unknown()
         return upload
@@ -87,14 +87,12 @@ def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Uplo
 
 
 def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
-    """Put a whole upload in its place and delete its state. Does nothing where a crash left only the state. Raises
-    FileExistsError."""
+    """Put a whole upload in its place, unless it is there. Its state stays: a client that lost the last answer asks
+    again. Raises FileExistsError."""
     with opened_part(tree.base, INCOMING) as incoming:
         if not beneath.exists(incoming, _data(upload.id)):
             return
     place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
-    with opened_part(tree.base, INCOMING) as incoming, contextlib.suppress(FileNotFoundError):
-        os.unlink(_state(upload.id), dir_fd=incoming)
 
 
 def remove(tree: FolderTree, upload_id: str) -> None:
@@ -104,6 +102,12 @@ def remove(tree: FolderTree, upload_id: str) -> None:
         for name in (_data(upload_id), _state(upload_id).encode()):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=incoming)
+
+
+def is_state_of_placed(incoming: int, name: bytes) -> bool:
+    """Return whether a file of ``incoming`` is the state of an upload that is in its place."""
+    upload_id, dot, ending = name.decode(errors="replace").partition(".")
+    return (dot + ending) == ".json" and bool(_ID.match(upload_id)) and not beneath.exists(incoming, _data(upload_id))
 
 
 def _read(incoming: int, upload_id: str) -> Upload:
@@ -120,7 +124,7 @@ def _read(incoming: int, upload_id: str) -> Upload:
 
 
 def _unknown() -> Refusal:
-    return Refusal(404, "no-upload", "Upload not found: it is complete, was cancelled or has expired.")
+    return Refusal(404, "no-upload", "Upload not found: it was cancelled, has expired, or was complete some time ago.")
 
 
 def _write(incoming: int, upload: Upload) -> None:

@@ -83,7 +83,7 @@
       const there = await offsetOf(address, signal).catch(() => from);
       if (there === null) {
         remember(key, null);
-        throw refusal({ message: "gone", code: "gone" });
+        throw refusal({ code: "expired" });
       }
       if (there > from) tries = 0;
       offset = there;
@@ -92,7 +92,8 @@
     progress(file.size);
   };
 
-  // Many small ones: resolves with how many are there already and were kept, and with those refused, as {path, code}.
+  // Many small ones: resolves with how many are there already and were kept, how many of those are equal, and with those
+  // refused, as {path, code}.
   const sendSmall = async (entries, { overwrite, signal, progress }) => {
     const body = window.tarOf(entries);
     const address = `/archive?overwrite=${overwrite ? "skip-equal" : "never"}`;

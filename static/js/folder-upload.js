@@ -90,12 +90,13 @@
       return;
     }
     const entries = job.entries.map(({ path, file }) => ({ path: below(path), file }));
-    const { skipped, refused } = await sendSmall(entries, options);
+    const { skipped, equal = 0, refused } = await sendSmall(entries, options);
     if (refused.length) {
       const what = refused.slice(0, 5).map(({ path, code }) => `${path} (${code})`).join(", ");
       throw new Error(words.refused.replace("%n", refused.length).replace("%what", what));
     }
-    if (skipped && !job.overwrite) throw Object.assign(new Error(), { code: "exists", number: skipped });
+    // Equal files need no answer: they are there, perhaps from a try whose answer was lost.
+    if (skipped > equal && !job.overwrite) throw Object.assign(new Error(), { code: "exists", number: skipped - equal });
   };
   const run = async (job) => {
     job.state = "running";
@@ -119,7 +120,8 @@
         note(job, words.cancelled);
       } else {
         job.state = "failed";
-        note(job, fault instanceof TypeError ? words.failed : `${words.failed}: ${fault.message}`, "bad");
+        const why = fault.code === "expired" ? words.expired : fault.message;
+        note(job, fault instanceof TypeError ? words.failed : `${words.failed}: ${why}`, "bad");
       }
     }
     document.dispatchEvent(new CustomEvent("folder-changed"));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -157,3 +158,39 @@ def test_an_upload_that_fails_is_tried_again_and_one_is_cancelled(walk: Visit, t
     page.reload()
     expect(page.get_by_role("link", name="small.txt", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="large.bin", exact=True)).to_have_count(0)
+
+
+def lose_answers(page: Page) -> list[str]:
+    """Let the answer to the next upload of each kind be lost on its way; returns the methods that were answered."""
+    devtools, lost = page.context.new_cdp_session(page), list[str]()
+
+    def lose(event: Any) -> None:
+        method, request = event["request"]["method"], {"requestId": event["requestId"]}
+        if method in ("PATCH", "PUT") and method not in lost:
+            lost.append(method)
+            devtools.send("Fetch.failRequest", {**request, "errorReason": "ConnectionReset"})
+        else:
+            devtools.send("Fetch.continueRequest", request)
+
+    devtools.on("Fetch.requestPaused", lose)
+    patterns = [{"urlPattern": pattern, "requestStage": "Response"} for pattern in ("*/uploads/*", "*/archive?*")]
+    devtools.send("Fetch.enable", {"patterns": patterns})
+    return lost
+
+
+def test_an_upload_whose_answer_is_lost_is_called_uploaded(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "small.txt").write_text("small")
+    (tmp_path / "large.bin").write_bytes(os.urandom(9 * 2**20))
+    visitor.go("/folders/new/")
+    new_folder(page, "lost-answers")
+    lost = lose_answers(page)
+    page.locator("#pick-files").set_input_files([str(tmp_path / name) for name in ("small.txt", "large.bin")])
+    states = page.locator(".upload-state")
+    expect(states).to_have_text(["Uploaded", "Uploaded"])
+    assert sorted(lost) == ["PATCH", "PUT"]
+    visitor.complaints.clear()  # the browser tells of what was cut
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download large.bin").click()
+    assert Path(download.value.path()).read_bytes() == (tmp_path / "large.bin").read_bytes()

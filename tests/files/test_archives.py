@@ -77,11 +77,11 @@ async def test_sent_again_only_what_differs_is_written(portal: Portal) -> None:
     await put(portal, tar_of(("a", b"A"), ("b", b"B")))
     (portal.data / "b").write_bytes(b"changed")
     answer = await put(portal, tar_of(("a", b"A"), ("b", b"B"), ("c", b"C")))
-    assert (answer["written"], answer["skipped"]) == (2, 1)
+    assert (answer["written"], answer["skipped"], answer["equal"]) == (2, 1, 1)
     assert (portal.data / "b").read_bytes() == b"B"
     (portal.data / "b").write_bytes(b"mine")
     answer = await put(portal, tar_of(("a", b"1"), ("b", b"2")), overwrite="never")
-    assert (answer["written"], answer["skipped"]) == (0, 2)
+    assert (answer["written"], answer["skipped"], answer["equal"]) == (0, 2, 1)
     assert (portal.data / "b").read_bytes() == b"mine"
     assert (await put(portal, tar_of(("a", b"A")), overwrite="all"))["written"] == 1
     await put(portal, tar_of(("a", b"A")), 422, overwrite="maybe")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from backendai.files import upload_views, uploads
+from backendai.files.sweeping import sweep
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio
@@ -50,6 +52,13 @@ async def test_parts_become_the_file_when_the_last_has_come(portal: Portal, each
     assert await offset_of(portal, upload) == cut
     assert (await send(portal, upload, cut, BYTES[cut:])).status == 204
     assert (portal.data / "f").read_bytes() == BYTES
+    assert await offset_of(portal, upload) == len(BYTES)  # whoever lost the last answer hears it again
+    assert (await send(portal, upload, len(BYTES), b"")).status == 404
+    top = os.open(portal.root, os.O_RDONLY)
+    sweep(top, now=time.time() + 60)
+    assert await offset_of(portal, upload) == len(BYTES)
+    sweep(top, now=time.time() + 3600)
+    os.close(top)
     assert os.listdir(portal.incoming) == []
     assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
 

@@ -73,9 +73,10 @@ class Work:
         for _ in range(100):
             with suppress(requests.RequestException):
                 told = self._ask("HEAD", address, headers=_TUS)
-                if told.status_code == 404:  # it was said to be whole to somebody whose connection broke
-                    return
                 at = int(told.headers["Upload-Offset"])
+                if at == len(body):  # its last answer was lost
+                    self.whole.add(name)
+                    return
                 end = middle if at < middle else len(body)
                 sent = self._ask("PATCH", address, headers={**_PART, "Upload-Offset": str(at)}, data=body[at:end])
                 if sent.status_code == 204 and end == len(body):
