@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,19 @@ def test_it_is_narrowed_by_use_and_says_what_is_left_and_what_is_away(
     StorageHost.objects.update(fault="The share is gone.", answered_at=timezone.now())
     page = text(alice.get(LIST))
     assert page.count("unreachable, last answer") == 3 and "The share is gone." in page
+
+
+def test_a_folder_without_a_limit_counts_with_its_size(
+    cast: Cast, data: Folder, host: StorageHost, alice: Client
+) -> None:
+    limited = create_folder(cast.alice, name="limited", host=host, limit_bytes=5 * 2**30, now=timezone.now())
+    Folder.objects.filter(pk=data.pk).update(used_bytes=3 * 2**30)
+    Folder.objects.filter(pk=limited.pk).update(used_bytes=2**30)
+    policy = ResourcePolicy.objects.create(name="some", max_folder_bytes=20 * 2**30)
+    User.objects.filter(pk=cast.alice.pk).update(policy=policy)
+    page = re.sub("[\u2068\u2069]", "", text(alice.get(LIST))).replace("\xa0", " ")  # without marks of direction
+    assert "8 GiB of 20 GiB" in page and "or with its size if it has no limit." in page
+    assert "They take 8 GiB of 20 GiB" in page and "limits add up" not in page and "Sum of their limits" not in page
 
 
 def test_many_are_trashed_and_restored_at_once_and_those_that_stay_say_why(
