@@ -50,7 +50,7 @@ def write_marker(root: Path, marker: Marker) -> None:
 
 def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
     """Return the marker of a storage host. Raises StorageMissing if the path has no valid marker, or belongs to another
-    host or deployment."""
+    host or deployment; users read that error, so it does not name the path."""
     try:
         descriptor = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
@@ -59,19 +59,23 @@ def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
     except FileNotFoundError as error:
         raise StorageMissing(
             Message(
-                "{root} has no {marker}: the share is not mounted, or was never prepared.", root=root, marker=MARKER
+                "The path of {host} has no {marker}: the share is not mounted, or was never prepared.",
+                host=host,
+                marker=MARKER,
             )
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StorageMissing(Message("{root} cannot be read: {error}.", root=root / MARKER, error=error)) from error
+    except OSError as error:
+        text = Message("{marker} of {host} cannot be read: {error}.", marker=MARKER, host=host, error=error.strerror)
+        raise StorageMissing(text) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageMissing(Message("{marker} of {host} is damaged.", marker=MARKER, host=host)) from error
     if marker.host != host or (deployment and marker.deployment != deployment):
         raise StorageMissing(
             Message(
-                "{root} is the storage host {host} of deployment {deployment}, not {host_2}.",
-                root=root,
-                host=marker.host,
+                "The path of {host} is the storage host {other} of deployment {deployment}.",
+                host=host,
+                other=marker.host,
                 deployment=marker.deployment,
-                host_2=host,
             )
         )
     return marker

@@ -53,6 +53,9 @@ class StorageHost(models.Model):
     fault = MessageField(
         blank=True, editable=False, help_text=Message("Why its file server does not work; empty: it works.")
     )
+    fault_since = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=Message("When the fault was seen first.")
+    )
     unknown_folders = models.JSONField(
         default=list,
         blank=True,

@@ -19,8 +19,9 @@ def test_a_marker_is_read_back_and_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_an_empty_mount_point_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(StorageMissing, match="not mounted"):
+    with pytest.raises(StorageMissing, match="not mounted") as missing:
         read_marker(tmp_path, host="local")
+    assert str(tmp_path) not in str(missing.value)
 
 
 @pytest.mark.parametrize(("host", "deployment"), [("other", "deployment"), ("local", "another")])
@@ -41,5 +42,6 @@ def test_a_link_is_no_marker(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     write_marker(tmp_path / "elsewhere", OURS)
     (tmp_path / MARKER).symlink_to(tmp_path / "elsewhere" / MARKER)
-    with pytest.raises(StorageMissing):
+    with pytest.raises(StorageMissing) as missing:
         read_marker(tmp_path, host="local")
+    assert str(tmp_path) not in str(missing.value)

@@ -62,10 +62,17 @@ def test_it_writes_how_hosts_are(host: StorageHost, files: FakeFileServer) -> No
     folders.run_folders(NOW + HOUR)
     host.refresh_from_db()
     assert (host.fault, host.answered_at) == ("The share is not mounted.", NOW + HOUR)
+    assert host.fault_since == NOW + HOUR
+    address = host.address
     StorageHost.objects.update(address="http://127.0.0.1:1")
     folders.run_folders(NOW + 2 * HOUR)
     host.refresh_from_db()
-    assert "does not answer" in host.fault and host.answered_at == NOW + HOUR
+    assert "does not answer" in host.fault and host.answered_at == host.fault_since == NOW + HOUR
+    StorageHost.objects.update(address=address)
+    files.fault = ""
+    folders.run_folders(NOW + 3 * HOUR)
+    host.refresh_from_db()
+    assert (host.fault, host.fault_since) == ("", None)
 
 
 def test_a_file_server_of_another_host_is_a_fault(host: StorageHost, files: FakeFileServer) -> None:

@@ -37,7 +37,7 @@ def _host(name: str, path: Path, mounts: Path) -> list[Check]:
         marker = read_marker(path, host=name, deployment=settings.DEPLOYMENT)
     except StorageMissing as error:
         fix = f"Mount the share. If {path} is new: manage.py file_server --prepare {name}"
-        return [problem(title, str(error), fix)]
+        return [problem(title, f"{path}: {error}", fix)]
     free = shutil.disk_usage(path).free
     said = f"{path}, {free / _GIB:.1f} GiB are free; files belong to the user {marker.uid}"
     if free < _LEAST_FREE:

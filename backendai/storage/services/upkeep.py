@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -137,13 +138,13 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
     try:
         found = orders.ask_host(host)
     except FileServerError as error:
-        StorageHost.objects.filter(pk=host.pk).update(fault=shortened(error.message))
+        StorageHost.objects.filter(pk=host.pk).update(**_fault_of(host, shortened(error.message), now))
         return False
     if found.quota_mode == QuotaMode.ENFORCED != host.quota_mode:  # limits that were set before are to hold as well
         limited = Folder.objects.filter(host=host, limit_bytes__isnull=False, linked_path="")
         limited.filter(status__in=[FolderStatus.READY, FolderStatus.TRASHED]).update(needs_push=True)
     StorageHost.objects.filter(pk=host.pk).update(
-        fault=found.fault,
+        **_fault_of(host, found.fault, now),
         quota_mode=found.quota_mode,
         total_bytes=found.total_bytes,
         free_bytes=found.free_bytes,
@@ -152,6 +153,12 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
     for folder in Folder.objects.filter(pk__in=found.measured, host=host, status=FolderStatus.READY):
         take_newer(folder, found.measured[folder.pk], now=now)
     return not found.fault
+
+
+def _fault_of(host: StorageHost, fault: str, now: datetime) -> dict[str, Any]:
+    """Return the columns of a fault. It lasts from when a host was seen with the first of several."""
+    since = host.fault_since if host.fault else now
+    return {"fault": fault, "fault_since": since if fault else None}
 
 
 def _measure(folder: Folder, now: datetime) -> bool:

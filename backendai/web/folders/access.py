@@ -12,7 +12,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 
 from backendai.core.errors import UserError
 from backendai.storage.file_origins import file_origin
@@ -60,7 +59,7 @@ def folder_page(
         "is_ready": folder.status == FolderStatus.READY,
         "is_enforced": folder.host.quota_mode == QuotaMode.ENFORCED,
         "used_percent": used_percent(folder),
-        "away": away_of(folder.host, timezone.now()),
+        "away": away_of(folder.host),
         "origin": origin,
         "obstacle": obstacle,
         **explored(folder),

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from backendai.cluster.models import Agent
 from backendai.storage.models import StorageHost
 
-_LOOKED_AT_EVERY = timedelta(seconds=60)  # the pass asks each storage host every 30 s
-
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """What is wrong with the way to a folder. ``silent_since``: the last answer of a file server that gives none now;
+    """What is wrong with the way to a folder. ``since``: when the fault of its file server was seen first;
     ``agents_since``: when the last of the agents that mount the folder was lost."""
 
     fault: str = ""
-    silent_since: datetime | None = None
+    since: datetime | None = None
     agents_since: datetime | None = None
 
 
-def away_of(host: StorageHost, now: datetime) -> Away:
+def away_of(host: StorageHost) -> Away:
     """Return what is wrong with the way to the folders of a storage host; one query."""
-    last = host.answered_at
-    silent_since = last if host.fault and last is not None and now - last > _LOOKED_AT_EVERY else None
     agents = list(
         host.on_agents.filter(agent__in=Agent.objects.registered()).values_list("agent__status", "agent__lost_at")
     )
     is_lost = all(status == Agent.Status.LOST for status, _ in agents)
     lost = [lost_at for _, lost_at in agents if lost_at is not None]
-    return Away(host.fault, silent_since, max(lost) if is_lost and lost else None)
+    return Away(host.fault, host.fault_since, max(lost) if is_lost and lost else None)

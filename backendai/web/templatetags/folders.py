@@ -14,7 +14,7 @@ from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import used_percent
 from backendai.web.folders.forms import rights_words
 from backendai.web.folders.writers import Change
-from backendai.web.templatetags.portal import ago, size
+from backendai.web.templatetags.portal import size, soon
 
 register = template.Library()
 register.filter("rights_words", rights_words)
@@ -64,13 +64,13 @@ def folder_size(folder: Folder) -> SafeString:
 
 @register.simple_tag
 def host_away(host: StorageHost) -> SafeString | str:
-    """Return that the folders of a storage host cannot be reached, and when it answered last; empty while they can."""
+    """Return since when the folders of a storage host cannot be reached, and why; empty while they can."""
     if not host.fault:
         return ""
-    why, told = in_words(host.fault), _("unreachable, last answer")
-    if host.answered_at is None:
-        return format_html('<div class="sub state-bad" title="{}">{}</div>', why, _("unreachable"))
-    return format_html('<div class="sub state-bad" title="{}">{} {}</div>', why, told, ago(host.answered_at))
+    told = _("unreachable")
+    if host.fault_since is not None:
+        told = format_html(_("unreachable since {time}"), time=soon(host.fault_since))
+    return format_html('<div class="sub state-bad">{}</div><div class="sub">{}</div>', told, in_words(host.fault))
 
 
 @register.simple_tag

@@ -71,12 +71,12 @@ def test_it_says_since_when_the_folder_cannot_be_reached(data: Folder, host: Sto
     shown = look()
     assert f"No agent that mounts folders of {host.name} is reachable</strong> since" in shown
     assert f'<time datetime="{since.isoformat()}" data-exact="short">' in shown
-    StorageHost.objects.update(fault="It does not answer.", answered_at=since)
+    StorageHost.objects.update(fault="It does not answer.", fault_since=since)
     shown = look()
     assert f"Storage host {host.name} is unreachable</strong> since <time" in shown and "It does not answer." in shown
     assert f'<time datetime="{since.isoformat()}" data-exact="short">' in shown and "No agent" not in shown
-    StorageHost.objects.update(answered_at=now)
-    assert f"Storage host {host.name} cannot be used now." in look()
+    StorageHost.objects.update(fault_since=None)  # it was faulty before this was written
+    assert f"Storage host {host.name} is unreachable.</strong>" in look()
 
 
 def test_a_look_brings_the_size_that_the_folder_has_now(data: Folder, files: FakeFileServer, alice: Client) -> None:
