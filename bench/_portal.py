@@ -59,15 +59,14 @@ class Portal:
 
     def __init__(self, data: Path, environment: Mapping[str, str], *, root: Path = ROOT) -> None:
         self.data, self.root = data, root
-        self.port, self._ssh_port = free_port(), free_port()
+        self.port = free_port()
         self._environment = {**os.environ, **_UNHURRIED, "BACKENDAI_AGENT_SLOTS": _SLOTS, **environment}
         self.up: subprocess.Popen[bytes] | None = None
         self.token = ""
 
     def start(self) -> float:
         """Run ``bin/up``; returns the seconds until the first answer."""
-        ports = ["--port", str(self.port), "--ssh-port", str(self._ssh_port)]
-        command = [str(self.root / "bin/up"), *ports, "--data", str(self.data)]
+        command = [str(self.root / "bin/up"), "--port", str(self.port), "--data", str(self.data)]
         started_at = time.perf_counter()
         with (self.data.parent / "up.log").open("ab") as log:
             self.up = subprocess.Popen(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterable
 
 from backendai.core.errors import UserError
 from backendai.files.config import DEFAULT_BIND, read_bind, read_settings
 from backendai.ops.data_folder import Refused
+from backendai.ops.fleet import Choice
 
 _SSH_PORT, _SSH_TRIES = 2200, 100
 _LOOPBACK = "127.0.0.1"
@@ -15,24 +17,59 @@ _LOOPBACK = "127.0.0.1"
 _FILES_AFTER_PORTAL = read_bind(DEFAULT_BIND)[1] - 8080
 
 
-def next_port(host: str, port: int) -> int:
-    """Return the port after this one, or when somebody has it one that is free."""
-    try:
-        return bind(host, port + 1)
-    except (OSError, OverflowError):
-        return bind(host, 0)
+class Claims:
+    """The ports that this ``bin/up`` has chosen. Its processes bind them seconds later; until then another ``bin/up``
+    would find them free, too.
 
+    A claim is a socket in Linux's abstract namespace: it exists once per network namespace, as ports do, and ends with
+    this process.
+    """
 
-def ssh_port(host: str, told: int) -> int:
-    """Return the port that was told, or the first one from 2200 on that is free."""
-    if told:
-        return told
-    for port in range(_SSH_PORT, _SSH_PORT + _SSH_TRIES):
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def choose(self, host: str, ports: Iterable[int]) -> int:
+        """Return the first of these ports that is free, or another free one, and claim it."""
+        for port in ports:
+            if found := self._take(host, port):
+                return found
+        while not (found := self._take(host, bind(host, 0))):
+            pass
+        return found
+
+    def keep(self, *ports: int) -> None:
+        """Claim ports that were told, as far as nobody else has; 0 is none."""
+        for port in filter(None, ports):
+            if claim := _claim(port):
+                self._held.append(claim)
+
+    def close(self) -> None:
+        """Let others choose these ports."""
+        for claim in self._held:
+            claim.close()
+
+    def _take(self, host: str, port: int) -> int:
+        """Return the port, now claimed, or 0 if it is not free."""
+        claim = _claim(port)
+        if claim is None:
+            return 0
         try:
-            return bind(host, port)
-        except OSError:
-            continue
-    return bind(host, 0)
+            bind(host, port)
+        except (OSError, OverflowError):
+            claim.close()
+            return 0
+        self._held.append(claim)
+        return port
+
+
+def apps_port(claims: Claims, host: str, portal_port: int) -> int:
+    """Return the port after the portal's, or when somebody has it one that is free."""
+    return claims.choose(host, [portal_port + 1])
+
+
+def ssh_port(claims: Claims, host: str) -> int:
+    """Return the first port from 2200 on that is free."""
+    return claims.choose(host, range(_SSH_PORT, _SSH_PORT + _SSH_TRIES))
 
 
 def bind(host: str, port: int) -> int:
@@ -46,7 +83,18 @@ def bind(host: str, port: int) -> int:
         return int(trial.getsockname()[1])
 
 
-def files_bind(portal_port: int) -> str:
+def check_ports(choice: Choice) -> None:
+    """Raise Refused for the first port that cannot be used."""
+    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port"), (choice.ssh_port, "--ssh-port")):
+        try:
+            bind(choice.host, port)
+        except OSError as error:
+            raise Refused(
+                f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
+            ) from error
+
+
+def files_bind(claims: Claims, portal_port: int) -> str:
     """Return where the file server listens. Refuses settings that it would refuse once everything else runs."""
     try:
         settings = read_settings(os.environ)
@@ -57,7 +105,7 @@ def files_bind(portal_port: int) -> str:
         raise Refused(f"{error.message} .env.example says more.") from error
     except OSError as error:
         raise Refused(f"BACKENDAI_FILES_BIND: this machine cannot listen there ({error.strerror}).") from error
-    return f"{_LOOPBACK}:{next_port(_LOOPBACK, portal_port + _FILES_AFTER_PORTAL - 1)}"
+    return f"{_LOOPBACK}:{claims.choose(_LOOPBACK, [portal_port + _FILES_AFTER_PORTAL])}"
 
 
 def listens(address_and_port: str) -> bool:
@@ -67,3 +115,13 @@ def listens(address_and_port: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def _claim(port: int) -> socket.socket | None:
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0backendai-port-{port}")
+    except OSError:
+        claim.close()
+        return None
+    return claim

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.ops.fleet import BASE_DIR, Choice
-from backendai.ops.ports import bind, files_bind, listens, next_port, ssh_port
+from backendai.ops.ports import Claims, apps_port, bind, check_ports, files_bind, listens, ssh_port
 from backendai.ops.supervisor import Stopped, Supervisor
 from backendai.settings import environment
 
@@ -46,16 +47,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         environment.read_dotenv(BASE_DIR)
         options = _parser().parse_args(arguments)
-        choice = _decide(options)
-        lock = data_folder.lock(choice.data)
-        try:
-            _check_ports(choice)
-            os.chdir(BASE_DIR)
-            with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
-                _run(supervisor, choice)
-        finally:
-            data_folder.say_stopped(choice.data)
-            os.close(lock)
+        with closing(Claims()) as claims:
+            choice = _decide(options, claims)
+            lock = data_folder.lock(choice.data)
+            try:
+                check_ports(choice)
+                os.chdir(BASE_DIR)
+                with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
+                    _run(supervisor, choice)
+            finally:
+                data_folder.say_stopped(choice.data)
+                os.close(lock)
     except Stopped:
         return 0
     except (Refused, valkey.NoServer) as refusal:
@@ -131,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _decide(options: argparse.Namespace) -> Choice:
+def _decide(options: argparse.Namespace, claims: Claims) -> Choice:
     if not 1 <= options.port <= _LAST_PORT:
         raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
     if not 0 <= options.apps_port <= _LAST_PORT or options.apps_port == options.port:
@@ -151,10 +153,12 @@ def _decide(options: argparse.Namespace) -> Choice:
         if no_engine and backend == "docker":
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
-    apps_port = options.apps_port or next_port(options.host, options.port)
+    claims.keep(options.port, options.apps_port, options.ssh_port)
+    apps = options.apps_port or apps_port(claims, options.host, options.port)
+    ssh = options.ssh_port or ssh_port(claims, options.host)
     natively = options.backend == "auto" and backend == "docker"
-    where, ssh = files_bind(options.port), ssh_port(options.host, options.ssh_port)
-    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively, where, ssh)
+    where = files_bind(claims, options.port)
+    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps, natively, where, ssh)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -189,16 +193,6 @@ def _check_node(backend: str) -> None:
 
 def _has_run_containers(data: Path) -> bool:
     return any(has_run_containers(folder) for folder in (data / "agents").glob("*"))
-
-
-def _check_ports(choice: Choice) -> None:
-    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port"), (choice.ssh_port, "--ssh-port")):
-        try:
-            bind(choice.host, port)
-        except OSError as error:
-            raise Refused(
-                f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
-            ) from error
 
 
 def _run(supervisor: Supervisor, choice: Choice) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from backendai.agent.credentials import Credentials
 from backendai.agent.engine_mark import has_run_containers, note_containers
 from backendai.agent.native_mark import is_marked_native, mark_native
 from backendai.ops import fleet, up
+from backendai.ops.ports import Claims
 
 
 def chosen(data: Path, backend: str) -> Backend:
@@ -49,7 +51,8 @@ def test_the_platform_of_one_machine_waits_too_and_says_so(
     folder.mkdir(parents=True)
     if ran_containers:
         note_containers(folder)
-    choice = up._decide(up._parser().parse_args(["--data", str(tmp_path)]))
+    with closing(Claims()) as claims:
+        choice = up._decide(up._parser().parse_args(["--data", str(tmp_path)]), claims)
     assert choice.backend == backend
     said = up.welcome(choice, None)
     assert "absent.sock" in said

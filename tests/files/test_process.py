@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,19 +83,20 @@ def test_its_process_knows_nothing_of_the_portals_environment(tmp_path: Path, mo
 
 def test_its_port_is_the_same_at_each_start_and_another_when_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BACKENDAI_FILES_BIND", raising=False)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert ports.listens(f"127.0.0.1:{port}")
-        assert ports.files_bind(port - 13) != f"127.0.0.1:{port}"
-        monkeypatch.setenv("BACKENDAI_FILES_BIND", f"127.0.0.1:{port}")
-        with pytest.raises(Refused, match="BACKENDAI_FILES_BIND"):
-            ports.files_bind(8080)
-    assert ports.files_bind(8080) == f"127.0.0.1:{port}"
-    monkeypatch.setenv("BACKENDAI_STORAGE_HOSTS", "nonsense")
-    with pytest.raises(Refused, match="BACKENDAI_STORAGE_HOSTS"):
-        ports.files_bind(8080)
+    with closing(ports.Claims()) as claims:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            assert ports.listens(f"127.0.0.1:{port}")
+            assert ports.files_bind(claims, port - 13) != f"127.0.0.1:{port}"
+            monkeypatch.setenv("BACKENDAI_FILES_BIND", f"127.0.0.1:{port}")
+            with pytest.raises(Refused, match="BACKENDAI_FILES_BIND"):
+                ports.files_bind(claims, 8080)
+        assert ports.files_bind(claims, 8080) == f"127.0.0.1:{port}"
+        monkeypatch.setenv("BACKENDAI_STORAGE_HOSTS", "nonsense")
+        with pytest.raises(Refused, match="BACKENDAI_STORAGE_HOSTS"):
+            ports.files_bind(claims, 8080)
 
 
 @pytest.mark.django_db

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,12 @@ async def test_the_doctor_knows_whether_the_app_proxy_answers() -> None:
 
 
 def test_apps_get_the_port_after_the_portals_or_a_free_one(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert ports.next_port("127.0.0.1", port - 1) not in (0, port)
-    assert ports.next_port("127.0.0.1", 65535) > 0
-    assert ports.next_port("127.0.0.1", port - 1) == port
+    with closing(ports.Claims()) as claims:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            assert ports.apps_port(claims, "127.0.0.1", port - 1) not in (0, port)
+        assert ports.apps_port(claims, "127.0.0.1", 65535) > 0
+        assert ports.apps_port(claims, "127.0.0.1", port - 1) == port
     told = fleet.environment(Choice("127.0.0.1", 18000, tmp_path, 1, "docker"), "unix:///x")
     assert told["BACKENDAI_APPS_PORT"] == "18001"
     named = Choice("127.0.0.1", 18000, tmp_path, 1, "docker", apps_port=18500)

@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from django.test import override_settings
 
 from backendai.ops import data_folder, up
 from backendai.ops.console import Terminal
+from backendai.ops.ports import Claims
 from backendai.settings import environment
 from backendai.settings.environment import RUNNING, WrongSetting
 
@@ -56,7 +58,8 @@ def test_it_refuses_what_its_agent_would_refuse(
 def test_without_an_agent_here_its_settings_do_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BACKENDAI_AGENT_SLOTS", "cpu=many")
     options = up._parser().parse_args(["--data", str(tmp_path), "--no-agent"])
-    assert up._decide(options).agents == 0
+    with closing(Claims()) as claims:
+        assert up._decide(options, claims).agents == 0
 
 
 @pytest.mark.parametrize("host", ["no-such-name.invalid", "192.0.2.1"])

@@ -59,7 +59,6 @@ class Platform:
         backend: str = "docker",
     ) -> None:
         self.data, self.host, self.port = data, host, free_port(host)
-        self._ssh_port = free_port(host)  # platforms that start at once find the same first one free
         self.url = f"http://{host}:{self.port}"
         self._engine_url = engine.url if engine else None
         self._inside = engine.inside if engine else list[str]
@@ -137,7 +136,6 @@ class Platform:
     def spawn(self) -> None:
         """Start the supervisor and wait for nothing."""
         command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
-        command += ["--ssh-port", str(self._ssh_port)]
         with (self.data / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self.data), "--backend", self._backend, "--agents", str(self._agents)],
