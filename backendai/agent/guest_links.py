@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
 _DIAL_SECONDS = 5.0
 _MOST_UNCLAIMED = 32
-_LARGEST_GREETING = 4096
+_LARGEST_GREETING, _LARGEST_HEARING = 4096, 2**16
 _HEARD_EVERY = 0.1
 _BELIEVED_SECONDS = 60.0  # a guest says it every 20 s; one that was stopped says nothing
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -202,11 +202,16 @@ class _Link:
         self._hang_up()
         self._control = writer
         self._dialled.set()
+        rest = b""
         with contextlib.suppress(OSError, ValueError, RecursionError, asyncio.CancelledError):
-            while line := await reader.readline():
-                said = json.loads(line) if len(line) <= _LARGEST_GREETING else None
+            while self._control is writer and (heard := await reader.read(_LARGEST_HEARING)):
+                *lines, rest = (rest + heard).split(b"\n")
+                # Only the newest counts: of a guest that talked without end and has left, not every line is read.
+                said = json.loads(lines[-1]) if lines and len(lines[-1]) <= _LARGEST_GREETING else None
                 if self._control is writer and isinstance(said, dict):
                     self._works_until = time.monotonic() + _BELIEVED_SECONDS if said.get("works") is True else 0.0
+                if len(rest) > _LARGEST_GREETING:
+                    break
                 await asyncio.sleep(_HEARD_EVERY)  # a guest that talks without end waits for us
         if self._control is writer:
             self._hang_up()

@@ -120,6 +120,9 @@ class Pretender(GuestPlace):
     def folder(self, kernel_id: UUID) -> Path:
         return self._folder
 
+    def was_launched(self, kernel_id: UUID) -> bool:
+        return self.launched.is_set()
+
     def launch(self, kernel_id: UUID) -> None:
         asyncio.run_coroutine_threadsafe(self._tell(), self.loop)
 
@@ -189,4 +192,21 @@ async def test_a_thousand_dials_take_no_more_than_a_few_places(pretender: Preten
     stream.write(json.dumps({"stream": name}).encode() + b"\nanswer\n")
     reader, _ = await opening
     assert await reader.readline() == b"answer\n"
+    links.close()
+
+
+@pytest.mark.asyncio
+async def test_what_a_guest_said_before_it_left_does_not_keep_its_connection(pretender: Pretender) -> None:
+    pretender.loop = asyncio.get_running_loop()
+    links = GuestLinks(pretender)
+    opening = asyncio.create_task(links.open(uuid4()))
+    control_reader, control = await pretender.dial()
+    control.write(b'{"hello": 1}\n' + b'{"works": true}\n' * 2000)
+    await control_reader.readline()
+    control.close()
+    async with asyncio.timeout(10):
+        while any("_greet" in str(task.get_coro()) for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.05)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
     links.close()
