@@ -16,6 +16,7 @@ import asyncssh
 import pytest
 from asgiref.sync import sync_to_async
 from asyncssh.connection import SSHConnection
+from asyncssh.constants import MSG_IGNORE
 from asyncssh.packet import Boolean, String
 from django.conf import settings
 
@@ -72,6 +73,22 @@ def test_many_rounds_of_new_keys_lose_no_byte(here: Stage, key: Path, session: C
             assert told.stdout == b"x" * 1_000_000
 
     asyncio.run(walk())
+
+
+def test_the_gate_sends_no_packets_that_say_nothing(
+    here: Stage, key: Path, session: ComputeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    monkeypatch.setitem(
+        SSHConnection._packet_handlers, MSG_IGNORE, lambda one, *_: said.append(one) if one.is_client() else None
+    )
+
+    async def walk() -> None:
+        async with connect(here, key) as connection:
+            assert (await connection.run("cat", input="on")).stdout == "on"
+
+    asyncio.run(walk())
+    assert not said
 
 
 @pytest.mark.parametrize("name", [b"", b"a\0b", b"x" * 1023, b"x" * 5000, b"\xff\xfe", b"train\n", b"+" * 300])

@@ -11,7 +11,6 @@ import pty
 import pwd
 import shutil
 import signal
-import struct
 import termios
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,14 @@ from typing import Any
 from backendai.agent.guest import frames, kit
 from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
+from backendai.agent.guest.relaying import File, Relay, Started, set_size
 
-_PIECE = 64 * 1024
 _LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
-_LONGEST_SIDE = 10_000
 _SHELL_NAMES = ("bash", "sh", "ash")
 # What clients start at the other end, and the package that brings it.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
 _ASKED_FOR.update(dict.fromkeys(("git-receive-pack", "git-upload-pack", "git-upload-archive"), "git"))
 _FAREWELL_SECONDS = 5.0
-_SIGNALS = frozenset(
-    {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
-)
 
 
 async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,116 +33,25 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
     Refused."""
     program = await _start(order)
     writer.write(b"{}\n")
-    sending = asyncio.Lock()
     if greeting := _greeting(order):
         writer.write(frames.frame(frames.STDOUT, greeting))
-    pumps = [asyncio.create_task(_pump(one, kind, writer, sending)) for one, kind in program.outputs]
-    listening = asyncio.ensure_future(_hear(program, reader))
-    ending = asyncio.ensure_future(_end(program, pumps))
+    relay = Relay(program, reader, writer)
+    ending = asyncio.ensure_future(_end(program, relay))
     leaving = asyncio.ensure_future(gone(writer))
+    left: list[asyncio.Future[Any]] = [relay.has_left, leaving]
     try:
-        await asyncio.wait([listening, ending, leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*left, ending], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
-            async with sending:
-                writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
-                await writer.drain()
+            writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
             # The other side leaves when it has the exit. To close before makes its next write fail, and the exit, if it
             # has not been read by then, is lost with the connection.
-            await asyncio.wait([listening, leaving], timeout=_FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(left, timeout=_FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (*pumps, listening, ending, leaving):
+        for task in (ending, leaving):
             task.cancel()
-        await asyncio.gather(*pumps, listening, ending, leaving, return_exceptions=True)
+        await asyncio.gather(ending, leaving, return_exceptions=True)
+        relay.close()
         program.close()
-
-
-class File:
-    """A descriptor of a pipe or terminal that does not block."""
-
-    def __init__(self, file: int) -> None:
-        self._file: int | None = file
-        os.set_blocking(file, False)
-
-    def fileno(self) -> int:
-        """Return the descriptor. Raises OSError when it is closed."""
-        if self._file is None:
-            raise OSError("closed")
-        return self._file
-
-    async def read(self) -> bytes:
-        """Return what there is, or nothing at the end."""
-        while True:
-            try:
-                return os.read(self.fileno(), _PIECE)
-            except BlockingIOError:
-                await self._ready(for_input=True)
-            except OSError:  # EIO: nobody has the terminal open any more
-                return b""
-
-    async def write(self, data: bytes) -> None:
-        """Write all of it; a reader that left is no error."""
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[os.write(self.fileno(), rest) :]
-            except BlockingIOError:
-                await self._ready(for_input=False)
-            except OSError:
-                return
-
-    def close(self) -> None:
-        """Close it; may be called twice."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    async def _ready(self, *, for_input: bool) -> None:
-        loop, file = asyncio.get_running_loop(), self.fileno()
-        waiting: asyncio.Future[None] = loop.create_future()
-        watch, leave = (loop.add_reader, loop.remove_reader) if for_input else (loop.add_writer, loop.remove_writer)
-        watch(file, _resolve, waiting)
-        try:
-            await waiting
-        finally:
-            leave(file)
-
-
-class Started:
-    """A program with its streams. ``outputs`` are files with the kinds of their frames."""
-
-    def __init__(self, process: asyncio.subprocess.Process, files: list[File], terminal: bool) -> None:
-        self.process, self.is_terminal, self._files = process, terminal, files
-        self.input: File = files[0]
-        self.outputs = [(one, frames.STDOUT) for one in files[0 if terminal else 1 :][:1]]
-        self.outputs += [(one, frames.STDERR) for one in files[2:]]
-
-    def signal(self, name: str) -> None:
-        """Signal the group in front of the terminal, or the program's own."""
-        if name not in _SIGNALS:
-            return
-        with contextlib.suppress(OSError):
-            group = os.tcgetpgrp(self.input.fileno()) if self.is_terminal else self.process.pid
-            os.killpg(group, getattr(signal, f"SIG{name}"))
-
-    def resize(self, told: dict[str, Any]) -> None:
-        """Give the terminal another size."""
-        if self.is_terminal:
-            _set_size(self.input.fileno(), told)
-
-    def close(self) -> None:
-        """Hang up whatever of it still runs."""
-        with contextlib.suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGHUP)
-        if not self.is_terminal:
-            with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGCONT)
-        for file in self._files:
-            file.close()
-
-
-def _resolve(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
 
 
 def _greeting(order: dict[str, Any]) -> bytes:
@@ -212,7 +116,7 @@ async def _on_streams(argv: list[str], options: dict[str, Any]) -> Started:
 async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str, Any]) -> Started:
     master, slave = pty.openpty()
     try:
-        _set_size(master, told)
+        set_size(master, told)
         options["env"]["SSH_TTY"] = os.ttyname(slave)
 
         def own() -> None:
@@ -229,34 +133,10 @@ async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str,
     return Started(process, [File(master)], terminal=True)
 
 
-async def _pump(source: File, kind: int, writer: asyncio.StreamWriter, sending: asyncio.Lock) -> None:
-    while data := await source.read():
-        async with sending:
-            writer.write(frames.frame(kind, data))
-            await writer.drain()
-
-
-async def _hear(program: Started, reader: asyncio.StreamReader) -> None:
-    """Pass on what the other side says, until it leaves."""
-    with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError):
-        while True:
-            kind, content = await frames.read(reader)
-            if kind == frames.INPUT and content:
-                await program.input.write(content)
-            elif kind == frames.INPUT and not program.is_terminal:
-                program.input.close()
-            elif kind == frames.INPUT:
-                await program.input.write(b"\x04")
-            elif kind == frames.RESIZE:
-                program.resize(dict(json.loads(content)))
-            elif kind == frames.SIGNAL:
-                program.signal(content.decode("ascii", "replace"))
-
-
-async def _end(program: Started, pumps: list[asyncio.Task[None]]) -> dict[str, Any]:
+async def _end(program: Started, relay: Relay) -> dict[str, Any]:
     """Wait for the program and its output; returns the exit code, or the signal that ended it."""
     code = await program.process.wait()
-    await asyncio.wait(pumps, timeout=_LAST_SECONDS if program.is_terminal else None)
+    await asyncio.wait([relay.is_silent], timeout=_LAST_SECONDS if program.is_terminal else None)
     if code >= 0:
         return {"code": code}
     with contextlib.suppress(ValueError):
@@ -291,8 +171,3 @@ def environment(order: dict[str, Any], shell: str) -> dict[str, str]:
 def _home() -> str:
     home = os.environ.get("HOME") or "/"
     return home if Path(home).is_dir() else "/"
-
-
-def _set_size(file: int, told: dict[str, Any]) -> None:
-    sides = [min(max(int(told.get(name) or 0), 0), _LONGEST_SIDE) for name in ("rows", "cols", "width", "height")]
-    fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", *sides))

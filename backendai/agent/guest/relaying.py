@@ -1,0 +1,213 @@
+"""A program that runs for somebody elsewhere: its streams, and the frames between these and a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import struct
+import termios
+from typing import Any, cast
+
+from backendai.agent.guest import frames
+
+_PIECE = 64 * 1024
+_HEAD = 5
+_LONGEST_SIDE = 10_000
+_SIGNALS = frozenset(
+    {"ABRT", "ALRM", "CONT", "HUP", "INT", "KILL", "PIPE", "QUIT", "STOP", "TERM", "TSTP", "USR1", "USR2", "WINCH"}
+)
+
+
+class File:
+    """A descriptor of a pipe or terminal that does not block."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+        os.set_blocking(file, False)
+
+    def fileno(self) -> int:
+        """Return the descriptor. Raises OSError when it is closed."""
+        if self._file is None:
+            raise OSError("closed")
+        return self._file
+
+    def read(self) -> bytes | None:
+        """Return what there is now, nothing at the end, or None when there is nothing yet."""
+        try:
+            return os.read(self.fileno(), _PIECE)
+        except BlockingIOError:
+            return None
+        except OSError:  # EIO: nobody has the terminal open any more
+            return b""
+
+    def write(self, data: bytes) -> bytes:
+        """Write what fits now; returns the rest. A reader that left is no error."""
+        try:
+            return data[os.write(self.fileno(), data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """Close it; may be called twice."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Started:
+    """A program with its streams. ``outputs`` are files with the kinds of their frames."""
+
+    def __init__(self, process: asyncio.subprocess.Process, files: list[File], terminal: bool) -> None:
+        self.process, self.is_terminal, self._files = process, terminal, files
+        self.input: File = files[0]
+        self.outputs = [(one, frames.STDOUT) for one in files[0 if terminal else 1 :][:1]]
+        self.outputs += [(one, frames.STDERR) for one in files[2:]]
+
+    def signal(self, name: str) -> None:
+        """Signal the group in front of the terminal, or the program's own."""
+        if name not in _SIGNALS:
+            return
+        with contextlib.suppress(OSError):
+            group = os.tcgetpgrp(self.input.fileno()) if self.is_terminal else self.process.pid
+            os.killpg(group, getattr(signal, f"SIG{name}"))
+
+    def resize(self, told: dict[str, Any]) -> None:
+        """Give the terminal another size."""
+        if self.is_terminal:
+            set_size(self.input.fileno(), told)
+
+    def close(self) -> None:
+        """Hang up whatever of it still runs."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGHUP)
+        if not self.is_terminal:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGCONT)
+        for file in self._files:
+            file.close()
+
+
+class Relay(asyncio.Protocol):
+    """Passes the frames of a connection to a program, and its output back. What one side does not take is not read from
+    the other. It takes the connection over from its streams, as tasks would make each typed letter wait.
+
+    ``has_left``: the other side says no more, or nothing that can be read. ``is_silent``: the output has ended.
+    """
+
+    def __init__(self, program: Started, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.has_left: asyncio.Future[None] = self._loop.create_future()
+        self.is_silent: asyncio.Future[None] = self._loop.create_future()
+        self._program, self._outputs = program, dict(program.outputs)
+        self._heard, self._unsent, self._has_ended = bytearray(), b"", reader.at_eof()
+        self._connection = cast(asyncio.Transport, writer.transport)
+        self._former = self._connection.get_protocol()
+        self._connection.set_protocol(self)
+        self._connection.resume_reading()
+        self.resume_writing()
+        self.data_received(bytes(reader._buffer))  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        """Obey."""
+        self._heard += data
+        self._obey()
+
+    def eof_received(self) -> bool:
+        """Note that no more comes; the program's last output is still sent."""
+        self._has_ended = True
+        self._obey()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note that the other side is gone."""
+        self.pause_writing()
+        self._leave()
+        self._former.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        """Read no output: the other side does not keep up."""
+        for file in self._outputs:
+            self._loop.remove_reader(file.fileno())
+
+    def resume_writing(self) -> None:
+        """Read output."""
+        for file in self._outputs:
+            self._loop.add_reader(file.fileno(), self._pass_output, file)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self.pause_writing()
+        self._outputs.clear()
+        if self._unsent:
+            self._loop.remove_writer(self._program.input.fileno())
+        self._connection.set_protocol(self._former)
+
+    def _pass_output(self, file: File) -> None:
+        data = file.read()
+        if data:
+            self._connection.write(frames.frame(self._outputs[file], data))
+        elif data is not None:
+            self._loop.remove_reader(file.fileno())
+            del self._outputs[file]
+            if not self._outputs:
+                self.is_silent.set_result(None)
+
+    def _obey(self) -> None:
+        """Carry out what was heard, as long as the program takes its input."""
+        while not self._unsent and not self.has_left.done() and len(self._heard) >= _HEAD:
+            size = int.from_bytes(self._heard[1:_HEAD], "big")
+            if size > frames.LARGEST:
+                self._leave()
+            elif len(self._heard) < _HEAD + size:
+                break
+            else:
+                kind, content = self._heard[0], bytes(self._heard[_HEAD : _HEAD + size])
+                del self._heard[: _HEAD + size]
+                self._carry_out(kind, content)
+        if self._has_ended and not self._unsent:
+            self._leave()
+
+    def _carry_out(self, kind: int, content: bytes) -> None:
+        program = self._program
+        try:
+            if kind == frames.INPUT and (content or program.is_terminal):
+                self._give(content or b"\x04")
+            elif kind == frames.INPUT:
+                program.input.close()
+            elif kind == frames.RESIZE:
+                program.resize(dict(json.loads(content)))
+            elif kind == frames.SIGNAL:
+                program.signal(content.decode("ascii", "replace"))
+        except (OSError, ValueError, TypeError, RecursionError, struct.error):
+            self._leave()
+
+    def _give(self, data: bytes) -> None:
+        """Write input; what does not fit waits, and so does what the other side says next."""
+        self._unsent = self._program.input.write(data)
+        if self._unsent:
+            self._connection.pause_reading()
+            self._loop.add_writer(self._program.input.fileno(), self._give_rest)
+
+    def _give_rest(self) -> None:
+        self._unsent = self._program.input.write(self._unsent)
+        if not self._unsent:
+            self._loop.remove_writer(self._program.input.fileno())
+            self._obey()
+            if not self._unsent and not self._connection.is_closing():
+                self._connection.resume_reading()
+
+    def _leave(self) -> None:
+        if not self.has_left.done():
+            self.has_left.set_result(None)
+
+
+def set_size(file: int, told: dict[str, Any]) -> None:
+    """Give a terminal another size."""
+    sides = [min(max(int(told.get(name) or 0), 0), _LONGEST_SIDE) for name in ("rows", "cols", "width", "height")]
+    fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", *sides))
