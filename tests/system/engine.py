@@ -34,17 +34,54 @@ umount -l "$0/groups"; mount --bind "$0/run" /run; echo ready; exec sleep infini
 """.strip()
 
 
+class Switch:
+    """A network of this machine and several others; use as a context manager. Its namespace has no packet rules: those
+    of this machine would drop what is between two others. ``portal_host`` is this machine's address."""
+
+    def __init__(self) -> None:
+        self._subnet = f"10.98.{os.getpid() % 256}"
+        self.portal_host = f"{self._subnet}.1"
+        self._holder: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Switch:
+        making = "ip link add br0 type bridge; ip link set br0 up; echo ready; exec sleep infinity"
+        command = ["unshare", "--net", "bash", "-ec", making]
+        self._holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_die_too)
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == "ready\n"
+        self.plug_in(f"bai0{os.getpid():x}", 1, [])
+        return self
+
+    def __exit__(self, *_failed: object) -> None:
+        assert self._holder is not None
+        self._holder.kill()
+        self._holder.wait()
+
+    def plug_in(self, device: str, number: int, inside: Sequence[str], namespace: int | None = None) -> None:
+        """Connect a device with this number as its address. ``inside``: words before each command in its namespace."""
+        assert self._holder is not None
+        end = f"netns {namespace}" if namespace else ""
+        _run(f"ip link add {device} {end} type veth peer name port{number} netns {self._holder.pid}")
+        switch = ["nsenter", "--target", str(self._holder.pid), "--net", "--"]
+        _run(f"ip link set port{number} master br0 up", switch)
+        _run(f"ip addr add {self._subnet}.{number}/24 dev {device}", inside)
+        _run(f"ip link set {device} up", inside)
+
+
 class PrivateEngine:
     """Use as a context manager. Commands ``inside`` run as on a machine of its own, on which this engine has the usual
     address; from there this machine is at ``portal_host``. ``url`` is the engine's address out here. ``programs``: a
-    folder in which it looks for programs first."""
+    folder in which it looks for programs first. Several engines need a ``switch`` and a ``number`` each, from 2."""
 
-    def __init__(self, home: Path, *, programs: Path | None = None) -> None:
+    def __init__(
+        self, home: Path, *, programs: Path | None = None, switch: Switch | None = None, number: int = 2
+    ) -> None:
         self._path = os.pathsep.join([*([str(programs)] if programs else []), os.environ.get("PATH", os.defpath)])
-        self.home, self.tag = home, f"{os.getpid():x}"
+        self.home, self.tag = home, f"{os.getpid():x}" + (f"-{number}" if switch else "")
         self.url = f"unix://{home}/run/docker.sock"
         self._subnet = f"10.98.{os.getpid() % 256}"
         self.portal_host = f"{self._subnet}.1"
+        self._switch, self._number = switch, number
         self._holder: subprocess.Popen[str] | None = None
         self._dockerd: subprocess.Popen[bytes] | None = None
 
@@ -104,6 +141,15 @@ class PrivateEngine:
             process.kill()
         assert not psutil.wait_procs(struck, timeout=_GONE_WITHIN)[1]
 
+    def cut_off(self) -> None:
+        """Take the machine off the network."""
+        _run("ip link set eth0 down", self.inside([]))
+
+    def connect(self) -> None:
+        """Bring the machine onto the network, for the first time or again."""
+        _run("ip link set eth0 up", self.inside([]))
+        _run(f"ip route replace default via {self.portal_host}", self.inside([]))
+
     @property
     def is_up(self) -> bool:
         """Whether the engine's process lives."""
@@ -141,20 +187,16 @@ class PrivateEngine:
 
     def _make_network(self) -> None:
         assert self._holder is not None
-        ours, theirs = f"bai0{self.tag}", "eth0"
-        for command in (
-            f"ip link add {ours} type veth peer name {theirs} netns {self._holder.pid}",
-            f"ip addr add {self.portal_host}/24 dev {ours}",
-            f"ip link set {ours} up",
-        ):
-            subprocess.run(command.split(), check=True)
-        for command in (
-            "ip link set lo up",
-            f"ip addr add {self._subnet}.2/24 dev {theirs}",
-            f"ip link set {theirs} up",
-            f"ip route add default via {self.portal_host}",
-        ):
-            subprocess.run(self.inside(command.split()), check=True)
+        if self._switch:
+            self._switch.plug_in("eth0", self._number, self.inside([]), self._holder.pid)
+        else:
+            ours = f"bai0{self.tag}"
+            _run(f"ip link add {ours} type veth peer name eth0 netns {self._holder.pid}")
+            _run(f"ip addr add {self.portal_host}/24 dev {ours}")
+            _run(f"ip link set {ours} up")
+            _run(f"ip addr add {self._subnet}.2/24 dev eth0", self.inside([]))
+        _run("ip link set lo up", self.inside([]))
+        self.connect()
 
     def _answers(self) -> bool:
         assert self._dockerd is not None
@@ -190,6 +232,10 @@ class PrivateEngine:
         for folder in sorted(Path("/sys/fs/cgroup").glob(f"**/backendai-{self.tag}/**/"), reverse=True):
             _quietly(folder.rmdir)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _run(command: str, inside: Sequence[str] = ()) -> None:
+    subprocess.run([*inside, *command.split()], check=True)
 
 
 def _die_too() -> None:

@@ -95,11 +95,6 @@ def machines(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> Iterat
             yield platform, engine
 
 
-def switch(engine: PrivateEngine, *commands: str) -> None:
-    for command in commands:
-        subprocess.run(engine.inside(command.split()), check=True)
-
-
 def test_a_dask_cluster_survives_the_loss_of_the_machine_of_a_worker(
     machines: tuple[Platform, PrivateEngine],
 ) -> None:
@@ -124,10 +119,10 @@ def test_a_dask_cluster_survives_the_loss_of_the_machine_of_a_worker(
         return str(client._get(f"sessions/{session['id']}/logs/?kernel={kernels['driver1']['id']}").text)
 
     until(lambda: "right with 2" in said(), 90, "the program has results of both workers", last=said)
-    switch(engine, "ip link set eth0 down")
+    engine.cut_off()
     until(lambda: client.session(session["id"])["result"] == "SUCCESS", 150, "it is done", last=said)
     assert "right after the loss" in said()
-    switch(engine, "ip link set eth0 up", f"ip route add default via {engine.portal_host}")
+    engine.connect()
     ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=90)
     assert (ended["status"], ended["result"]) == ("TERMINATED", "SUCCESS")
     client.end(filler["id"])  # the audit looks at the engine of the portal's machine alone

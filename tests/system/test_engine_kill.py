@@ -49,12 +49,12 @@ def need_root_and_programs() -> None:
 
 
 @contextmanager
-def node(platform: Platform, engine: PrivateEngine) -> Iterator[None]:
+def node(platform: Platform, engine: PrivateEngine, name: str = "far") -> Iterator[None]:
     """Run an agent on the engine's machine."""
     token = platform.manage("create_join_token").stdout.strip()
     agent_command = [sys.executable, str(ROOT / "manage.py"), "agent"]
-    command = [*agent_command, "--join", platform.url, "--token", token, "--name", "far"]
-    environment = platform.environment | {"BACKENDAI_AGENT_DATA": str(platform.data / "agents" / "far")}
+    command = [*agent_command, "--join", platform.url, "--token", token, "--name", name]
+    environment = platform.environment | {"BACKENDAI_AGENT_DATA": str(platform.data / "agents" / name)}
     with (platform.data / "up.log").open("ab") as log:
         agent = subprocess.Popen(engine.inside(command), env=environment, stdout=log, stderr=log)
     try:
