@@ -10,6 +10,8 @@ import re
 import stat
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from backendai.core import beneath
 from backendai.core.beneath import Parts
@@ -103,28 +105,20 @@ def copy_tree(
     """Copy what bears a name in one open directory into another. Links are copied as they are, devices are left out.
     Files that are there already with the same size and time are kept: a copy can be resumed. Nothing is synced. A
     Refusal names its entry."""
-    waiting: list[tuple[Parts, Parts]] = [((name,), (new_name,))]
-    times: list[tuple[Parts, os.stat_result]] = []
+    copy = _Copy(source, target, written, copied)
+    waiting = copy.entry(source, target, (name,), (new_name,))
+    directories = []
     while waiting:
-        from_parts, to_parts = waiting.pop()
-        found = _copy_named(source, from_parts, target, to_parts, written)
-        if found is None:
-            copied(1)
-            continue
-        times.append((to_parts, found))
-        directory = beneath.open_directory(source, from_parts, follow=False)
-        try:
-            names = [below for below in beneath.names_in(directory) if not is_leftover(below)]
-            waiting += [((*from_parts, below), (*to_parts, below)) for below in names]
-        finally:
-            os.close(directory)
-        if len(from_parts) > beneath.MOST_PARTS:
+        directory = waiting.pop()
+        directories.append(directory)
+        waiting += copy.content(directory)
+        if len(directory.parts) > beneath.MOST_PARTS:
             raise Refusal(422, "too-deep", f"There are more than {beneath.MOST_PARTS} levels of directories.")
-    for to_parts, found in reversed(times):
-        descriptor = beneath.open_directory(target, to_parts, follow=False)
+    for directory in reversed(directories):
+        descriptor = beneath.open_directory(target, directory.to, follow=False)
         try:
-            os.fchmod(descriptor, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
-            os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns))
+            os.fchmod(descriptor, stat.S_IMODE(directory.found.st_mode) | stat.S_IRWXU)
+            os.utime(descriptor, ns=(directory.found.st_atime_ns, directory.found.st_mtime_ns))
         finally:
             os.close(descriptor)
 
@@ -134,43 +128,93 @@ def is_leftover(name: bytes) -> bool:
     return _LEFTOVER.match(name) is not None
 
 
-def _copy_named(source: int, parts: Parts, target: int, to: Parts, written: Progress) -> os.stat_result | None:
-    """Copy one entry; tries again where a network file system has lost its handle. A Refusal names the entry."""
-    for left in reversed(range(_STALE_TRIES)):
-        try:
-            return _copy_one(source, parts, target, to, written)
-        except OSError as error:
-            refusal = as_refusal(error)
-            if error.errno == errno.ESTALE and left:
-                continue
-            if refusal is None or error.errno not in _OF_THE_ENTRY:
-                raise
-            path = shown_path(parts)["path"]
-            raise Refusal(refusal.status, refusal.code, f"{path}: {refusal.message}") from error
-    return None
+class _Directory(NamedTuple):
+    """A directory whose content is to be copied: where it is, where to, and what it was."""
+
+    parts: Parts
+    to: Parts
+    found: os.stat_result
 
 
-def _copy_one(source: int, parts: Parts, target: int, to: Parts, written: Progress) -> os.stat_result | None:
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy from below one open directory to below another. Each directory is opened once for all files in it."""
+
+    source: int
+    target: int
+    written: Progress
+    copied: Progress
+
+    def content(self, directory: _Directory) -> list[_Directory]:
+        """Copy the files of a directory; returns the directories in it."""
+        found: list[_Directory] = []
+        with contextlib.ExitStack() as opened:
+            try:
+                old = beneath.open_directory(self.source, directory.parts, follow=False)
+            except FileNotFoundError:
+                return []  # removed while the copy runs
+            opened.callback(os.close, old)
+            new = beneath.open_directory(self.target, directory.to, follow=False)
+            opened.callback(os.close, new)
+            for name in beneath.names_in(old):
+                if not is_leftover(name):
+                    found += self.entry(old, new, (*directory.parts, name), (*directory.to, name))
+        return found
+
+    def entry(self, old: int, new: int, parts: Parts, to: Parts) -> list[_Directory]:
+        """Copy one entry between open directories; returns it if it is a directory. Tries again by the whole paths
+        where a network file system has lost its handle. A Refusal names the entry."""
+        for left in reversed(range(_STALE_TRIES)):
+            try:
+                if left == _STALE_TRIES - 1:
+                    found = _copy_one(old, parts[-1], new, to[-1], self.written)
+                else:
+                    found = self._by_path(parts, to)
+                break
+            except OSError as error:
+                refusal = as_refusal(error)
+                if error.errno == errno.ESTALE and left:
+                    continue
+                if refusal is None or error.errno not in _OF_THE_ENTRY:
+                    raise
+                path = shown_path(parts)["path"]
+                raise Refusal(refusal.status, refusal.code, f"{path}: {refusal.message}") from error
+        if found is None:
+            self.copied(1)
+            return []
+        return [_Directory(parts, to, found)]
+
+    def _by_path(self, parts: Parts, to: Parts) -> os.stat_result | None:
+        with (
+            beneath.parent_of(self.source, parts) as (old, name),
+            beneath.parent_of(self.target, to) as (new, new_name),
+        ):
+            return _copy_one(old, name, new, new_name, self.written)
+
+
+def _copy_one(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> os.stat_result | None:
     """Copy one file, link or empty directory; returns what a directory was, to go on in it."""
-    with beneath.parent_of(source, parts) as (old, name), beneath.parent_of(target, to) as (new, new_name):
-        try:
-            found = os.stat(name, dir_fd=old, follow_symlinks=False)
-        except FileNotFoundError:
-            return None  # removed while the copy runs
-        if stat.S_ISDIR(found.st_mode):
-            beneath.make_directory(new, new_name, 0o700)
-            return found
-        if stat.S_ISLNK(found.st_mode):
-            with contextlib.suppress(FileExistsError):
-                os.symlink(os.readlink(name, dir_fd=old), new_name, dir_fd=new)
-        elif stat.S_ISREG(found.st_mode):
-            copy_file(old, name, new, new_name, written)
-        return None
+    try:
+        found = os.stat(name, dir_fd=old, follow_symlinks=False)
+    except FileNotFoundError:
+        return None  # removed while the copy runs
+    if stat.S_ISDIR(found.st_mode):
+        beneath.make_directory(new, new_name, 0o700)
+        return found
+    if stat.S_ISLNK(found.st_mode):
+        with contextlib.suppress(FileExistsError):
+            os.symlink(os.readlink(name, dir_fd=old), new_name, dir_fd=new)
+    elif stat.S_ISREG(found.st_mode):
+        copy_file(old, name, new, new_name, written)
+    return None
 
 
 def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> None:
     """Copy a regular file with mode and time, sharing its blocks where the file system can."""
-    source = beneath.open_file(old, (name,), follow=False)
+    try:
+        source = beneath.open_file(old, (name,), follow=False)
+    except FileNotFoundError:
+        return  # removed while the copy runs
     try:
         found = os.fstat(source)
         if _is_copied(new, new_name, found):

@@ -68,6 +68,7 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
     """Put members in their places. What one of them meets does not stop the others, but a full disk does."""
     tree.require_writable()
     outcome, ready = Outcome(), list[tuple[Item, bytes]]()
+    items = sorted(items, key=lambda item: item.parts[:-1])  # each directory is opened once before the sync, once after
     with opened_part(tree.base, INCOMING) as incoming:
         try:
             with _parents(tree.data) as parents:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from backendai.core import beneath
 from backendai.files import archive_views, packing, tar_reading
 from tests.files.conftest import Portal
 
@@ -85,6 +86,19 @@ async def test_sent_again_only_what_differs_is_written(portal: Portal) -> None:
     assert (portal.data / "b").read_bytes() == b"mine"
     assert (await put(portal, tar_of(("a", b"A")), overwrite="all"))["written"] == 1
     await put(portal, tar_of(("a", b"A")), 422, overwrite="maybe")
+
+
+async def test_each_directory_is_opened_twice_in_whichever_order_its_files_come(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[beneath.Parts] = []
+    real = beneath.make_directories
+    count = lambda top, parts, *mode: (opened.append(parts), real(top, parts, *mode))[1]  # noqa: E731
+    monkeypatch.setattr(beneath, "make_directories", count)
+    names = [f"d{number % 80}/{number}" for number in range(240)]
+    assert (await put(portal, tar_of(*((name, b"x") for name in names))))["written"] == 240
+    assert len([parts for parts in opened if parts and parts[0].startswith(b"d")]) == 160
+    assert sum(len(files) for _, _, files in os.walk(portal.data)) == 240
 
 
 async def test_links_inside_are_made_and_others_refused(portal: Portal, each_way: str) -> None:
