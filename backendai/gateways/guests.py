@@ -28,7 +28,7 @@ from backendai.gateways.reach import reach
 from backendai.gateways.targets import Denied
 from backendai.gateways.tickets import ticket_for
 from backendai.wire.capabilities import Capability
-from backendai.wire.fields import Telling
+from backendai.wire.fields import TextReport
 from backendai.wire.runs import LARGEST_ANSWER
 
 logger = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ def _checked(line: bytes) -> dict[str, Any]:
         error = said.get("error")
         if error is None:
             return said
-        code, message = str(error["code"])[:64], Telling.model_validate(error).full_message
+        code, message = str(error["code"])[:64], TextReport.model_validate(error).full_message
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Conflict("The guest agent of the session gave an invalid answer: try again.", code="no-guest") from error
     raise _user_error(code, message)

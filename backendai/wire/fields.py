@@ -85,7 +85,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Telling(Message):
+class TextReport(Message):
     """Base of reports with a text. ``message``: the text in English. ``told``: the template and values of the text, if
     it has values."""
 

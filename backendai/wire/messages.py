@@ -33,7 +33,7 @@ from backendai.wire.fields import (
     Order,
     Sentence,
     Share,
-    Telling,
+    TextReport,
     Word,
 )
 from backendai.wire.live import Devices, LiveSample
@@ -150,7 +150,7 @@ class StopOrder(Order):
     grace: float = 5.0
 
 
-class KernelReport(Telling):
+class KernelReport(TextReport):
     """A state change of one kernel. ``reason``: a kebab-case code. ``message``: one sentence with the numbers.
     ``fetched_bytes`` of ``image_bytes``: how much of the image is pulled; the total may still grow."""
 

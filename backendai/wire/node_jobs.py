@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import Field, JsonValue
 
-from backendai.wire.fields import Name, Order, Share, Telling
+from backendai.wire.fields import Name, Order, Share, TextReport
 
 MOST_RESULTS = 16
 CAPABILITY = "job."  # an agent that can do jobs of a kind reports the capability job.KIND
@@ -44,7 +44,7 @@ class NodeJobSpec(NodeJobOrder):
     work: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
 
 
-class NodeJobReport(Telling):
+class NodeJobReport(TextReport):
     """Progress of a job, or its result. ``phase``: the current step of the job; each kind has its own steps."""
 
     kind: Name
