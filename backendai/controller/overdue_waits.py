@@ -28,7 +28,7 @@ _MOST_AT_ONCE = 1000
 _GROUP = "resource_group__"
 
 
-def cancel_in_vain(now: datetime) -> int:
+def cancel_unfulfillable(now: datetime) -> int:
     """Cancel sessions with a dependency that ended otherwise than required; returns how many. Sessions that depend on a
     cancelled one are cancelled, too."""
     return len(cancel_dependents(now=now))

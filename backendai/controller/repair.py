@@ -25,7 +25,7 @@ from backendai.controller.outages import is_outage, log_failure
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
-from backendai.controller.overdue_waits import cancel_in_vain, give_up_scheduling, sweep_pending
+from backendai.controller.overdue_waits import cancel_unfulfillable, give_up_scheduling, sweep_pending
 from backendai.controller.reachability import watch_reachability
 from backendai.controller.scans import hint_again
 from backendai.controller.tags import hint_at_tags
@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
     end_unused,
     force_ends,
     close_expired_apps,
-    cancel_in_vain,
+    cancel_unfulfillable,
     sweep_pending,
     give_up_scheduling,
     follow_kernels,

@@ -63,7 +63,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
         ended = end_sessions(
             [session.pk], Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email)), now=now, force=force
         )
-        forced = give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
+        forced = end_stuck_kernels([session.pk], user, now) if force and user.is_superadmin else set()
         details = {"name": session.name, "force": force, "forced": bool(forced)}
         names = {} if own else both_names(user, session.owner)
         audit(user.pk, "session.terminate", "session", [session.pk], **details, **names)
@@ -101,7 +101,7 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
     cancelled: set[UUID] = set()
     failed = session_ids
     while failed is None or failed:
-        whys = _waiting_in_vain(failed)
+        whys = _unfulfillable(failed)
         ended = _end_each(whys, now, [Status.PENDING]).cancelled if whys else set()
         cancelled |= ended
         failed = ended
@@ -142,7 +142,7 @@ def hint_stops(session_ids: Collection[UUID]) -> None:
         hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
 
 
-def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
+def end_stuck_kernels(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
     """End terminating kernels whose agents are unreachable or failed to end them; returns the ids of ended sessions.
 
     Only an administrator can request this. The message says that the kernels may still run. Three more statements per
@@ -214,7 +214,7 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
     return ended
 
 
-def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
+def _unfulfillable(failed: Collection[UUID] | None) -> dict[UUID, Why]:
     """Return why pending sessions can never start, by session id: a dependency ended otherwise than required.
     ``failed``: only these dependencies are considered (None: all). At most ``_MOST_AT_ONCE`` dependencies."""
     well = Q(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)

@@ -14,7 +14,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit_each
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.commits import being_saved
-from backendai.compute.services.ending import Ended, end_sessions, give_up_on_nodes
+from backendai.compute.services.ending import Ended, end_sessions, end_stuck_kernels
 from backendai.compute.services.home_keeping import homes_being_kept
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase, Status
@@ -57,7 +57,7 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
         saved = set() if force else being_saved(found) | homes_being_kept(found)
         asked = {pk: one for pk, one in found.items() if pk not in saved and not _why_not(one, force)}
         ended = _end(user, asked, force, now)
-        forced = give_up_on_nodes(asked, user, now) if force and user.is_superadmin else set()
+        forced = end_stuck_kernels(asked, user, now) if force and user.is_superadmin else set()
         touched = asked.keys() if force else ended.cancelled | ended.terminating
         _tell(user, {pk: asked[pk] for pk in touched}, force, forced)
     results = ((pk, _refusal(pk, found.get(pk), pk in touched, force, saved)) for pk in dict.fromkeys(ids))
