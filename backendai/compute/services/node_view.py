@@ -20,7 +20,7 @@ from backendai.cluster.node_jobs import orders_of
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.kernel_specs import specs_for
-from backendai.compute.services.unknown_kernels import Strangers, Syncing, sort_out
+from backendai.compute.services.unknown_kernels import MisplacedKernels, Syncing, misplaced_kernels
 from backendai.compute.status import PLACED, STARTING, Status
 from backendai.core.errors import NotFound
 from backendai.wire.messages import Desired, Epoch, KernelSighting, KernelSpec, StopOrder, SyncDown
@@ -77,7 +77,7 @@ def work_for(
     asking = Asking(agent, seen, kept, want_images)
     jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
-    return _answer(asking, live, jobs, sort_out([_syncing(asking, live)]), read_epoch())
+    return _answer(asking, live, jobs, misplaced_kernels([_syncing(asking, live)]), read_epoch())
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
@@ -96,13 +96,13 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
         if kernel.status in STARTING and (kernel.pk, kernel.generation) not in one.known
     }
     specs, jobs = specs_for(new), orders_of(syncing) if syncing else {}
-    strangers = sort_out([_syncing(one, of_agent[one.agent.pk]) for one in asking if one.seen is not None])
+    misplaced = misplaced_kernels([_syncing(one, of_agent[one.agent.pk]) for one in asking if one.seen is not None])
     epoch = read_epoch() if syncing else None
     works = []
     for one in asking:
         live, down = of_agent[one.agent.pk], None
         if one.seen is not None:
-            down = _answer(one, live, jobs.get(one.agent.pk, []), strangers, epoch)
+            down = _answer(one, live, jobs.get(one.agent.pk, []), misplaced, epoch)
         start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
         works.append(Work(down, start, _stops(live)))
     return works
@@ -133,10 +133,10 @@ def _answer(
     one: Asking,
     live: Sequence[_Live],
     jobs: list[NodeJobOrder],
-    strangers: Mapping[UUID, Strangers],
+    misplaced: Mapping[UUID, MisplacedKernels],
     epoch: Epoch | None,
 ) -> SyncDown:
-    found = strangers.get(one.agent.pk, Strangers())
+    found = misplaced.get(one.agent.pk, MisplacedKernels())
     return SyncDown(
         deployment=settings.DEPLOYMENT,
         public_key=_public_key(settings.TICKET_KEY),

@@ -29,7 +29,7 @@ Key = tuple[UUID, int]
 
 
 @dataclass(slots=True)
-class Strangers:
+class MisplacedKernels:
     """The reported kernels of one agent that should not run there according to the database.
 
     ``over``: the row has ended or moved. ``unknown``: there is no row, the row is older, or the agent refuses the
@@ -51,7 +51,7 @@ class Syncing(NamedTuple):
     live: Set[Key]
 
 
-def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
+def misplaced_kernels(agents: Iterable[Syncing]) -> dict[UUID, MisplacedKernels]:
     """Return by agent the reported kernels that should not run there according to the database. Two queries; none if
     there are no such kernels."""
     seen = {
@@ -65,7 +65,7 @@ def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
     newest = dict(Kernel.objects.filter(pk__in=among(list(ids))).order_by().values_list("pk", "generation"))
     rows = UnknownKernel.objects.filter(agent__in=among(list(seen)), removal_at__isnull=False).order_by()
     decided = set(rows.values_list("agent_id", "kernel_id", "generation"))
-    found: dict[UUID, Strangers] = defaultdict(Strangers)
+    found: dict[UUID, MisplacedKernels] = defaultdict(MisplacedKernels)
     for agent_id, (strange, kept) in seen.items():
         for one in strange:
             key = (one.kernel_id, one.generation)
