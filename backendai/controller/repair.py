@@ -27,8 +27,8 @@ from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
 from backendai.controller.overdue_waits import cancel_unfulfillable, give_up_scheduling, sweep_pending
 from backendai.controller.reachability import watch_reachability
-from backendai.controller.scans import hint_again
-from backendai.controller.tags import hint_at_tags
+from backendai.controller.scans import request_scans
+from backendai.controller.tags import request_tag_deletions
 from backendai.controller.unfollowed import follow_kernels
 from backendai.serving.services.unused import tell_of_unused
 
@@ -60,10 +60,10 @@ RULES: tuple[Rule, ...] = (
     tell_of_unused,
     send_due_mails,
     delete_old_notices,
-    hint_again,
+    request_scans,
     try_old_ones_again,
     remove_left_tags,
-    hint_at_tags,
+    request_tag_deletions,
     settle_accounts,
 )
 

@@ -27,7 +27,7 @@ def begin(job_id: UUID) -> None:
         threading.Thread(target=_run, args=(job_id,), name="scan", daemon=True).start()
 
 
-def hint_again(now: datetime) -> int:
+def request_scans(now: datetime) -> int:
     """Send hints for scans that have not started. Returns 0, as this rule of the repair pass repairs nothing."""
     for job_id in waiting_scans():
         hint("controller.scan_registry", str(job_id), queue=CONTROL_QUEUE)

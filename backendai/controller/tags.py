@@ -27,7 +27,7 @@ def begin() -> None:
         threading.Thread(target=_run, name="tags", daemon=True).start()
 
 
-def hint_at_tags(now: datetime) -> int:
+def request_tag_deletions(now: datetime) -> int:
     """Send a hint for tag deletions that have not started. Returns 0, as this rule of the repair pass repairs
     nothing."""
     if waiting_removals():

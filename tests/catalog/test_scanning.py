@@ -157,7 +157,7 @@ def test_one_scan_at_a_time_and_a_lost_hint_is_sent_again(
     job = start_scan(cast.dana, registry, now=timezone.now())
     with pytest.raises(Conflict, match="is already running"):
         start_scan(cast.dana, registry, now=timezone.now())
-    scans.hint_again(timezone.now())
+    scans.request_scans(timezone.now())
     assert hints == [("controller.scan_registry", str(job.pk))]
     scan(job.pk, timezone.now)
     asked = len(fake.asked)
