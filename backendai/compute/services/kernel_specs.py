@@ -23,7 +23,7 @@ from backendai.compute.services.cluster_networks import Sibling, network_for, pe
 from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
 from backendai.compute.services.mount_specs import Mounts, read_mounts
-from backendai.compute.services.session_files import files_of_sessions, over
+from backendai.compute.services.session_files import files_of_sessions, with_dotfiles
 from backendai.compute.status import STARTING, Status
 from backendai.core.errors import NotFound
 from backendai.wire.capabilities import Capability
@@ -174,7 +174,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         environ=environ_of(kernel, peers, around.site),
         authorities=around.site.session_authorities,
         command=kernel.command,
-        files=over(around.files, around.home.files),
+        files=with_dotfiles(around.files, around.home.files),
         bootstrap=around.home.bootstrap,
         peers=peers,
         cluster_size=session.cluster_size,

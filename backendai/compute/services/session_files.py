@@ -85,7 +85,7 @@ def delete_files_of(owner: User) -> None:
     SessionFile.objects.filter(session__owner=owner).delete()
 
 
-def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
+def with_dotfiles(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
     """Return the files to write: ``own``, and before them the dotfiles ``usual`` whose paths do not clash with
     ``own``."""
     return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]
