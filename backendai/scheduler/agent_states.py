@@ -104,7 +104,8 @@ class AgentStates:
             self._nearest.shrunk(state)
 
     def undo(self, state: AgentState, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
-        """Undo ``book``, except for ``turn``, which the caller resets."""
+        """Free the devices and amounts that ``book`` reserved. The position of round-robin is unchanged; the caller
+        resets ``turn``."""
         if launch:
             self.launches.count(launch, state.order, -request.kernels)
         if shares:

@@ -117,7 +117,7 @@ class DeviceBook:
                     free[device] -= amount * times
 
     def give_back(self, kernels: Iterable[Shares]) -> None:
-        """Undo ``take``."""
+        """Add these shares back to the devices' free amounts."""
         self.take(kernels, times=-1)
 
     def estimate_return(self, slot: str, amount: int) -> None:

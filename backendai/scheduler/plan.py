@@ -17,7 +17,7 @@ from backendai.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something does not happen: a stable kebab-case code, one sentence, and its numbers (JSON values).
+    """The reason why something does not happen: a stable kebab-case code, one sentence, and its numbers (JSON values).
 
     ``never``: waiting cannot help, as the session is larger than any registered agent. ``until``: when the obstacle
     ends. ``aside``: a further sentence for explanations; it is not stored, as it changes with every pass.

@@ -37,7 +37,7 @@ Counts = dict[str, int]  # by the step of a filter: how many agents it removed
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a session could not be placed, with the checks that led to it."""
+    """The reason why a session could not be placed, and the checks that led to it."""
 
     reason: Reason
     steps: tuple[Step, ...]

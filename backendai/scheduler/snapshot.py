@@ -125,7 +125,7 @@ class Holder(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the known holders, the narrowest first."""
+        """The keys of the holders that this session has, the narrowest holder first."""
         return tuple(key for key in (self.key_pair, self.user, self.project, self.domain) if key)
 
 
@@ -219,7 +219,7 @@ _USUAL = Rules()
 
 
 class Networks(NamedTuple):
-    """How many networks across agents can exist, and how many of them are free."""
+    """The number of networks across agents that can exist (``most``), and the number of free ones."""
 
     most: int
     left: int
