@@ -51,7 +51,7 @@ class AgentRow(NamedTuple):
 
     @property
     def obstacle(self) -> str:
-        """Why the agent takes no sessions, as one sentence; empty if it takes sessions."""
+        """The reason why the agent takes no sessions, as one sentence; empty if it takes sessions."""
         if self.fault or not self.unknown_running:
             return self.fault
         if self.unknown_running == 1:

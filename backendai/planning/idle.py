@@ -148,7 +148,7 @@ def _unreachable(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]
 def _uses(
     rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime, *, everything: bool
 ) -> dict[UUID, dict[int, Use]]:
-    """Return the measured use by session and rule, where a rule needs it now. ``everything``: also where a rule needs
+    """Return the measured use by session and rule, for rules that need it now. ``everything``: also for rules that need
     it later."""
     windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
     for row in rows:

@@ -52,7 +52,8 @@ def read_snapshot(
 def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
-    """Return the snapshot of ``read_snapshot``, and the sessions that cannot be read."""
+    """Return the scheduler's snapshot of the group, and the ids of sessions that cannot be read, with the errors. Same
+    parameters as ``read_snapshot``."""
     queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
