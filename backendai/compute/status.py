@@ -24,14 +24,14 @@ class Status(models.TextChoices):
 
 
 class ClusterMode(models.TextChoices):
-    """How the kernels of a session are placed: on one agent or several."""
+    """The places of a session's kernels: all on one agent, or on any agents."""
 
     SINGLE_NODE = "single-node", Message("all on one agent")
     MULTI_NODE = "multi-node", Message("on any agents")
 
 
 class Placement(models.TextChoices):
-    """How the sessions of one launch are distributed over agents."""
+    """The distribution of the sessions of one launch over agents."""
 
     SPREAD = "spread", Message("on different agents, if they can be had")
     PACK = "pack", Message("on few agents")

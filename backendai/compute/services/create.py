@@ -45,7 +45,7 @@ class Launched(NamedTuple):
 
 
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
-    """Launch a session like ``launch_session`` with the same errors; returns only the session."""
+    """Launch a session as ``launch_session`` does, with the same errors, but return only the session."""
     return launch_session(user, spec, idempotency_key=idempotency_key).session
 
 

@@ -42,7 +42,8 @@ def place_for(owner: User, groups: Sequence[ResourceGroup]) -> Place:
 
 
 def folders_of(owner: User) -> list[Any]:
-    """Return the folders to show to file clients, with ``rights``: the user's own folders first, then by name."""
+    """Return the folders to show to file clients, each with the user's ``rights``: own folders first, then by name.
+    Folders whose names begin with a dot are left out."""
     rows = Folder.objects.offered_to(owner).exclude(name__startswith=".").order_by("name", "pk")
     return sorted(rows, key=lambda one: one.user_id != owner.pk)
 

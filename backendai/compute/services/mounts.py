@@ -79,8 +79,9 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
 
 
 def annotate_meaning(rows: QuerySet[Any], folder: Folder, *, owner: str, project: str) -> QuerySet[Any]:
-    """Return the rows whose owner may mount the folder. The column ``by_name`` tells whether the folder's name can mean
-    this folder in a launch by the row's owner in the row's project. ``owner``, ``project``: names of columns."""
+    """Return the rows whose owner may mount the folder, with a flag ``by_name``. The flag says whether the folder's
+    name can refer to this folder in a launch by that owner in the row's project, as several folders can have the same
+    name. ``owner``, ``project``: names of columns."""
     offered = Folder.objects.offered_to_column(owner)
     others = offered.filter(name=folder.name).exclude(pk=folder.pk)
     of_owner, of_project = Exists(others.filter(user=OuterRef(owner))), Exists(others.filter(project=OuterRef(project)))

@@ -89,7 +89,7 @@ def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime
 
 
 def withdraw_warnings(session_ids: Collection[UUID]) -> None:
-    """Delete the notifications of ``warn_owners`` for these sessions."""
+    """Delete the notifications about the announced ends of these sessions."""
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
 
 

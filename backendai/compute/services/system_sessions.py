@@ -74,8 +74,8 @@ def _open(owner: User, now: datetime) -> ComputeSession:
 def left_out(owner: User, session: ComputeSession) -> list[str]:
     """Return the names of the owner's folders that the session does not open.
 
-    Causes: their storage host is not mounted where the session runs, they exceed the number of mounts, or they are
-    newer than the session. Two queries.
+    Causes: their storage host is not mounted where the session runs, there are more folders than mounts are allowed, or
+    they are newer than the session. Two queries.
     """
     mounted = _mounted(session)
     return [folder.name for folder in folders_of(owner) if folder.pk not in mounted]
