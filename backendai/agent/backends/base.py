@@ -102,7 +102,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a kernel's main process ended. ``reason``: ``exited``, ``out-of-memory``, ``agent-stopped``, or empty after
+    """The end of a kernel's main process. ``reason``: ``exited``, ``out-of-memory``, ``agent-stopped``, or empty after
     an ordered stop; ``message``: one sentence with the numbers."""
 
     exit_code: int | None
