@@ -17,6 +17,7 @@ from aiohttp import web
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import load_address, save_address
 from backendai.agent.gateway import Gateway
+from backendai.core.thread_turns import shorten_turns
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class GatewayThread:
             self._thread.join(self._grace + _STOP_SECONDS)
 
     def _run(self) -> None:
+        shorten_turns()
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve())

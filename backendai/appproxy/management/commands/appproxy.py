@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from backendai.appproxy.server import serve
 from backendai.core.command_help import DJANGOS_OWN
+from backendai.core.thread_turns import shorten_turns
 
 
 class Command(BaseCommand):
@@ -18,6 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         """Serve until SIGTERM or SIGINT."""
+        shorten_turns()
         try:
             uvloop.run(serve(settings.APPS_HOST, settings.APPS_PORT))
         except OSError as error:
