@@ -39,7 +39,8 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
         return Accelerators()  # those of this machine are none of the pool's, or stay outside of virtual machines
     kinds = list[Accelerator]()
     if settings.cuda != "off":
-        kinds.append(Cuda("shares" if settings.cuda == "shares" else "device", mps=Mps(settings.mps_pipe)))
+        mps = Mps(settings.mps_pipe, is_native=settings.backend == "process")
+        kinds.append(Cuda("shares" if settings.cuda == "shares" else "device", mps=mps))
     if settings.rocm != "off":
         kinds.append(Rocm())
     return Accelerators(kinds, asked=asked)

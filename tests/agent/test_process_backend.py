@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from backendai.agent.accelerators.base import Device, Found, Grant, Part
-from backendai.agent.accelerators.cuda_grant import Mps, grant_to_process
+from backendai.agent.accelerators.cuda_grant import grant_to_process
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.mock import Mock as MockAccelerator
 from backendai.agent.backends import process_notes, process_sandbox, process_start
@@ -91,7 +91,7 @@ class OneGpu(MockAccelerator):
         return Found((Device("GPU-0", "cuda.device", paths=self.paths),), is_present=True)
 
     def native(self, parts: Sequence[Part]) -> Grant:
-        return grant_to_process(parts, Mps(None))
+        return grant_to_process(parts)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class Cuda(Accelerator):
         return grant_to_container(parts, self._mps)
 
     def native(self, parts: Sequence[Part]) -> Grant:
-        return grant_to_process(parts, self._mps)
+        return grant_to_process(parts)
 
     def close(self) -> None:
         if not self._is_open:

@@ -20,19 +20,29 @@ _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", 
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """NVIDIA's multi-process service, the one thing that holds sharers of a GPU to their shares. ``pipe``: the folder
-    of its pipes on this machine; None: it is not used."""
+    """NVIDIA's multi-process service, which enforces shares of a GPU.
+
+    ``pipe``: the directory of its pipes on this machine; None: it is not used. ``is_native``: kernels are native
+    processes, which do not use it. It serves one user at a time and each native kernel has a user of its own: a second
+    kernel would hang in its first call of CUDA until the first one ends (seen on an H100)."""
 
     pipe: Path | None
+    is_native: bool = False
 
     @property
     def is_up(self) -> bool:
-        """Whether its control daemon has made its pipe."""
-        return self.pipe is not None and (self.pipe / "control").exists()
+        """Whether kernels use the service: its control daemon has made its pipe."""
+        return self.pipe is not None and not self.is_native and (self.pipe / "control").exists()
 
     def notes(self) -> Iterator[Note]:
         """Yield what an administrator should know while shares are offered."""
-        if not self.is_up:
+        if self.is_native:
+            yield Note(
+                code="mps-native",
+                message="GPU shares are not enforced: native sessions have different users, and MPS serves one user.",
+                fix="Run sessions in containers to enforce shares, or offer whole GPUs.",
+            )
+        elif not self.is_up:
             where = f"no pipe of it in {self.pipe}" if self.pipe else "it is switched off here"
             yield Note(
                 code="mps-missing",
@@ -63,7 +73,7 @@ def grant_to_container(parts: Sequence[Part], mps: Mps) -> Grant:
     return Grant(environ, host)
 
 
-def grant_to_process(parts: Sequence[Part], mps: Mps) -> Grant:
+def grant_to_process(parts: Sequence[Part]) -> Grant:
     """Return the variables that keep a willing program to these devices, and the device files of no others."""
     parts = _ordered(parts)
     ids = ",".join(part.device.id for part in parts)
@@ -71,8 +81,6 @@ def grant_to_process(parts: Sequence[Part], mps: Mps) -> Grant:
     paths = tuple(path for part in parts for path in part.device.paths)
     if _are_shared(parts):
         environ |= _limits(parts)
-        if mps.is_up:
-            environ["CUDA_MPS_PIPE_DIRECTORY"] = str(mps.pipe)
     return Grant(environ, paths=(*paths, *_CONTROL_FILES))
 
 

@@ -25,7 +25,7 @@ class TwoGpus(Accelerator):
         return grant_to_container(parts, Mps(None))
 
     def native(self, parts: Sequence[Part]) -> Grant:
-        return grant_to_process(parts, Mps(None))
+        return grant_to_process(parts)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -21,7 +21,7 @@ from tests.agent.specs import make_spec
 
 def main() -> None:
     told = json.loads(sys.argv[1])
-    mps = Mps(Path(told["mps"])) if told.get("mps") else None
+    mps = Mps(Path(told["mps"]), is_native=told.get("is_native", False)) if told.get("mps") else None
     cuda = Cuda(told.get("offer", "device"), mps=mps, sys=Path(told.get("sys", "/sys")))
     accelerators = Accelerators([cuda], asked={slot: int(amount) for slot, amount in told.get("asked", {}).items()})
     for line in sys.stdin:

@@ -195,6 +195,12 @@ def test_shares_are_limited_by_mps_where_its_daemon_listens(two_gpus: FakeMachin
         assert refused["code"] == "device-lost", "a GPU is handed out one way only"
 
 
+def test_native_kernels_never_wait_for_each_other_in_mps(two_gpus: FakeMachine, tmp_path: Path) -> None:
+    (tmp_path / "control").touch()
+    with two_gpus.observed(offer="shares", mps=str(tmp_path), is_native=True) as agent:
+        assert list(agent.look()["notes"]) == ["mps-native"]
+
+
 def test_a_gpu_that_is_cut_is_offered_piece_by_piece(two_gpus: FakeMachine) -> None:
     whole, cut = (gpu.uuid for gpu in two_gpus.gpus)
     pieces = [f"MIG-{number:08x}-5d3f-5a1c-8c7e-0123456789ab" for number in range(2)]
