@@ -125,6 +125,7 @@ def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -
         target=endpoint.target,
         desired=endpoint.desired,
         panic_until=endpoint.panic_until,
+        created_at=endpoint.created_at,
         scaled_at=endpoint.scaled_at,
         asked_at=endpoint.asked_at,
         asleep_after=endpoint.asleep_after,

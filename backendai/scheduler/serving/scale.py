@@ -69,9 +69,15 @@ def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
     if (peak := load.short + load.backlog) > PANIC_OVER * target * have:
         want, code, bound = max(want, min(_replicas(peak, target), 2 * have)), "load-jumped", peak
         panic_until = now + PANIC_LASTS
-    if (by_rule := _wanted_by_rules(endpoint, now)) is not None and by_rule[0] > want:
-        want, message = by_rule
-        return _raised(endpoint, want, Reason("rule", message, _numbers(endpoint)), panic_until)
+    by_rule = _wanted_by_rules(endpoint)
+    if by_rule and by_rule[0] > want:
+        until = _rules_rest_until(endpoint, now)
+        if until is None:
+            want, message = by_rule
+            return _raised(endpoint, want, Reason("rule", message, _numbers(endpoint)), panic_until)
+        if want <= have:
+            message = Message("The number of replicas changed a moment ago; rules raise it after five minutes.")
+            return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until), panic_until)
     if want <= have:
         return None
     message = Message(
@@ -96,11 +102,17 @@ def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: date
     return Scale(endpoint.desired, Reason("at-max", message, data), panic_until)
 
 
-def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, Message] | None:
-    """Return the highest number of replicas that a rule demands, and why; None if no rule demands more. Also None for
-    ``COOL_DOWN`` after a change."""
-    if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
+def _rules_rest_until(endpoint: EndpointView, now: datetime) -> datetime | None:
+    """Return until when rules change nothing, as the number of replicas changed; None: rules apply. They apply to a
+    new endpoint at once."""
+    if endpoint.scaled_at is None or endpoint.scaled_at == endpoint.created_at:
         return None
+    until = endpoint.scaled_at + COOL_DOWN
+    return until if now < until else None
+
+
+def _wanted_by_rules(endpoint: EndpointView) -> tuple[int, Message] | None:
+    """Return the highest number of replicas that a rule demands, and why; None if no rule demands more."""
     found = [
         (
             endpoint.desired + rule.step,
@@ -137,11 +149,9 @@ def _down(endpoint: EndpointView, now: datetime) -> Scale:
             number=have,
         )
         return Scale(have, Reason(code, message, _numbers(endpoint)))
-    if endpoint.scaled_at and any(rule.down_under is not None for rule in endpoint.rules):
-        until = endpoint.scaled_at + COOL_DOWN
-        if now < until:
-            message = Message("The number of replicas changed a moment ago; rules lower it after five minutes.")
-            return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
+    if any(rule.down_under is not None for rule in endpoint.rules) and (until := _rules_rest_until(endpoint, now)):
+        message = Message("The number of replicas changed a moment ago; rules lower it after five minutes.")
+        return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
     lower = max(needed, ceil(have / 2), _lowest_by_rules(endpoint))
     if lower >= have:
         return Scale(have, Reason("rule-holds", Message("A rule holds the number of replicas."), _numbers(endpoint)))

@@ -112,7 +112,8 @@ _HEALTHY = RevisionView()
 @dataclass(frozen=True, slots=True)
 class EndpointView:
     """An endpoint. ``current`` and ``next``: revision numbers; ``next`` is None unless an update is running.
-    ``target``: concurrent requests per replica. ``scaled_at``: the last change of ``desired``."""
+    ``target``: concurrent requests per replica. ``scaled_at``: the last change of ``desired``;
+    equals ``created_at`` while there was none."""
 
     id: UUID
     wish: Wish = Wish.RUN
@@ -123,6 +124,7 @@ class EndpointView:
     target: float = 4.0
     desired: int = 0
     panic_until: datetime | None = None
+    created_at: datetime | None = None
     scaled_at: datetime | None = None
     asked_at: datetime | None = None
     asleep_after: timedelta = timedelta(minutes=15)

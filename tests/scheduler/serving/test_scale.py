@@ -89,7 +89,14 @@ def test_gpu_use_raises_only_with_a_queue():
 
 def test_one_cool_down_for_all_rules():
     rule = RuleView("p95", 3.0, up_over=2.0)
-    assert decided(an_endpoint(rules=(rule,), scaled_at=NOW - timedelta(seconds=299))) == (2, "at-target")
+    changed_at = NOW - timedelta(seconds=299)
+    assert decided(an_endpoint(rules=(rule,), scaled_at=changed_at)) == (2, "cooling-down")
+    assert decided(an_endpoint(rules=(rule,), scaled_at=changed_at - timedelta(seconds=1))) == (3, "rule")
+
+
+def test_rules_apply_to_a_new_endpoint_at_once():
+    rule = RuleView("p95", 3.0, up_over=2.0)
+    assert decided(an_endpoint(rules=(rule,), scaled_at=NOW, created_at=NOW)) == (3, "rule")
 
 
 def test_zero_after_a_quiet_time_and_awake_at_the_first_request():
