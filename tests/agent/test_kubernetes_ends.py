@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from backendai.agent.backends.base import BackendError, KernelGone, StartFailed
+from backendai.agent.backends.base import BackendError, ImageNotFound, KernelGone, StartFailed
 from backendai.agent.backends.kubernetes import KubernetesBackend
 from backendai.agent.backends.kubernetes_access import find_access
 from backendai.agent.backends.kubernetes_api import ApiError
@@ -82,6 +83,58 @@ def test_what_the_scheduler_has_no_room_for_gives_its_slots_back(backend: Kubern
         backend.start(new_spec(slots=most))
     assert error.value.code == "unschedulable" and "Insufficient cpu" in error.value.message
     assert len(backend.kernels()) == 1
+
+
+def test_a_pod_that_makes_room_for_a_more_urgent_one_says_so(
+    backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
+) -> None:
+    node = json.loads(kubectl("get", "nodes", "-o", "json"))["items"][0]
+    most = {"cpu": f"{int(node['status']['allocatable']['cpu']) * 0.6:g}", "mem": str(64 * 2**20)}
+    spec = new_spec(slots=most)
+    backend.start(spec)
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "value": 1000,
+        "metadata": {"name": place[0]},
+    }
+    container = {
+        "name": "main",
+        "image": TINY_IMAGE,
+        "command": ["sleep", "300"],
+        "resources": {"requests": most_of(most)},
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}, "spec": {"priorityClassName": place[0]}}
+    pod["spec"] |= {"containers": [container], "terminationGracePeriodSeconds": 0}  # type: ignore[operator]
+    kubectl("apply", "-f", "-", text=yaml.safe_dump(urgent))
+    try:
+        kubectl("-n", place[0], "apply", "-f", "-", text=yaml.safe_dump(pod))
+        assert end_of(backend, spec, 60) == "pod-evicted"
+        ended = backend.ended(spec.kernel_id)
+        assert ended is not None and "Preempted by" in ended.message
+        backend.remove(spec.kernel_id)
+        kubectl("-n", place[0], "wait", "--for=condition=Ready", "pod/urgent", "--timeout=60s")
+    finally:
+        kubectl("delete", "priorityclass", place[0])
+
+
+def most_of(slots: dict[str, str]) -> dict[str, str]:
+    return {"cpu": slots["cpu"], "memory": slots["mem"]}
+
+
+def test_a_registry_that_says_nothing_costs_the_patience_of_a_pull_and_leaves_nothing(
+    backend: KubernetesBackend, place: tuple[str, Path], new_spec: NewSpec
+) -> None:
+    here = json.loads(kubectl("get", "nodes", "-o", "json"))["items"][0]["status"]["addresses"][0]["address"]
+    with socket.create_server((f"{here.rpartition('.')[0]}.1", 0)) as silent:
+        image = f"{silent.getsockname()[0]}:{silent.getsockname()[1]}/lab/image:1"
+        with pytest.raises(BackendError) as error:
+            backend.pull(image, timeout=6.0, progress=lambda _: None)
+        assert not isinstance(error.value, ImageNotFound) and error.value.code == "pull-timeout"
+        with pytest.raises(ImageNotFound):
+            backend.start(new_spec(image=image, create_timeout=20.0))
+    assert backend.kernels() == []
+    until(lambda: not json.loads(kubectl("-n", place[0], "get", "pods", "-o", "json"))["items"], patience=60)
 
 
 def test_a_home_that_is_too_large_is_evicted_with_the_words_of_the_node(

@@ -145,6 +145,23 @@ def test_an_end_that_the_cluster_brought_about_is_told(
     assert cluster.pods() == []
 
 
+def test_a_pod_that_made_room_for_another_says_so(cluster: Cluster, backend: KubernetesBackend) -> None:
+    """Newer clusters tell by a condition, older ones by an event alone."""
+    new, old = make_spec(), make_spec()
+    for spec in (new, old):
+        backend.start(spec)
+    words = "Preempted by lab/urgent on node node-1"
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": words}
+    cluster.change(name_of(new), conditions=[condition])
+    backend.api.ask("DELETE", backend.api.path("pods", name_of(new)))
+    ended = backend.ended(new.kernel_id)
+    assert ended is not None and ended.reason == "pod-evicted" and words in ended.message
+    cluster.objects["events", "e"] = {"metadata": {"name": "e"}, "reason": "Preempted", "message": words}
+    backend.api.ask("DELETE", backend.api.path("pods", name_of(old)))
+    ended = backend.ended(old.kernel_id)
+    assert ended is not None and ended.reason == "pod-evicted" and words in ended.message
+
+
 def test_a_late_removal_spares_the_next_generation(cluster: Cluster, backend: KubernetesBackend) -> None:
     spec = make_spec()
     backend.start(spec)

@@ -40,7 +40,7 @@ from backendai.agent.backends.kubernetes_rehearsal import Rehearsal
 from backendai.agent.backends.kubernetes_room import Pool
 from backendai.agent.backends.kubernetes_services import PodServices
 from backendai.agent.backends.kubernetes_start import Starter
-from backendai.agent.backends.kubernetes_state import how_it_ended, is_kernel, kernel_of, runs, sighting
+from backendai.agent.backends.kubernetes_state import is_kernel, kernel_of, runs, sighting
 from backendai.agent.backends.kubernetes_terminal import Terminals
 from backendai.agent.backends.kubernetes_usage import PodUsage
 from backendai.agent.kubernetes_settings import PoolSettings
@@ -160,7 +160,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._pods.stop(kernel_id, grace=grace)
 
     def ended(self, kernel_id: UUID) -> Ended | None:
-        return how_it_ended(self._pods.refuse_gone(kernel_id))
+        return self._pods.ended(kernel_id)
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
         return self._logs.read(kernel_id, limit) if self._pods.find(kernel_id) is not None else (b"", False)

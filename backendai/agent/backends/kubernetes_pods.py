@@ -8,12 +8,15 @@ import time
 from typing import Any
 from uuid import UUID
 
-from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.base import BackendError, Ended, KernelGone
 from backendai.agent.backends.kubernetes_api import JSON_PATCH, UNREACHABLE, Api, ApiError
 from backendai.agent.backends.kubernetes_feed import Feed
 from backendai.agent.backends.kubernetes_logs import Logs
 from backendai.agent.backends.kubernetes_names import FINALIZER, GENERATION, STOPPED, Ours, labels_of, pod_name
 from backendai.agent.backends.kubernetes_state import (
+    DELETED,
+    evicted,
+    how_it_ended,
     is_deleted,
     is_kernel,
     is_over,
@@ -21,6 +24,7 @@ from backendai.agent.backends.kubernetes_state import (
     runs,
     uid_of,
     was_ordered,
+    why_deleted,
 )
 
 logger = logging.getLogger(__name__)
@@ -170,6 +174,24 @@ class Pods:
                 if error.status != 409 or tries == _TRIES - 1:
                     raise
                 time.sleep(0.05)
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        """Return how a kernel ended; None while it runs. Only events say why others deleted its pod: one more request.
+        Raises KernelGone, BackendError."""
+        pod = self.refuse_gone(kernel_id)
+        ended = how_it_ended(pod)
+        if ended is None or ended.reason != DELETED or (why := why_deleted(pod, self.events_of(pod))) is None:
+            return ended
+        return evicted(ended.exit_code, *why)
+
+    def events_of(self, pod: Pod) -> list[dict[str, Any]]:
+        """Return what the cluster tells of this pod; nothing where it cannot be asked."""
+        query = {"fieldSelector": f"involvedObject.uid={uid_of(pod)}"}
+        try:
+            found: list[dict[str, Any]] = self.api.ask("GET", self.api.path("events"), query=query)["items"]
+        except BackendError:
+            return []
+        return found
 
     def refuse_gone(self, kernel_id: UUID) -> Pod:
         """Return the pod of a kernel, over or not. Raises KernelGone."""

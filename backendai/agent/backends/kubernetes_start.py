@@ -211,22 +211,13 @@ class Starter:
             return StartFailed(text, code="unschedulable")
         return None
 
-    def _events(self, pod: Pod) -> list[dict[str, Any]]:
-        """Return what the cluster tells of this pod; nothing where it cannot be asked."""
-        query = {"fieldSelector": f"involvedObject.uid={uid_of(pod)}"}
-        try:
-            found: list[dict[str, Any]] = self._api.ask("GET", self._api.path("events"), query=query)["items"]
-        except BackendError:
-            return []
-        return found
-
     def _warning(self, pod: Pod) -> tuple[str, str]:
-        return newest_words(self._events(pod))
+        return newest_words(self._pods.events_of(pod))
 
     def _is_fetching(self, pod: Pod) -> bool:
         if (main_state(pod).get("waiting") or {}).get("reason") != "ContainerCreating":
             return False
-        reasons = [event.get("reason") for event in self._events(pod)]
+        reasons = [event.get("reason") for event in self._pods.events_of(pod)]
         return "Pulling" in reasons and "Pulled" not in reasons
 
     def _too_late(self, spec: KernelSpec, pod: Pod) -> StartFailed:

@@ -18,6 +18,8 @@ from backendai.wire.messages import KernelSighting
 Pod = Mapping[str, Any]
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _NO_BEGIN = ("ContainerCannotRun", "StartError", "RunContainerError")
+DELETED = "pod-deleted"
+_DISRUPTIONS = ("Preempted", "TaintManagerEviction")  # events about pods that the cluster itself deletes
 _FORCED_SECONDS = 30.0  # a node that lives says within seconds that it has ended a pod that was deleted by force
 _NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
@@ -103,14 +105,31 @@ def how_it_ended(pod: Pod) -> Ended | None:
         limit = format_size(int(notes_of(pod).get(LIMIT) or 0))
         return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
     if status.get("reason"):
-        why = {"reason": status["reason"], "words": str(status.get("message") or "").strip() or "–"}
-        return Ended(code, "pod-evicted", Message("The cluster ended the container ({reason}): {words}", **why))
+        return evicted(code, str(status["reason"]), str(status.get("message") or ""))
     if is_deleted(pod):
         text = Message("Somebody or something outside the platform deleted the container of this kernel.")
-        return Ended(code, "pod-deleted", text)
+        return Ended(code, DELETED, text)
     if code is None:
         return Ended(None, "pod-evicted", Message("The cluster ended the container and does not say why."))
     return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=fate(code)))
+
+
+def evicted(code: int | None, reason: str, words: str) -> Ended:
+    """Return the end of a kernel that the cluster ended, with its words."""
+    text = "The cluster ended the container ({reason}): {words}"
+    return Ended(code, "pod-evicted", Message(text, reason=reason, words=words.strip() or "–"))
+
+
+def why_deleted(pod: Pod, events: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return the reason and the words of a cluster that deleted a pod to use its machine otherwise; None: it was not
+    the cluster."""
+    for condition in pod["status"].get("conditions") or []:  # from Kubernetes 1.26
+        if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
+            return str(condition.get("reason")), str(condition.get("message") or "")
+    for event in events:
+        if event.get("reason") in _DISRUPTIONS:
+            return str(event["reason"]), str(event.get("message") or "")
+    return None
 
 
 def obstacle_of(pod: Pod) -> Obstacle | None:
