@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from tests.agent.kubernetes_bed import bed, ensure_bed, kubectl, namespace
+from tests.system.client import Client
 from tests.system.images import TINY
 from tests.system.platform import Platform
 from tests.system.polling import until
@@ -24,6 +26,7 @@ pytestmark = [
 ]
 SMALL = {"cpu": "0.1", "mem": "32m"}
 BURST = 8
+OUTAGE = 90.0  # longer than the silence after which an agent counts as lost
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,11 @@ def pods_of(name: str) -> dict[str, str]:
     """Return the pods in a namespace by name, with their uid."""
     found = json.loads(kubectl("-n", name, "get", "pods", "-o", "json"))["items"]
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
+
+
+def notes_of(client: Client) -> set[str]:
+    """Return the codes of what the agent tells its administrators."""
+    return {note["code"] for note in client.agents()[0]["notes"]}
 
 
 def test_a_session_runs_with_terminal_and_log_and_leaves_nothing(platform: Platform, place: tuple[str, Path]) -> None:
@@ -83,6 +91,48 @@ def test_a_cluster_of_three_finds_itself(platform: Platform) -> None:
     with client.terminal(session["id"]) as terminal:
         terminal.run("until grep -q sub2 /etc/hosts; do sleep 1; done; grep -c sub /etc/hosts", r"\b2\s")
     client.end(session["id"])
+
+
+def test_a_pod_that_is_deleted_while_the_agent_is_away_ends_its_session_and_is_let_go(
+    platform: Platform, place: tuple[str, Path]
+) -> None:
+    client = platform.client
+    free = client.group()["free"]
+    session = client.wait_until_running(client.launch(resources=SMALL)["id"])
+    former = platform.kill("agent")
+    kubectl("-n", place[0], "delete", "pods", "--all", "--wait=false", "--grace-period=1")
+    platform.wait_for_restart("agent", former)
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", seconds=60)
+    assert ended["status_reason"] == "pod-deleted"
+    until(lambda: not pods_of(place[0]), 30, "its finalizer keeps no pod", last=lambda: pods_of(place[0]))
+    until(lambda: client.group()["free"] == free, 10, "its slots are free")
+    platform.audit()
+
+
+def test_an_api_server_that_is_gone_for_minutes_ends_nothing(platform: Platform, place: tuple[str, Path]) -> None:
+    client = platform.client
+    free = client.group()["free"]
+    running = client.wait_until_running(client.launch(resources=SMALL)["id"])
+    before = pods_of(place[0])
+    bed("kill", "apiserver")
+    back_at = time.monotonic() + OUTAGE
+    try:
+        meanwhile = client.launch(resources=SMALL)["id"]
+        until(lambda: "engine-unreachable" in notes_of(client), 60, "the agent tells of it", last=client.agents)
+        while time.monotonic() < back_at:
+            assert client.session(running["id"])["status"] == "RUNNING"
+            assert client.session(meanwhile)["status"] not in ("ERROR", "CANCELLED", "TERMINATED")
+            time.sleep(2)
+    finally:
+        bed("start", "apiserver")
+    client.wait_until_running(meanwhile, 120)
+    assert client.session(running["id"])["status"] == "RUNNING"
+    assert before.items() <= pods_of(place[0]).items() and len(pods_of(place[0])) == 2
+    until(lambda: "engine-unreachable" not in notes_of(client), 60, "the fault is over", last=client.agents)
+    client.end(running["id"], meanwhile)
+    until(lambda: not pods_of(place[0]), 60, "no pod is left", last=lambda: pods_of(place[0]))
+    assert client.group()["free"] == free
+    platform.audit()
 
 
 @pytest.mark.parametrize("victim", ["agent", "apiserver"])
