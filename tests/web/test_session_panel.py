@@ -56,7 +56,8 @@ def test_it_says_that_a_session_reaches_no_other_machine(cast: Cast, browse: Bro
     )
     said = "programs in this session reach no other machine"
     assert said not in text_of(browse(cast.alice), make_running_session(cast.alice, there))
-    assert said in text_of(browse(cast.alice), make_running_session(cast.alice, isolated))
+    page = text_of(browse(cast.alice), make_running_session(cast.alice, isolated))
+    assert said in page and "what-differs-between-agents" in page
 
 
 def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
