@@ -194,6 +194,7 @@ class TestQemuBackend(Questions, BackendContract):
         pytest.skip("a terminal ends with the connection of its agent")
 
 
+@pytest.mark.long
 class TestQemuTerminalsWithTmux(Questions, StreamContract):
     """The part of the contract about streams, with an image that has tmux."""
 
@@ -291,6 +292,7 @@ def test_a_machine_that_is_killed_ends_without_an_exit_code_and_leaves_nothing(
     assert [cgroup for cgroup in cgroups if Path(cgroup).exists()] == []
 
 
+@pytest.mark.long
 def test_a_machine_that_hangs_is_ended_when_its_grace_is_over(backend: QemuBackend, new_spec: NewSpec) -> None:
     spec = new_spec()
     backend.start(spec)
@@ -328,6 +330,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_the_terminals_of_a_killed_agent_are_hung_up(
     standing: Callable[[str], tuple[QemuBackend, NewSpec]],
 ) -> None:
@@ -343,6 +346,7 @@ def test_the_terminals_of_a_killed_agent_are_hung_up(
     until(lambda: int(run(backend, kernel_id, count)) == before)
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 async def test_an_app_is_started_and_reached(backend: QemuBackend, new_spec: NewSpec) -> None:
     spec = new_spec(image=SERVICE_IMAGE, environ={"BACKENDAI_SERVICE_PORTS": SERVICE_LABEL})

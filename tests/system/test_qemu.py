@@ -15,6 +15,7 @@ from tests.system.polling import until
 pytestmark = [
     pytest.mark.system,
     pytest.mark.qemu,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.usefixtures("tiny_image"),
 ]
@@ -72,7 +73,6 @@ def test_a_batch_session_ends_with_its_program(platform: Platform) -> None:
     platform.audit()
 
 
-@pytest.mark.long
 def test_three_machines_of_a_session_reach_each_other_by_name(platform: Platform) -> None:
     client = platform.client
     session = client.launch(cluster_size=3, resources=SMALL)
