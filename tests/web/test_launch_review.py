@@ -233,3 +233,20 @@ def test_a_time_that_is_ticked_must_be_written(cast: Cast, browse: Browse, form:
     assert told(page) == [("starts_at", "Enter a start time or clear the box.")]
     for fine in ({"batch_timeout": "1s", "wished": ["batch_timeout"]}, {"batch_timeout": "", "starts_at": ""}):
         assert 'data-wrong=""' in reviewed(client, batch | fine)
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ({"startup_command": "/usr/bin/mpirun ./train"}, "every kernel, but this program"),
+        ({"startup_command": "mpirun ./train", "command_in": "main"}, "only the main kernel, when the others run"),
+        ({"startup_command": "torchrun train.py"}, ""),
+        ({"startup_command": "mpirun ./train", "cluster_size": "1"}, ""),
+    ],
+)
+def test_a_program_that_starts_others_should_run_in_the_main_kernel(
+    cast: Cast, browse: Browse, form: dict[str, Any], more: dict[str, str], wanted: str
+) -> None:
+    cluster = form | {"session_type": "batch", "cluster_size": "3", "cpu": "1"}
+    shown = text_of(reviewed(browse(cast.alice), cluster | more))
+    assert ("Command runs in" in shown) == bool(wanted) and wanted in shown

@@ -29,6 +29,7 @@ from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE, step_of
 
 _HIDDEN = "••••••"
+_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "prterun", "horovodrun"})
 _CARDS = {
     "type": (_("Session type"), TYPE),
     "environments": (_("Image"), RESOURCES),
@@ -138,6 +139,14 @@ class Review:
             return sum(role.count for role in self.checked.roles)
         roles = self.data.get("roles") or {}
         return sum(role.count for role in roles.values()) or int(self.data.get("cluster_size") or 1)
+
+    @property
+    def runs_too_often(self) -> bool:
+        """Whether each kernel would run a program that itself starts programs in all of them."""
+        program = str(self.data.get("startup_command") or "").split(maxsplit=1)[:1]
+        is_launcher = bool(program) and program[0].rpartition("/")[2] in _LAUNCHERS
+        runs = self.kind is not None and self.kind.runs_program and not self.data.get("command_in")
+        return runs and is_launcher and self.kernels > 1 and not self.data.get("roles")
 
     @property
     def sessions(self) -> int:
