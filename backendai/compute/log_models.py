@@ -27,7 +27,7 @@ class KernelLog(models.Model):
 
 
 class EarlierLog(models.Model):
-    """The last output of an earlier start of a kernel (gzip): a failed start, or one before a restart."""
+    """The last output of an earlier start of a kernel (gzip), which failed or was followed by a restart."""
 
     kernel = models.ForeignKey("compute.Kernel", on_delete=models.CASCADE, related_name="earlier_logs", db_index=False)
     generation = models.PositiveIntegerField()

@@ -17,8 +17,8 @@ _TOO_MUCH = frozenset({"too_long", "string_too_long"})
 
 
 def too_fast(agents: Sequence[Agent], now: datetime) -> dict[UUID, float]:
-    """Count one sync of each of these agents. Returns by agent id the seconds to wait of agents above the rate. One
-    round trip; nothing is limited while Redis is down."""
+    """Count one sync of each of these agents. Returns the seconds that agents above the rate have to wait, by agent id.
+    One round trip; nothing is limited while Redis is down."""
     rates = [Rate(f"node:{agent.pk}", SYNCS, MINUTE, SYNCS_AT_ONCE) for agent in agents]
     waits = take_each(rates, now=now.timestamp())
     return {agent.pk: wait for agent, wait in zip(agents, waits, strict=True) if wait > 0}

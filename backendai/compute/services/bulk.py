@@ -159,8 +159,8 @@ def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
 
 
 def write_latest(table: str, parents: str, key: str, column: str, moments: Mapping[UUID, datetime]) -> None:
-    """Set the time of each key if it is later than the stored time; inserts missing rows. Keys without a row in
-    ``parents`` are skipped."""
+    """Store these times by id, if they are later than the stored ones; inserts missing rows. ``key`` and ``column``:
+    the columns of id and time. Ids without a row in the table ``parents`` are skipped."""
     if not moments:
         return
     quote = connection.ops.quote_name
