@@ -82,7 +82,7 @@ def make_lab() -> None:
     """Make a colleague, let the administrator sign in under a name of her own, and print the colleague's token."""
     admin = _let_in(ADMIN, full_name="Ada Park")
     colleague = create_person("noor@example.com", password=None, project=admin.projects.get(), full_name="Noor")
-    Image.objects.exclude(name="python").delete()
+    Image.objects.exclude(name__startswith="python").delete()
     print(create_token(colleague, "laptop")[1])  # noqa: T201
 
 
