@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from backendai.serving.models import Endpoint, EndpointToken, State
 from backendai.serving.services.endpoints import update_endpoint
+from backendai.serving.showing import shown
 from backendai.web.endpoints.forms import HIDDEN
 from tests.cast import Cast
 from tests.factories import make_group, make_image
@@ -47,7 +51,11 @@ def test_an_endpoint_is_created_by_the_form_and_shown(alice: Client, cast: Cast)
     assert made.headers["Location"] == f"/endpoints/{endpoint.pk}/"
     assert endpoint.current.environ == {"A": "b"}
     page = alice.get(made.headers["Location"]).content.decode()
-    assert f"{endpoint.label}." in page
+    url = shown([endpoint], timezone.now())[0].url
+    assert f'data-copy="{url}"' in page, "its address can be copied"
+    for field, value in (("target", "4"), ("asleep_minutes", "15")):
+        (box,) = re.findall(rf'<input[^>]*name="{field}"[^>]*>', page)
+        assert f'value="{value}"' in box
     assert "chat" in alice.get("/endpoints/").content.decode()
 
 

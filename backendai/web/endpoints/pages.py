@@ -112,8 +112,8 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     since = now - HOUR
     used = accelerators_of(found, since, now)
     changes = list(found.records.filter(created_at__gt=since).exclude(before=F("after")).order_by("pk"))
-    numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": row.target}
-    numbers["asleep_minutes"] = row.asleep_after.total_seconds() / 60
+    numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": f"{row.target:g}"}
+    numbers["asleep_minutes"] = f"{row.asleep_after.total_seconds() / 60:g}"
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,

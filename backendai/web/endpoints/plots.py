@@ -63,7 +63,7 @@ def plots_of(
     plots = [
         _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.1f}"),
         _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.1f}"),
-        _plot(_("Slowest of twenty answers"), kept, [one.p95 for one in kept.values()], "{:g} s"),
+        _plot(_("Latency, 95th percentile"), kept, [one.p95 for one in kept.values()], "{:g} s"),
     ]
     if kept:
         wanted = [_wanted_at(one.at, changes, desired) for one in kept.values()]
