@@ -88,7 +88,8 @@ def run(rounds: int, megabytes: int, files: int, connections: int) -> dict[str, 
                 }
                 # First: what transfers have used and freed would be used again, and be missing from the figure.
                 at_rest = {"gate_kib_per_connection": kib_at_rest(portal, ways["gate"].port, folder, connections)}
-                figures = at_rest | _measure(ways, rounds, _sources(folder, megabytes, files), megabytes)
+                first = {"gate_first_login_ms": round(_login(ways["gate"]))}  # starts the guest of the session
+                figures = at_rest | first | _measure(ways, rounds, _sources(folder, megabytes, files), megabytes)
                 figures |= _profile(portal, ways["gate"], session_id)
             gate = replace(ways["gate"], user="folders")
             opening = [*gate.words("sftp", "-b", "-"), gate.address]
@@ -101,7 +102,7 @@ def run(rounds: int, megabytes: int, files: int, connections: int) -> dict[str, 
 def _measure(ways: dict[str, Way], rounds: int, sources: tuple[Path, Path], megabytes: int) -> dict[str, float]:
     big, tree = sources
     measures: dict[str, Callable[[Way], float]] = {
-        "login_ms": lambda way: 1000 * _time([*way.words("ssh"), way.address, "true"]),
+        "login_ms": _login,
         "multiplexed_ms": _multiplexed,
         "echo_ms": _echo,
         "terminal_echo_ms": lambda way: _echo(way, "-tt"),
@@ -127,6 +128,11 @@ def _time(command: list[str], given: str = "") -> float:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
     return time.perf_counter() - started_at
+
+
+def _login(way: Way) -> float:
+    """Return the milliseconds of a command over a new connection."""
+    return 1000 * _time([*way.words("ssh"), way.address, "true"])
 
 
 def _sftp(way: Way, command: str) -> float:
