@@ -98,9 +98,11 @@ def forward_to(site: SshSite, name: str, port: int) -> str:
     return f"ssh -N -L {port}:localhost:{port} {site.address(name)}"
 
 
-def file_lines_for(site: SshSite, name: str) -> dict[str, str]:
-    """Return those of the commands that copy files."""
-    return {what: line for what, line in lines_for(site, name).items() if what in ("sftp", "scp", "rsync")}
+def folder_lines_for(site: SshSite) -> dict[str, str]:
+    """Return the commands that copy files into one's folders: files beside these are deleted with the session."""
+    lines = lines_for(site, FOLDERS)
+    rsync = lines["rsync"].replace(" FOLDER/ ", " DIRECTORY/ ")
+    return {"sftp": lines["sftp"], "scp": f"{lines['scp']}FOLDER/", "rsync": rsync}
 
 
 def config_of(user: User, site: SshSite) -> str:

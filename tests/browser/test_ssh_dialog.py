@@ -75,6 +75,7 @@ def test_the_page_of_all_folders_has_commands_and_starts_their_session(
         copied.append(page.evaluate("navigator.clipboard.readText()"))
     assert [one.split()[0] for one in copied] == ["sftp", "scp", "rsync"]
     assert all(" folders@127.0.0.1" in one for one in copied)
+    assert all(one.endswith(":FOLDER/") for one in copied[1:])
     page.get_by_role("button", name="Start now").click()
     expect(page.get_by_role("link", name="folders-")).to_be_visible()  # the session, by its name
     expect(page.get_by_role("button", name="Start now")).to_have_count(0)

@@ -21,7 +21,7 @@ from backendai.activity.models import AuditEntry
 from backendai.compute.models import SessionSshKey
 from backendai.core.errors import Conflict, NotFound
 from backendai.gateways.site_keys import fingerprint_of, host_key, public_text
-from backendai.gateways.ssh_access import key_of, lines_for, site_for
+from backendai.gateways.ssh_access import folder_lines_for, key_of, lines_for, site_for
 from backendai.gateways.targets import Denied
 from backendai.sshgate.entrances import entrance_for, open_at
 from tests.cast import Cast
@@ -191,6 +191,9 @@ def test_the_commands_name_hosts_of_every_kind(portal: str, host: str, scp: str,
     lines = lines_for(site, "train")
     assert (lines["shell"], lines["scp"]) == (f"ssh -p 2200 train@{host}", scp)
     assert "'" not in lines["vscode"] and f"HostName {host}\n" in site.config(["train"])
+    into_a_folder = f"{scp.replace('train', 'folders')}FOLDER/"  # beside the folders files are deleted with the session
+    assert folder_lines_for(site)["scp"] == into_a_folder
+    assert folder_lines_for(site)["rsync"].endswith(f" -a DIRECTORY/ {into_a_folder.rpartition(' ')[2]}")
 
 
 def test_a_cluster_names_the_way_into_each_kernel(cast: Cast, client: Client) -> None:

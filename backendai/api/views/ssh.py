@@ -23,7 +23,7 @@ from backendai.core.names import FOLDERS
 from backendai.gateways.ssh_access import (
     SshSite,
     config_of,
-    file_lines_for,
+    folder_lines_for,
     home_of,
     key_of,
     lines_for,
@@ -74,7 +74,7 @@ class SystemSessions(GenericAPIView[Any]):
         user = user_of(request)
         session = open_folders(user, timezone.now())
         told = {"host": site.host, "port": site.port, "user": FOLDERS, "fingerprint": site.fingerprint}
-        told |= {"known_hosts": site.known_hosts, "commands": file_lines_for(site, FOLDERS), "other_kernels": []}
+        told |= {"known_hosts": site.known_hosts, "commands": folder_lines_for(site), "other_kernels": []}
         told |= {"id": session.pk, "name": session.name, "status": session.status}
         told["left_out"] = left_out(user, session)
         return Response(SystemSessionBody(told).data)

@@ -14,8 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.compute.services.system_sessions import left_out, open_folders, session_of
 from backendai.core.errors import UserError
-from backendai.core.names import FOLDERS
-from backendai.gateways.ssh_access import file_lines_for, site_for
+from backendai.gateways.ssh_access import folder_lines_for, site_for
 from backendai.texts.messages import in_words
 from backendai.web.requests import PageRequest
 
@@ -36,5 +35,5 @@ def sftp(request: PageRequest) -> HttpResponse:
     context: dict[str, Any] = {"site": site, "session": session}
     context["left_out"] = left_out(request.user, session) if session is not None else []
     if site is not None:
-        context |= {"lines": file_lines_for(site, FOLDERS), "has_keys": request.user.ssh_keys.exists()}
+        context |= {"lines": folder_lines_for(site), "has_keys": request.user.ssh_keys.exists()}
     return render(request, "web/folders/sftp.html", context)

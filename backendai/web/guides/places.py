@@ -9,7 +9,7 @@ ACCOUNT = {
     "mfa_index": (USER_GUIDE, "signing-in"),
     "web:tokens": (USER_GUIDE, "scripts"),
     "web:key_pairs": (USER_GUIDE, "scripts"),
-    "web:ssh_keys": (USER_GUIDE, "what-every-session-finds"),
+    "web:ssh_keys": (USER_GUIDE, "ssh-your-own-terminal-files-and-editor"),
     "web:environment": (USER_GUIDE, "what-every-session-finds"),
     "web:own_images": (USER_GUIDE, "saving-it-as-an-image"),
     "web:notice_choices": (USER_GUIDE, "notifications-of-your-sessions"),
