@@ -66,7 +66,7 @@ def allocated(client: Client) -> list[Body]:
 
 
 def test_all_folders_open_from_nothing_and_cost_no_quota(here: Here) -> None:
-    before = allocated(here.client)
+    before, limits = allocated(here.client), here.client._get("me/limits/").json()
     (here.local / "model").write_text("weights")
     done = here.run("sftp", "-b", "-", "folders@127.0.0.1", given=f"put {here.local}/model data/model\nls data\n")
     assert done.returncode == 0 and "model" in done.stdout, done
@@ -74,6 +74,9 @@ def test_all_folders_open_from_nothing_and_cost_no_quota(here: Here) -> None:
     assert len(system) == 1 and system[0]["status"] == "RUNNING"
     assert here.run("sftp", "-b", "-", "folders@127.0.0.1", given="ls data\n").returncode == 0
     assert here.run("ssh", "folders@127.0.0.1", "id").returncode != 0
+    assert here.client._get("me/limits/").json() == limits
+    if here.platform.containers_are_used:
+        here.platform.audit()
     here.client.end(system[0]["id"])
     assert allocated(here.client) == before
     here.platform.audit()
