@@ -352,5 +352,6 @@ LOGGING = {
         # With the broker down both would write a traceback every two seconds; the passes go on by their own clock.
         "celery.beat": {"level": "CRITICAL"},
         "channels_redis": {"level": "CRITICAL"},
+        "asyncssh": {"level": "WARNING"},  # several lines for each connection that doctor, gate and tests open
     },
 }

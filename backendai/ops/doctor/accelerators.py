@@ -46,4 +46,4 @@ def _containers(devices: Sequence[Device], ask: Ask) -> list[Check]:
         return []  # said elsewhere
     if gives_gpus(info):
         return [ok("GPUs in containers", "Docker has NVIDIA's runtime")]
-    return [warning("GPUs in containers", "Docker knows no runtime of NVIDIA's: sessions with GPUs fail", _TOOLKIT)]
+    return [warning("GPUs in containers", "Docker has no NVIDIA runtime: containers get no GPU", _TOOLKIT)]
