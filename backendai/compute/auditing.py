@@ -41,17 +41,18 @@ class World:
     engine: Sequence[Sighted] | None = None
 
 
-Check = Callable[[World], list[str]]
+Violations = list[str]  # one sentence each
+Check = Callable[[World], Violations]
 _OVERDUE_SLACK = timedelta(minutes=2)
 
 
-def session_has_owner_and_kernels(world: World) -> list[str]:
+def session_has_owner_and_kernels(world: World) -> Violations:
     """I-01: every accepted session has an owner and all its kernels."""
     rows = ComputeSession.objects.annotate(number=Count("kernels")).values_list("pk", "cluster_size", "number")
     return [f"session {pk} has {number} of {size} kernels" for pk, size, number in rows if number != size]
 
 
-def history_follows_the_table(world: World) -> list[str]:
+def history_follows_the_table(world: World) -> Violations:
     """I-02: every change of status is allowed, and each history row begins where the previous one ended."""
     violations = []
     last: dict[UUID, str] = {}
@@ -71,7 +72,7 @@ def history_follows_the_table(world: World) -> list[str]:
     return violations
 
 
-def terminal_rows_are_complete(world: World) -> list[str]:
+def terminal_rows_are_complete(world: World) -> Violations:
     """I-03: every ended session has an end time and no live kernel."""
     open_ends = ComputeSession.objects.filter(status__in=TERMINAL, ended_at=None).values_list("pk", flat=True)
     alive = Kernel.objects.filter(session__status__in=TERMINAL, status__in=LIVE).values_list("pk", "session_id")
@@ -80,19 +81,19 @@ def terminal_rows_are_complete(world: World) -> list[str]:
     ]
 
 
-def one_container_per_kernel(world: World) -> list[str]:
+def one_container_per_kernel(world: World) -> Violations:
     """I-04: no kernel has more than one running container."""
     running = Counter(sighted.kernel_id for sighted in world.engine or () if sighted.running)
     return [f"kernel {kernel} runs {number} times" for kernel, number in running.items() if number > 1]
 
 
-def one_kernel_per_rank(world: World) -> list[str]:
+def one_kernel_per_rank(world: World) -> Violations:
     """I-05: no rank of a session has more than one live kernel."""
     rows = Kernel.objects.live().values_list("session_id", "rank").annotate(number=Count("pk")).order_by()
     return [f"session {session} has {number} kernels of rank {rank}" for session, rank, number in rows if number > 1]
 
 
-def no_container_from_the_future(world: World) -> list[str]:
+def no_container_from_the_future(world: World) -> Violations:
     """I-06: no container has a generation that the database has not issued."""
     known = dict(Kernel.objects.filter(pk__in=_sighted(world)).values_list("pk", "generation"))
     return [
@@ -102,7 +103,7 @@ def no_container_from_the_future(world: World) -> list[str]:
     ]
 
 
-def ledger_matches_live_kernels(world: World) -> list[str]:
+def ledger_matches_live_kernels(world: World) -> Violations:
     """I-07: a kernel holds allocations exactly as long as it is placed and live."""
     violations = []
     held: dict[UUID, dict[str, int]] = defaultdict(dict)
@@ -118,7 +119,7 @@ def ledger_matches_live_kernels(world: World) -> list[str]:
     return violations + [f"kernel {kernel_id} holds slots though it is not placed" for kernel_id in held]
 
 
-def no_agent_is_overfull(world: World) -> list[str]:
+def no_agent_is_overfull(world: World) -> Violations:
     """I-08: allocations on each agent are between 0 and its capacity."""
     violations = []
     agents = Agent.objects.in_bulk()
@@ -133,7 +134,7 @@ def no_agent_is_overfull(world: World) -> list[str]:
     return violations
 
 
-def nobody_is_collected_by_surprise(world: World) -> list[str]:
+def nobody_is_collected_by_surprise(world: World) -> Violations:
     """I-15: every session that an idle checker ended had a warning for the required time."""
     warned = IdleWarning.objects.filter(
         session=OuterRef("pk"),
@@ -146,7 +147,7 @@ def nobody_is_collected_by_surprise(world: World) -> list[str]:
     return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
 
 
-def mounts_follow_their_session(world: World) -> list[str]:
+def mounts_follow_their_session(world: World) -> Violations:
     """I-16: a session mounts its folders exactly as long as it lives, and none of them is being deleted."""
     held = SessionMount.objects.filter(released_at=None)
     late = held.filter(session__status__in=TERMINAL).values_list("session_id", "folder_name")
@@ -159,7 +160,7 @@ def mounts_follow_their_session(world: World) -> list[str]:
     )
 
 
-def nothing_is_overdue(world: World) -> list[str]:
+def nothing_is_overdue(world: World) -> Violations:
     """L-01: no session is in transition beyond its deadline (except for unconfirmed kernels)."""
     violations = []
     moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
@@ -173,14 +174,14 @@ def nothing_is_overdue(world: World) -> list[str]:
     return violations
 
 
-def nothing_outlives_its_kernel(world: World) -> list[str]:
+def nothing_outlives_its_kernel(world: World) -> Violations:
     """L-05: no container belongs to an ended kernel."""
     ended = set(Kernel.objects.filter(pk__in=_sighted(world), status__in=TERMINAL).values_list("pk", flat=True))
     return [f"kernel {sighted.kernel_id} has ended but its container is there" for sighted in world.engine or ()
             if sighted.kernel_id in ended]  # fmt: skip
 
 
-def containers_and_kernels_agree(world: World) -> list[str]:
+def containers_and_kernels_agree(world: World) -> Violations:
     """L-06: every container belongs to a live kernel, and every running kernel has one."""
     if world.engine is None:
         return []

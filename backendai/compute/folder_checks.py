@@ -13,13 +13,13 @@ from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.status import LIVE, FolderStatus
 
 if TYPE_CHECKING:
-    from backendai.compute.auditing import World
+    from backendai.compute.auditing import Violations, World
 
 _LONGEST_CREATION, _LONGEST_DELETION = timedelta(minutes=10), timedelta(days=1)
 _MOUNTABLE = (FolderStatus.READY,)
 
 
-def folders_are_whole(world: World) -> list[str]:
+def folders_are_whole(world: World) -> Violations:
     """F-01: every folder has a known status, and every folder in the trash a deletion time."""
     rows = Folder.objects.filter(
         ~Q(status__in=FolderStatus.values)
@@ -30,7 +30,7 @@ def folders_are_whole(world: World) -> list[str]:
     return [f"folder {folder.pk} is {folder.status}, in the trash since {folder.trashed_at}" for folder in rows]
 
 
-def folders_have_owners(world: World) -> list[str]:
+def folders_have_owners(world: World) -> Violations:
     """F-02: no undeleted folder belongs to a purged account, and no one has a grant to their own folder."""
     purged = Folder.objects.filter(status__in=sorted(LIVE), user__purged_at__isnull=False)
     own = FolderGrant.objects.filter(user=F("folder__user")).values_list("folder_id", flat=True)
@@ -39,7 +39,7 @@ def folders_have_owners(world: World) -> list[str]:
     ]
 
 
-def mounts_follow_sessions(world: World) -> list[str]:
+def mounts_follow_sessions(world: World) -> Violations:
     """F-03: a mount is released if and only if its session has ended, and mounted folders are ready."""
     mounts = SessionMount.objects.order_by("pk")
     kept = mounts.filter(released_at=None, session__status__in=TERMINAL).values_list("folder_name", "session_id")
@@ -53,7 +53,7 @@ def mounts_follow_sessions(world: World) -> list[str]:
     ]
 
 
-def folders_arrive(world: World) -> list[str]:
+def folders_arrive(world: World) -> Violations:
     """F-04: no folder remains in transition while its storage host works (except for clones)."""
     late = Q(status=FolderStatus.CREATING, cloned_from=None, changed_at__lt=world.now - _LONGEST_CREATION)
     late |= Q(status=FolderStatus.DELETING, changed_at__lt=world.now - _LONGEST_DELETION)
@@ -64,7 +64,7 @@ def folders_arrive(world: World) -> list[str]:
     ]
 
 
-def directories_are_known(world: World) -> list[str]:
+def directories_are_known(world: World) -> Violations:
     """F-05: every directory of a storage host has a row (manage.py adopt_folders adds missing ones)."""
     return [
         f"storage host {host.name} holds folder {row.get('id')} ({row.get('name')} of {row.get('owner')})"

@@ -202,7 +202,7 @@ class ComputeSession(models.Model):
 
     @property
     def kernel_slots(self) -> Slots:
-        """The amounts of each kernel."""
+        """The amounts of each kernel; if they differ, of the main kernel."""
         return Slots.parse(self.slots)
 
     @property

@@ -143,7 +143,8 @@ def _is_usual(value: Any, usual: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as plain JSON."""
+    """Return the value as ``json.dumps`` accepts it: durations as seconds, dates and UUIDs as text, dataclasses as
+    dicts without their empty fields."""
     match value:
         case timedelta():
             return value.total_seconds()

@@ -69,10 +69,10 @@ class OwnLimits:
 
 
 def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
-    """Return the allowances of every holder to which a user's launch in this project counts.
+    """Return limit, use and pending amount of every holder to which a user's launch in this project counts.
 
-    Holders without limits and the project's domain are included. ``also``: further slots to include, besides the slots
-    of limits and sessions. At most five queries.
+    By slot, and for the number of sessions. Holders without limits and the project's domain are included. ``also``:
+    slots to include besides those that a limit names or a holder uses. At most five queries.
     """
     everybody = _everybody(user, project)
     keys = [holder.key for holder in everybody]

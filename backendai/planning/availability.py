@@ -115,7 +115,7 @@ def presets_open(user: User) -> Sequence[ResourcePreset]:
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
-    """Return the presets for this group. Presets of the group replace global presets of the same name."""
+    """Return the presets for this group that the user may see. Those of the group replace global ones by name."""
     visible = [preset for preset in presets_open(user) if preset.resource_group_id in (None, group.pk)]
     own = {preset.name for preset in visible if preset.resource_group_id}
     return [preset for preset in visible if preset.resource_group_id or preset.name not in own]

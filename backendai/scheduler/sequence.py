@@ -20,10 +20,11 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Tally:
-    """The amounts that users hold in the group during the pass.
+    """How much each user holds in the group while the pass runs.
 
-    ``latest``: the amounts of the session placed last; empty if it did not fit. The sequence resets ``latest`` before
-    each session. ``held``: by user, the amounts at the start of the pass; the sequence updates them.
+    ``held``: by user; at first the amounts before the pass. ``latest``: the amounts of the session just tried, set by
+    the scheduler when it places the session. A sequence that needs these numbers empties ``latest`` before it yields a
+    session, and adds ``latest`` to ``held`` afterwards.
     """
 
     __slots__ = ("held", "latest")

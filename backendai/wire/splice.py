@@ -52,7 +52,7 @@ class Side(asyncio.Protocol):
             self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Forward the bytes, or buffer them before the join."""
+        """Pass the bytes to ``on_bytes``, if set, and forward them; before ``join``, buffer them for it."""
         if self.on_bytes is not None:
             self.on_bytes(data)
         if self._peer is None:

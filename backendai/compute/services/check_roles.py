@@ -50,8 +50,11 @@ class CheckedRole:
 
 
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
-    """Return the request's roles, the main one first. Without roles: one main kernel, and further kernels up to the
-    cluster size."""
+    """Return the kernel roles of the request by name, the main one first; a missing main role is added.
+
+    Without roles: ``main``, and ``sub`` for the further kernels. If the command runs in the main kernel only, main
+    starts after the others, which wait.
+    """
     roles = {SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {}
     roles = {MAIN: spec.roles.get(MAIN, RoleSpec()), **(spec.roles or roles)}
     return _with_command_in_main(roles) if spec.command_in == MAIN else roles

@@ -1,4 +1,4 @@
-"""Limits of system sessions: their amounts, and the number per owner."""
+"""Limits of system sessions: the amounts of one session, and the number of live ones per owner."""
 
 from __future__ import annotations
 

@@ -72,8 +72,11 @@ _SESSIONS, _RECORDS = ComputeSession._meta.db_table, SchedulingRecord._meta.db_t
 
 
 def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = True) -> None:
-    """Write the wait reasons of sessions that are still pending. Unchanged reasons only increment a counter.
-    ``counts_tries``: sessions that were not skipped use up a try. A fixed number of statements."""
+    """Store the wait reasons and queue positions of sessions that are still pending.
+
+    An unchanged reason adds 1 to the counter of its history row. ``counts_tries``: each session whose reason is not
+    ``skipped`` also gets 1 more of ``attempts``. A fixed number of statements.
+    """
     if not waits:
         return
     with transaction.atomic():
