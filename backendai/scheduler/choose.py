@@ -1,8 +1,10 @@
 """Selects the best agent for a request.
 
 Agents are compared in this order: agents that the session should avoid come last; then the fewest kinds of accelerators
-left unused; then the placement preference of the launch; then the selection strategy; then the name. Only the part of
-each bucket is searched in which the request could fit.
+left unused; then the placement preference of the launch; then the selection strategy; then the name.
+
+Agents with the same architecture and kinds of free accelerators form a bucket, which the selection strategy sorts.
+Parts of a bucket without enough room for the request are skipped.
 """
 
 from __future__ import annotations

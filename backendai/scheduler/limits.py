@@ -151,7 +151,7 @@ class _Account:
 
 
 class _Accounts:
-    """The limits of all holders of a session, the narrowest holder first, with cached reasons."""
+    """The limits of all holders of a session, the narrowest holder first. Caches by amounts why a session waits."""
 
     def __init__(self, accounts: tuple[_Account, ...]) -> None:
         self.accounts = accounts

@@ -36,8 +36,10 @@ def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> di
 
 
 def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
-    """Return the declared options as ``check_options`` does. Other given options are ignored, as they belong to other
-    strategies."""
+    """Return each declared option with its given value or its default.
+
+    Given options of other strategies are ignored. Raises ValueError for an invalid value.
+    """
     known = tuple(declared)
     names = {option.name for option in known}
     return check_options(known, {name: value for name, value in given.items() if name in names})

@@ -73,7 +73,7 @@ def _session_of(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: da
     """Return the PENDING session of these kernels, locked; writes the session if it is missing.
 
     Its kernels get the previous generation, as the placement that follows increments the generation. Raises Conflict if
-    the session is not pending or belongs to another group.
+    the session is not pending or belongs to another resource group.
     """
     session = ComputeSession.objects.select_for_update().filter(pk=manifest["session"]).first()
     if session is None:

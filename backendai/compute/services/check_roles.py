@@ -52,8 +52,8 @@ class CheckedRole:
 def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
     """Return the kernel roles of the request by name, the main one first; a missing main role is added.
 
-    Without roles: ``main``, and ``sub`` for the further kernels. If the command runs in the main kernel only, main
-    starts after the others, which wait.
+    Without roles: ``main``, and ``sub`` for the further kernels. If the command runs in the main kernel only, roles
+    without a command wait, and main starts after the others unless the roles have an order.
     """
     roles = {SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {}
     roles = {MAIN: spec.roles.get(MAIN, RoleSpec()), **(spec.roles or roles)}

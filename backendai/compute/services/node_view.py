@@ -81,8 +81,10 @@ def work_for(
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
-    """Return the work of each agent, in the same order. Starts that an agent does not know yet come with their specs. A
-    fixed number of queries."""
+    """Return for each agent, in the same order, the kernels to start and to stop, and the answer to its sync.
+
+    A kernel to start comes as its spec, unless the agent knows the spec already. A fixed number of queries.
+    """
     syncing = [one.agent.pk for one in asking if one.seen is not None]
     everything = Q(agent__in=among(syncing))
     changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})

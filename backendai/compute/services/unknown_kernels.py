@@ -118,7 +118,11 @@ def _row(agent: Agent, one: KernelSighting, reported: ReportedKernel | None, now
 
 
 def _takes(row: UnknownKernel, one: KernelSighting, reported: ReportedKernel | None) -> bool:
-    """Update the unsaved row from the agent's report; returns whether the row changed."""
+    """Copy what the agent reports into the row without saving it; returns whether the row changed.
+
+    ``one``: whether the kernel runs. ``reported``: its manifest, and whether the agent refuses to remove it (None:
+    these stay as they are).
+    """
     before = (row.is_running, row.is_kept, row.manifest, row.session_id)
     row.is_running = one.running
     if reported is not None:

@@ -19,7 +19,7 @@ _MOST_AT_ONCE = 1000
 
 
 class UnknownOn(NamedTuple):
-    """An agent, the number of its undecided unknown kernels, and when the newest was found."""
+    """An agent, the number of its unknown kernels that nobody has decided to remove, and when the newest was found."""
 
     agent: str
     number: int
