@@ -78,13 +78,16 @@ class Reader(asyncio.Protocol):
 
 
 class Served:
-    """An endpoint of native replicas."""
+    """An endpoint of native replicas. ``more``: settings of the endpoint."""
 
-    def __init__(self, client: Client, name: str, replicas: int, **environ: str) -> None:
+    def __init__(
+        self, client: Client, name: str, replicas: int, more: dict[str, Any] | None = None, **environ: str
+    ) -> None:
         self._client, self._port = client, free_port()
         body = {"name": name, "image": "python", "command": f"exec python3 -c '{_SOURCE}'", "port": self._port}
         body |= {"resources": {"cpu": "1", "mem": "128m"}, "environ": environ, "target": 1000}
-        self._path = f"/api/v1/endpoints/{self._post('/api/v1/endpoints/', body, replicas)}/"
+        body |= {"minimum": replicas, "maximum": max(replicas, 1), **(more or {})}
+        self._path = f"/api/v1/endpoints/{self._post('/api/v1/endpoints/', body)}/"
         token = client.ask("POST", f"{self._path}tokens/", {"name": "bench"})[1]["token"]
         host = self.look()["url"].partition("://")[2].rstrip("/")
         self.way = Way(int(host.rpartition(":")[2]), headers=(f"Host: {host}", f"Authorization: Bearer {token}"))
@@ -108,8 +111,8 @@ class Served:
         self._client.ask("DELETE", self._path)
         wait_until(lambda: not self.addresses(), _READY_SECONDS, pause=0.2)
 
-    def _post(self, path: str, body: dict[str, Any], replicas: int) -> str:
-        status, answer = self._client.ask("POST", path, body | {"minimum": replicas, "maximum": max(replicas, 1)})
+    def _post(self, path: str, body: dict[str, Any]) -> str:
+        status, answer = self._client.ask("POST", path, body)
         if status != 201:
             raise RuntimeError(f"the endpoint was answered with {status}: {answer}")
         return str(answer["id"])
