@@ -186,6 +186,7 @@ def test_an_update_is_cancelled_where_it_is_shown(alice: Client, cast: Cast) -> 
     update_endpoint(endpoint, cast.alice, a_revision(command="serve --better"))
     page = alice.get(f"/endpoints/{endpoint.pk}/").content.decode()
     assert page.count("Cancel update") == 2
+    assert ("0 → 1" in page, "1 → 1" in page) == (True, False)
     assert 'name="revision" value="2"' not in page
     alice.post(f"/endpoints/{endpoint.pk}/roll-back/", {"revision": "1"})
     endpoint.refresh_from_db()

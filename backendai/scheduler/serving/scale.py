@@ -143,24 +143,32 @@ def _down(endpoint: EndpointView, now: datetime) -> Scale:
     needed = max(_with_spare(endpoint), floor)
     if needed >= have:
         code = "at-min" if have <= floor and _with_spare(endpoint) < have else "at-target"
-        message = Message(
-            "{load} requests are under way at once: {number} replicas are right.",
-            load=f"{endpoint.load.long:.1f}",
-            number=have,
-        )
-        return Scale(have, Reason(code, message, _numbers(endpoint)))
+        return Scale(have, Reason(code, _right(endpoint.load.long, have), _numbers(endpoint)))
     if any(rule.down_under is not None for rule in endpoint.rules) and (until := _rules_rest_until(endpoint, now)):
         message = Message("The number of replicas changed a moment ago; rules lower it after five minutes.")
         return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
     lower = max(needed, ceil(have / 2), _lowest_by_rules(endpoint))
     if lower >= have:
         return Scale(have, Reason("rule-holds", Message("A rule holds the number of replicas."), _numbers(endpoint)))
-    message = Message(
-        "At most {load} requests were under way at once in five minutes: {number} replicas.",
-        load=f"{endpoint.load.peak:.1f}",
-        number=lower,
+    return Scale(lower, Reason("load-fell", _fell(endpoint.load.peak, lower), _numbers(endpoint)))
+
+
+def _right(load: float, number: int) -> Message:
+    if number == 1:
+        return Message("{load} requests are under way at once: 1 replica is right.", load=f"{load:.1f}")
+    return Message(
+        "{load} requests are under way at once: {number} replicas are right.", load=f"{load:.1f}", number=number
     )
-    return Scale(lower, Reason("load-fell", message, _numbers(endpoint)))
+
+
+def _fell(peak: float, number: int) -> Message:
+    if number == 1:
+        return Message("At most {load} requests were under way at once in five minutes: 1 replica.", load=f"{peak:.1f}")
+    return Message(
+        "At most {load} requests were under way at once in five minutes: {number} replicas.",
+        load=f"{peak:.1f}",
+        number=number,
+    )
 
 
 def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:

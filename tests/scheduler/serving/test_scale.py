@@ -49,6 +49,14 @@ def test_lower_goes_at_most_to_half():
     assert decided(an_endpoint(desired=8, load=LoadView(short=1, long=1, peak=1))) == (4, "load-fell")
 
 
+def test_sentences_about_one_replica_are_in_the_singular():
+    said = [
+        decide_scale(an_endpoint(desired=desired, load=LoadView(short=1, long=1, peak=1)), NOW).reason.message
+        for desired in (1, 2)
+    ]
+    assert [one.rpartition(": ")[2] for one in said] == ["1 replica is right.", "1 replica."]
+
+
 def test_the_peak_of_five_minutes_holds_the_number():
     assert decided(an_endpoint(desired=4, load=LoadView(short=1, long=1, peak=13))) == (4, "at-target")
 
