@@ -55,7 +55,7 @@ class SshKeyForm(forms.Form):
         label=_l("Public key"),
         max_length=8192,
         widget=forms.Textarea(attrs={"rows": 3, "placeholder": "ssh-ed25519 AAAA… you@laptop", **_CODE}),
-        help_text=_l("The one line of a file such as ~/.ssh/id_ed25519.pub."),
+        help_text=_l("The line of a file such as ~/.ssh/id_ed25519.pub; ssh-keygen -t ed25519 creates one."),
     )
     name = forms.CharField(
         label=_l("Name"), max_length=64, required=False, help_text=_l("Usually the comment at its end.")
