@@ -35,6 +35,15 @@ def make_colleague() -> None:
     print(create_token(create_person(BOB, password=PASSWORD, project=alice.projects.get()), "laptop")[1])  # noqa: T201
 
 
+def make_pair() -> None:
+    """Make Alice and Bob of one project, who select agents, and print a token of each."""
+    project = User.objects.get(email=ADMIN).projects.get()
+    Image.objects.filter(name="shell").update(title="Shell")
+    SiteSetting.objects.create(name="agent_select", value=True)
+    people = [create_person(email, password=PASSWORD, project=project) for email in (ALICE, BOB)]
+    print(*[create_token(person, "laptop")[1] for person in people])  # noqa: T201
+
+
 def make_administrator() -> None:
     """Let the administrator sign in with the password."""
     print(_let_in(ADMIN, full_name="Ada Park").email)  # noqa: T201

@@ -1,33 +1,112 @@
-"""A folder from the launcher to a colleague: a session writes, another reads under an alias, and Bob may read."""
+"""A folder from the launcher to a colleague: a session writes, another reads under an alias, and Bob may read.
+
+On two agents that share a path, and on a machine without Docker whose platform an ordinary user started.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from subprocess import CompletedProcess
 
 import pytest
+from docker import APIClient
 from playwright.sync_api import Page, expect
 
+from tests.agent.images import ensure_tmux_image
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE, BOB
 from tests.browser.visitor import RESOURCES, REVIEW, Visitor, run_on
+from tests.system.bare import Start
 from tests.system.client import Client
+from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
+from tests.system.polling import until
+from tests.system.test_bare_machines import Ground, Machine
+from tests.system.test_bare_machines import ground as ground
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system, pytest.mark.long]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.docker,
+    pytest.mark.system,
+    pytest.mark.long,
+    pytest.mark.timeout(600),  # an ordinary user's platform gets an environment of its own
+]
 DATA = "Data & storage"
 NAME, ALIAS = "corpus", "weights"
 _STARTED_MS = 45_000
+_AUDITED_WITHIN = 30.0
+Manage = Callable[..., CompletedProcess[str]]
 
 
-def launch(visitor: Visitor, name: str, target: str = "", create: bool = False) -> str:
-    """Launch a shell with the folder mounted, made in the launcher if it is to be; returns the session's id."""
+@dataclass(frozen=True)
+class Site:
+    """Where the story happens: Alice trains on the first agent, and all other sessions run on the last."""
+
+    url: str
+    alice: Client
+    bob: Client
+    image: str
+    agents: list[str]
+    manage: Manage
+
+    @classmethod
+    def of(cls, platform: Platform | Start, image: str) -> Site:
+        """Let Alice and Bob in."""
+        alice, bob = (Client(platform.url, token) for token in run_on(platform, "make_pair").split())
+        agents = sorted(agent["name"] for agent in platform.client.agents())
+        return cls(platform.url, alice, bob, image, agents, platform.manage)
+
+    def audit(self) -> None:
+        """Wait until ``manage.py audit`` finds nothing."""
+        until(
+            lambda: self.manage("audit").returncode == 0,
+            _AUDITED_WITHIN,
+            "the audit is clean",
+            last=lambda: self.manage("audit").stdout,
+        )
+
+
+@pytest.fixture(scope="module", params=["two-agents", "user"])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ground: Ground) -> Iterator[Site]:
+    ensure_tiny()
+    if request.param == "two-agents":
+        engine = APIClient()
+        shell = ensure_tmux_image(engine)
+        engine.close()
+        with Platform(tmp_path_factory.mktemp("life"), agents=2, images={"shell": shell}) as platform:
+            yield Site.of(platform, "Shell")
+        return
+    with ground.start(Machine(is_root=False, has_docker=False, has_bwrap=True)) as start:
+        yield Site.of(start, "Python")
+
+
+@pytest.fixture
+def visit(chromium: Chromium, site: Site) -> Iterator[Visit]:
+    """Return a visitor; each must leave without a complaint."""
+    visitors: list[Visitor] = []
+
+    def come(email: str) -> Visitor:
+        visitors.append(Visitor(chromium, site.url))
+        return visitors[-1].sign_in(email)
+
+    yield come
+    for visitor in visitors:
+        visitor.leave()
+
+
+def launch(visitor: Visitor, site: Site, name: str, agent: str, target: str = "", create: bool = False) -> str:
+    """Launch a shell with the folder mounted, which the launcher creates if asked to; returns the session's id."""
     page = visitor.page
     visitor.go("/sessions/new/")
     page.get_by_label("Name optional").fill(name)
     visitor.step(RESOURCES)
-    page.get_by_role("radio", name=re.compile("^Shell")).check()
+    page.get_by_role("radio", name=re.compile(rf"^{site.image}\b(?! \()")).check()
     page.get_by_label("CPU cores", exact=True).fill("0.2")
     page.get_by_label("Memory", exact=True).fill("64m")
+    page.get_by_label("Agent", exact=True).select_option(agent)
     visitor.step(DATA)
     if create:
         page.get_by_role("button", name="Create folder").click()
@@ -56,33 +135,32 @@ def explorer_of(visitor: Visitor) -> Page:
     return visitor.page
 
 
-def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_write(
-    visit: Visit, platform: Platform, alice: Client
-) -> None:
-    bob = Client(platform.url, run_on(platform, "make_colleague"))
-    hers = visit(ALICE)
-    train = launch(hers, "train", create=True)
+def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_write(visit: Visit, site: Site) -> None:
+    hers, watching = visit(ALICE), visit(ALICE)
+    train = launch(hers, site, "train", site.agents[0], create=True)
+    page = explorer_of(watching)
+    folder = page.url.split("/folders/")[1].split("/")[0]
+    written = page.get_by_role("link", name="model.txt", exact=True)
+    expect(written).to_have_count(0)
     hers.type(f"echo loss-$((40+2)) > ~/{NAME}/model.txt; echo saved-$?")
     expect(hers.screen).to_contain_text("saved-0")
-    page = explorer_of(hers)
-    expect(page.get_by_role("link", name="model.txt", exact=True)).to_be_visible()
-    folder = page.url.split("/folders/")[1].split("/")[0]
-    page.get_by_role("link", name="model.txt", exact=True).click()
+    expect(written).to_be_visible()  # without a reload
+    written.click()
     expect(page.get_by_label("Text of the file")).to_have_value("loss-42\n")
-    alice.end(train)
+    site.alice.end(train)
 
-    again = launch(hers, "evaluate", target=ALIAS)
+    again = launch(hers, site, "evaluate", site.agents[-1], target=ALIAS)
     hers.type(f"cat ~/{ALIAS}/model.txt && echo more >> ~/{ALIAS}/model.txt; pwd")
     expect(hers.screen).to_contain_text("loss-42")
-    page.get_by_role("tab", name="Overview").click()
-    expect(page.locator("#session-mounts")).to_contain_text(f"/home/work/{ALIAS}")
-    alice.end(again)
+    hers.page.get_by_role("tab", name="Overview").click()
+    expect(hers.page.locator("#session-mounts")).to_contain_text(f"/home/work/{ALIAS}")
+    site.alice.end(again)
 
     explorer_of(hers).get_by_role("link", name="Sharing").click()
-    page.get_by_label("E-mail address").fill(BOB)
-    page.get_by_label("May", exact=True).select_option(label="view")
-    page.get_by_role("button", name="Invite").click()
-    expect(page.get_by_text("invited, not yet accepted")).to_be_visible()
+    hers.page.get_by_label("E-mail address").fill(BOB)
+    hers.page.get_by_label("Rights", exact=True).select_option(label="view")
+    hers.page.get_by_role("button", name="Invite").click()
+    expect(hers.page.get_by_text("invited, not yet accepted")).to_be_visible()
 
     his = visit(BOB)
     his.go("/folders/")
@@ -93,11 +171,17 @@ def test_a_folder_goes_from_session_to_session_and_to_a_colleague_who_cannot_wri
     with his.page.expect_download() as download:
         his.page.get_by_role("link", name="Download model.txt").click()
     assert download.value.path().read_text() == "loss-42\nmore\n"
-    for verb, wish in (("directories/", {"path": "d"}), ("deletions/", {"paths": ["model.txt"]})):
-        assert bob._send("POST", f"folders/{folder}/{verb}", json=wish).status_code == 403
-    reads = launch(his, "reads")
-    his.type(f"cat ~/{NAME}/model.txt; echo x > ~/{NAME}/model.txt; rm -f ~/{NAME}/model.txt; mkdir ~/{NAME}/d")
-    expect(his.screen).to_contain_text("more")
-    expect(his.screen).to_contain_text(re.compile("(Read-only file system.*){3}", re.DOTALL))
-    bob.end(reads)
-    platform.audit()
+    writes = (
+        ("directories/", {"path": "d"}),
+        ("deletions/", {"paths": ["model.txt"]}),
+        ("ticket/", {"rights": "edit"}),
+    )
+    for verb, wish in writes:
+        assert site.bob._send("POST", f"folders/{folder}/{verb}", json=wish).status_code == 403
+    for agent in site.agents:
+        reads = launch(his, site, "reads", agent)
+        his.type(f"cat ~/{NAME}/model.txt; echo x > ~/{NAME}/model.txt; rm -f ~/{NAME}/model.txt; mkdir ~/{NAME}/d")
+        expect(his.screen).to_contain_text("more")
+        expect(his.screen).to_contain_text(re.compile("(Read-only file system.*){3}", re.DOTALL))
+        site.bob.end(reads)
+    site.audit()

@@ -70,6 +70,21 @@ def test_files_of_a_session_are_uploaded_edited_and_deleted(
     assert Path(download.value.path()).read_text() == "second line\n"
     assert visitor.faults_in_every_light() == []
 
+    (tmp_path / "log.txt").write_text("third line\n")
+    for answer, told, content in (
+        ("Keep files", "1 kept as they were", "second line\n"),
+        ("Replace files", "Uploaded", "third line\n"),
+    ):
+        page.locator("#pick-files").set_input_files([str(tmp_path / "log.txt")])
+        question = page.get_by_role("dialog", name="Replace files?")
+        expect(question).to_contain_text("log.txt")
+        question.get_by_role("button", name=answer).click()
+        expect(page.locator(".upload-state").last).to_have_text(told)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download log.txt").click()
+        assert Path(download.value.path()).read_text() == content
+    visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith("409 for")]  # it was there
+
     page.get_by_role("link", name="/home/work").click()
     page.get_by_label("Select runs").check()
     page.get_by_role("button", name="Delete", exact=True).click()

@@ -14,6 +14,7 @@ from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Response, 
 
 from tests.browser.chromium import DESK, PHONE, Chromium, Manner
 from tests.browser.people import PASSWORD
+from tests.system.bare import Start
 from tests.system.platform import Platform
 
 RESOURCES = "Image & resource allocation"
@@ -39,7 +40,7 @@ _ABORTED = re.compile("htmx:(sendAbort|afterRequest),")
 _TALL_PHONE = {"width": 375, "height": 6000}
 
 
-def run_on(platform: Platform, name: str, module: str = "make_people") -> str:
+def run_on(platform: Platform | Start, name: str, module: str = "make_people") -> str:
     """Run a function of ``make_people`` or its like on a platform's database; returns the last line that it printed."""
     done = platform.manage("shell", "--no-imports", "-c", f"from tests.browser.{module} import {name}; {name}()")
     assert done.returncode == 0, done.stderr

@@ -136,7 +136,12 @@ class Start:
         try:
             if error is not None:
                 error.add_note(self.said()[-4000:])
-            self.press_ctrl_c(self._process)
+            try:
+                self.press_ctrl_c(self._process)
+            except subprocess.TimeoutExpired as late:
+                left = [" ".join(process.cmdline()) for process in self.processes()]
+                late.add_note("\n".join([*left, self.said()[-4000:]]))
+                raise
             left = [process.cmdline() for process in self.processes()]
             assert not left, f"processes were left behind: {left}"
         finally:
@@ -159,6 +164,12 @@ class Start:
         """Send what the terminal sends to all processes of the group, and wait for the end."""
         os.killpg(process.pid, signal.SIGINT)
         process.wait(STOPPED_WITHIN)
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``manage.py`` as this person."""
+        told = self.environment | {"REDIS_URL": f"unix://{self.clone}/var/valkey.sock"}
+        command = [*self.person.command, ".venv/bin/python", "manage.py", *arguments]
+        return subprocess.run(command, cwd=self.clone, env=told, capture_output=True, text=True, timeout=120)
 
     def said(self) -> str:
         """Return what the terminal shows."""
