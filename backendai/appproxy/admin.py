@@ -6,7 +6,7 @@ from backendai.appproxy.models import AppGrant, FilesGrant
 
 @admin.register(AppGrant)
 class AppGrantAdmin(MadeElsewhere):
-    """Deleting one ends the access within seconds."""
+    """The administration pages of the grants of apps. Deleting a grant ends the access within seconds."""
 
     list_display = ["service", "user", "kernel", "created_at", "expires_at"]
     list_filter = ["service"]
@@ -17,7 +17,7 @@ class AppGrantAdmin(MadeElsewhere):
 
 @admin.register(FilesGrant)
 class FilesGrantAdmin(MadeElsewhere):
-    """Deleting one ends the access within seconds."""
+    """The administration pages of the grants of folders. Deleting a grant ends the access within seconds."""
 
     list_display = ["folder", "user", "created_at", "expires_at"]
     list_select_related = ["user", "folder"]

@@ -1,4 +1,4 @@
-"""The one door to all apps: who asks, for which host, and what is done about it."""
+"""Passes each request to the app, the folder's file server or the endpoint of its host name."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ _ENDED = frozenset({"session-ended"})
 
 
 class Door:
-    """Handles every request. ``guard`` says who may, ``relay`` passes on to apps, ``files`` to file servers,
-    ``endpoints`` to replicas."""
+    """Answers every request of the app proxy.
+
+    ``guard`` checks access, ``relay`` forwards to apps, ``files`` to file servers and ``endpoints`` to replicas.
+    """
 
     def __init__(
         self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor, endpoints: EndpointDoor
@@ -55,8 +57,7 @@ class Door:
         self._endpoints = endpoints
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, in the language that it asks for where the words are ours. Those of endpoints are for
-        programs."""
+        """Answer one request. Messages for people are in the request's language, those of endpoints in English."""
         host = app_host(request.headers.get("Host", ""))
         if host is not None and _is_plain(request):
             if (pool := self._endpoints.at(host)) is not None:
@@ -130,7 +131,9 @@ class Door:
         return pages.see_other(pages.OPEN_PATH, {"Set-Cookie": set_cookie(text), "Referrer-Policy": "no-referrer"})
 
     async def _show(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response:
-        """Send the browser to the app's first page once it answers; until then say how far it is."""
+        """Redirect the browser to the app once it answers; until then, show the state of its start. ``again``: start a
+        failed app again.
+        """
         try:
             arguments = await self._guard.arguments(target)
             state = await look(self._nodes, target, again=again, arguments=arguments)
@@ -181,7 +184,7 @@ class Door:
 
 
 def _last(response: web.Response) -> web.Response:
-    """Return the response as the last one of its connection."""
+    """Close the connection after this response, and return the response."""
     response.force_close()
     return response
 
@@ -199,12 +202,12 @@ def _title(state: str, service: str) -> str:
 
 
 def _way_in(host: str, code: str = "") -> str:
-    """Return where the portal asks who one is and opens the app; empty where that changes nothing."""
+    """Return the portal's URL for signing in and opening the app; empty after the session's end."""
     return "" if code in _ENDED else f"{settings.PORTAL_URL.rstrip('/')}/apps/{host.partition('.')[0]}/"
 
 
 def _is_plain(request: web.BaseRequest) -> bool:
-    """Return whether version, method and path are of the usual kind."""
+    """Return whether the method is supported, the path begins with ``/`` and the version is HTTP/1.0 or newer."""
     is_known = request.method in _METHODS and request.raw_path.startswith("/")
     return is_known and request.version >= HttpVersion10
 

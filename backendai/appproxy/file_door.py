@@ -1,6 +1,7 @@
-"""The way to the files of folders: a header for the portal's pages, a cookie for links, an access token for scripts.
+"""Gives browsers and scripts access to the files of folders.
 
-A cookie only looks: what changes files needs a header, which no page of another origin can send.
+Pages of the portal send a header, links a cookie, scripts an access token. A cookie only allows reading; changes need
+a header, which no page of another origin can send.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ _Form = MultiDictProxy[str | bytes | bytearray | FileField]
 
 
 class FileDoor:
-    """Answers requests at hosts of files."""
+    """Answers requests to host names of folders."""
 
     def __init__(self, guard: AppGuard, relay: FileRelay) -> None:
         self._guard, self._relay = guard, relay
 
     async def handle(self, request: web.BaseRequest, host: str) -> web.StreamResponse | None:
-        """Answer a request at a host that looks like one of files; None: it is an app's, which is called so."""
+        """Answer a request to the host name of a folder; None if the host name belongs to an app."""
         origin = request.headers.get("Origin", "")
         try:
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
@@ -109,8 +110,9 @@ class FileDoor:
 
 
 def entered(request: web.BaseRequest, form: _Form, text: str) -> web.Response | None:
-    """Return the answer to a code for files: the text itself to a page of the portal, a cookie and the way on to a
-    link; None where the form is one that leads into an app."""
+    """Return the answer to an accepted code for files; None if the form belongs to an app. A page of the portal gets
+    the secret as JSON, a link gets a cookie and a redirect.
+    """
     if "application/json" in request.headers.get("Accept", ""):
         origin = request.headers.get("Origin", "")
         return web.json_response({"token": text}, headers={"Cache-Control": "no-store"} | _shared(origin))
@@ -132,14 +134,16 @@ def _preflight(origin: str) -> web.Response:
 
 
 def _shared(origin: str) -> dict[str, str]:
-    """Return the headers by which a page of this origin, which was checked, may read the answer."""
+    """Return the CORS headers with which a page of this origin may read the answer. The caller has checked the
+    origin.
+    """
     if not origin:
         return {}
     return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED, "Vary": "Origin"}
 
 
 def _way_in(host: str) -> str:
-    """Return where the portal asks who one is and shows the folder."""
+    """Return the portal's URL for signing in and opening the folder."""
     return f"{settings.PORTAL_URL.rstrip('/')}/folders/at/{host.partition('.')[0].rpartition('-')[2]}/"
 
 

@@ -1,4 +1,6 @@
-"""From a one-time code to the files of a folder, and what they may be used for now. Asks the database, so it blocks."""
+"""Exchanges one-time codes for access to a folder's files, and checks the access. Queries the database, so it
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,10 @@ _SCOPE = "folders"  # which an access token needs to change files
 
 @dataclass(frozen=True, slots=True)
 class FolderTarget:
-    """The files of a folder on a file server, who was let in by what, and with which rights. ``portal`` is the host of
-    the portal whose pages may use it; empty for an access token, which no page has."""
+    """A folder on a file server, with the visitor's rights and credential.
+
+    ``portal``: the host of the portal whose pages may use it; empty for an access token, which pages cannot use.
+    """
 
     folder_id: UUID
     storage_host: str
@@ -49,11 +53,11 @@ class FolderTarget:
     recheck_seconds: float = 2.0  # rights that are taken away end what is under way within 5 s
 
     def is_over(self, now: datetime) -> bool:
-        """Return False: no access to files has an end of its own."""
+        """Return False: access to files has no end of its own."""
         return False
 
     def ticket(self, now: datetime) -> dict[str, str]:
-        """Return the header that opens the file server for this folder; browsers never see it."""
+        """Return the header with which the file server grants access to this folder. Browsers never see it."""
         ticket = sign_folder_ticket(
             settings.TICKET_KEY,
             host=self.storage_host,
@@ -67,7 +71,9 @@ class FolderTarget:
 
 
 def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -> str:
-    """Take a code that was made for this host, and return the text that opens its files. Raises Denied."""
+    """Exchange a one-time code of this host for the secret that opens its files. Saves only the secret's digest.
+    Raises Denied.
+    """
     try:
         claims = read_file_code(code, now)
     except FileCodeRefused:
@@ -93,8 +99,9 @@ def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -
 
 
 def open_files_by(texts: Sequence[str], host: str, now: datetime) -> FolderTarget:
-    """Return the files that one of the texts opens on this host, after looking again at the person's rights. After
-    ``BEARER`` comes the text of a header, which may be an access token. Raises Denied."""
+    """Return the folder that one of the secrets opens on this host, after checking the person's rights again. After
+    ``BEARER`` comes the secret of a header, which may be an access token. Raises Denied.
+    """
     digests = [digest_of(text) for text in texts if text != BEARER]
     lasting = FilesGrant.objects.filter(host=host, expires_at__gt=now)
     grant: FilesGrant | None = lasting.filter(digest__in=digests).first()
@@ -111,7 +118,9 @@ def open_files_by(texts: Sequence[str], host: str, now: datetime) -> FolderTarge
 
 
 def may_ask(origin: str, host: str, now: datetime) -> bool:
-    """Return whether pages of this origin may ask for files of this host: the portal's, as somebody opened it there."""
+    """Return whether pages of this origin may request files of this host: the portal's pages, once a person has opened
+    the folder there.
+    """
     if is_portal_origin(origin, ""):
         return True
     portals = FilesGrant.objects.filter(host=host, expires_at__gt=now, portal=origin.partition("://")[2].lower())

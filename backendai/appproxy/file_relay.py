@@ -1,4 +1,4 @@
-"""One request for the files of a folder, passed to the file server, and its answer, passed back piece by piece."""
+"""Forwards one request for a folder's files to the file server, and streams the answer back."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _ALWAYS = {
 
 
 class NoSuchOperation(Exception):
-    """The file server has nothing at this path that browsers may use."""
+    """The path is none of the file server's operations that browsers may use."""
 
 
 class FileRelay:
-    """Passes requests on. Must be made and closed inside a running loop."""
+    """Forwards requests to file servers. Must be created and closed inside a running event loop."""
 
     def __init__(self) -> None:
         self._client = aiohttp.ClientSession(
@@ -76,8 +76,10 @@ class FileRelay:
     async def pass_on(
         self, request: web.BaseRequest, target: FolderTarget, more_headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Return the answer of the file server after it was sent, with ``more_headers``. While nothing was sent yet:
-        raises NoSuchOperation, aiohttp.ClientError (Crowded)."""
+        """Forward the request to the file server, send its answer to the client, and return the answer.
+        ``more_headers`` are added to it. Before anything is sent, raises NoSuchOperation for a forbidden path, or
+        aiohttp.ClientError (Crowded for too many requests).
+        """
         url = _address(request.raw_path, target)
         if self._under_way[target.visitor] >= MOST_OF_VISITOR:
             raise Crowded(Message("too many requests are under way"))

@@ -1,4 +1,4 @@
-"""From a one-time code to a cookie, and from the cookie to the app it opens now. Asks the database, so it blocks."""
+"""Exchanges one-time codes for cookies, and cookies for the apps that they open. Queries the database, so it blocks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ LIFETIME = timedelta(days=7)
 
 
 def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
-    """Take a code that was made for this host, and return the text of the cookie that opens the app. ``origin`` is the
-    page that sent it, as the browser says: the portal's, or none. Raises Denied."""
+    """Exchange a one-time code of this host for the cookie that opens the app. ``origin``: the page that sent the
+    code, as its browser reports it; only the portal or none is allowed. Raises Denied.
+    """
     try:
         claims = read_code(code, now)
     except CodeRefused:
@@ -57,8 +58,9 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
 
 
 def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
-    """Return what one of these cookies opens on this host, after looking again whether its owner is still signed in and
-    may see the session, and whether it runs; else what is open to everybody there. Raises Denied."""
+    """Return the app that one of these cookies opens on this host, else the public app there. Checks again that the
+    person is signed in and may see the session, and that it runs. Raises Denied.
+    """
     try:
         return _open_by_grant(cookies, host, now)
     except Denied:
@@ -68,7 +70,7 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
 
 
 def digest_of(text: str) -> str:
-    """Return the form in which a cookie is kept; it is long and random, so one SHA-256 is enough."""
+    """Return the SHA-256 digest under which a cookie is stored. Cookies are long and random, so they need no salt."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

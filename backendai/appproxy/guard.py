@@ -1,4 +1,4 @@
-"""Who is let into apps and files: what cookies, or a header, open at a host."""
+"""Checks which app or folder the cookies or the header of a request open at a host."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from backendai.gateways.targets import Target
 
 
 class AppGuard(Guard[Key, AnyTarget]):
-    """Looks after everything that is open through the app proxy."""
+    """Checks and watches all access through the app proxy."""
 
     def __init__(self) -> None:
         super().__init__(open_at)
 
     async def enter(self, code: str, host: str, origin: str) -> str:
-        """Exchange a code for the text of a cookie. Raises Denied, Unknown."""
+        """Exchange a code for the value of a cookie. Raises Denied, or Unknown if the database does not answer."""
         return await self.ask(lambda: redeem_at(code, host, timezone.now(), origin=origin))
 
     async def arguments(self, target: Target) -> tuple[str, ...]:
-        """Return the words that the command of the target's service gets. Raises Unknown."""
+        """Return the arguments for the command of the target's service. Raises Unknown."""
         return await self.ask(lambda: arguments_for(target.session_id, target.service))
 
     async def may_ask(self, origin: str, host: str) -> bool:
-        """Return whether pages of this origin may ask for the files of this host. Raises Unknown."""
+        """Return whether pages of this origin may request the files of this host. Raises Unknown."""
         return await self.ask(lambda: may_ask(origin, host, timezone.now()))

@@ -1,7 +1,7 @@
-"""Which headers pass between browser and app.
+"""Filters the headers between browser and app.
 
-What concerns one connection only is dropped, and so is whatever the platform must not tell the app (its cookies, the
-visitor's credentials) or the app must not do to its neighbours and the browser.
+Drops headers of one connection, the platform's cookies and the visitor's credentials. Also headers by which an app
+could harm other apps or the browser.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PLAIN_COOKIE, _SECURE_COOKIE = "backendai-app", "__Host-backendai-app"
 
 
 def cookie_name() -> str:
-    """Return the name of our cookie. With the prefix, a browser takes it from this very host by HTTPS only."""
+    """Return the name of the proxy's cookie. With HTTPS it has the prefix that ties a cookie to this host."""
     return _SECURE_COOKIE if settings.SECURE else _PLAIN_COOKIE
 
 
 def own_cookies(header: str) -> list[str]:
-    """Return the values of our cookie: a neighbour under the same domain can add more of them."""
+    """Return the values of the proxy's cookie. There can be several, as apps under the same domain can set more."""
     name = cookie_name()
     return [value for key, value in _pairs(header) if key == name and 0 < len(value) <= 128][:4]
 
@@ -38,8 +38,9 @@ def own_cookies(header: str) -> list[str]:
 def to_app(
     headers: CIMultiDictProxy[str], *, host: str, remote: str, upgrade: bool = False, has_body: bool = True
 ) -> CIMultiDict[str]:
-    """Return the headers that the app gets. ``host`` is the Host header as the browser sent it. Names with underscores
-    are dropped: WSGI servers cannot tell ``X_Forwarded_For`` from ``X-Forwarded-For``."""
+    """Return the headers of a request for the app. ``host``: the Host header of the browser. Names with underscores
+    are dropped, as WSGI servers cannot tell ``X_Forwarded_For`` from ``X-Forwarded-For``.
+    """
     dropped = _HOP | _UNTOLD | _named_in(headers.getall("Connection", ()))
     if not has_body:
         dropped |= {"content-length"}
@@ -60,7 +61,7 @@ def to_app(
 
 
 def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMultiDict[str]:
-    """Return the headers that the browser gets."""
+    """Return the headers of the app's answer for the browser."""
     dropped = _HOP | _NOT_FOR_APPS | _named_in(headers.getall("Connection", ()))
     passed: CIMultiDict[str] = CIMultiDict()
     for name, value in headers.items():
@@ -79,14 +80,15 @@ def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMu
 
 
 def set_cookie(text: str) -> str:
-    """Return the header that gives a browser our cookie: for this host alone, out of the reach of scripts."""
+    """Return the ``Set-Cookie`` header of the proxy's cookie: for this host only, hidden from scripts."""
     secure = "; Secure" if settings.SECURE else ""
     return f"{cookie_name()}={text}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
 
 def comes_from_elsewhere(headers: Mapping[str, str], method: str) -> bool:
-    """Return whether a page of another origin made this request. Apps are neighbours under one domain, so that a
-    browser sends their cookies to each other's requests: only a plain link in a window of its own may come across."""
+    """Return whether a page of another origin made this request; False for plain links. Apps share one domain, so a
+    browser sends their cookies with each other's requests.
+    """
     origin = headers.get("Origin", "")
     if origin and urlsplit(origin).netloc.lower() != headers["Host"].lower():
         return True

@@ -1,4 +1,4 @@
-"""Host names of apps, as requests bring them."""
+"""Reads the host names of apps from requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WITH_ID = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}\Z")
 
 
 def app_host(header: str) -> str | None:
-    """Return the host name without its port if it is one that an app may have, else None.
+    """Return the host name without its port if it can belong to an app, else None.
 
-    Under the site's domain that is any name. Under others, which resource groups may have, it must look like an app's;
-    that it is one say the codes and cookies, which are good for one whole name each.
+    Under the site's domain any name can. Under the domains of resource groups it must end with an id; codes and
+    cookies, each for one whole name, then decide.
     """
     name = header.rpartition(":")[0] if re.search(r":\d+\Z", header) else header
     label, dot, domain = name.lower().rstrip(".").partition(".")

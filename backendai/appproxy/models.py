@@ -1,4 +1,4 @@
-"""Who was let into which app, and to the files of which folder."""
+"""Stores the grants with which browsers open apps and the files of folders."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from backendai.storage.models import Folder
 
 
 class AppGrant(models.Model):
-    """Somebody may use one app of one generation of a kernel, for as long as they are signed in and may see it.
+    """A person's access to one app of one generation of a kernel. It holds while the person is signed in and may see
+    the session.
 
-    ``entry`` is the one-time code that it was made from: being unique, it makes a code good for one grant. Of the
-    cookie only the digest is kept.
+    ``entry`` is the id of the one-time code; being unique, it makes each code valid once. Only the cookie's digest is
+    stored.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -43,9 +44,10 @@ class AppGrant(models.Model):
 
 
 class FilesGrant(models.Model):
-    """Somebody may use the files of one folder, for as long as they are signed in and have rights to it.
+    """A person's access to the files of one folder. It holds while the person is signed in and has rights to the
+    folder.
 
-    As of an ``AppGrant``, a code is good for one grant, and only the digest of what the browser keeps is stored.
+    Each code is valid once, and only the digest of the browser's secret is stored.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

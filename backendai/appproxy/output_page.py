@@ -1,7 +1,7 @@
-"""The page in which a page that code has printed may run its scripts: constant, without cookies, network or a way out.
+"""Serves the sandbox page that shows HTML output of code. It is constant and has no cookies and no network.
 
-It writes the one message that it gets from the page around it. The header makes its origin opaque even where somebody
-opens it by itself; the portal's ``frame-src`` keeps it from leading anywhere else.
+The page writes the one message that it gets from the page around it. Its header makes the origin opaque even where a
+person opens it directly; the portal's ``frame-src`` keeps it from navigating elsewhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ addEventListener("message", (event) => {
 
 
 def answer(request: web.BaseRequest) -> web.Response:
-    """Return the page; there is nothing else at this host."""
+    """Return the sandbox page, whatever the path."""
     if request.method not in ("GET", "HEAD") or request.path != "/":
         return web.Response(status=404, text="There is nothing here.\n", headers=_HEADERS)
     return web.Response(text=_PAGE, content_type="text/html", headers=_HEADERS)

@@ -1,4 +1,4 @@
-"""The few pages of the app proxy's own, on the origin of an app. They need no script."""
+"""Renders the app proxy's own pages, on the origin of an app. They need no script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLE = Path(settings.BASE_DIR) / "static" / "css" / "appproxy.css"
 
 
 def page(status: int, **context: Any) -> web.Response:
-    """Return a page with a title, a message, and perhaps a log, a way on, or the wish to be asked again soon."""
+    """Return a page with a title and a message. ``context`` can add a log, a link or an automatic reload."""
     said = {name: in_words(value) if name in _SAID else value for name, value in context.items()}
     body = render_to_string("appproxy/page.html", {"style": STYLE_PATH, **said})
     return web.Response(status=status, text=body, content_type="text/html", headers=_HEADERS)
@@ -39,12 +39,12 @@ def style() -> web.Response:
 
 
 def see_other(location: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Send the browser on with a GET."""
+    """Return a redirect (303) that the browser follows with GET."""
     return web.Response(status=303, headers={**_HEADERS, "Location": location, **(headers or {})})
 
 
 def refusal(request: web.BaseRequest, status: int, code: str, message: str, **context: Any) -> web.Response:
-    """Say no: as a page to a person, as JSON to a program."""
+    """Return an error answer: a page for a person, JSON for a program."""
     if "text/html" in request.headers.get("Accept", ""):
         return page(status, message=message, **context)
     return web.json_response({"code": code, "detail": message}, status=status, headers=_HEADERS)

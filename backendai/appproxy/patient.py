@@ -1,4 +1,4 @@
-"""Limits of the app proxy's connections: how long the first head may take, and how many one address may hold."""
+"""Limits connections of the app proxy: the time for the first headers, and the number per address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHARE = 4  # of the files that the process may open: no address gets more than 
 
 
 class PatientServer(web.Server):
-    """Counts connections by address. The addresses of named proxies have no limit: all visitors come from there."""
+    """Counts connections by address. Configured proxies have no limit, as all visitors connect through them."""
 
     def __init__(self, handler: Any, *, handler_cancellation: bool, **options: Any) -> None:
         super().__init__(handler, handler_cancellation=handler_cancellation)
@@ -32,12 +32,12 @@ class PatientServer(web.Server):
         self._proxies = [ipaddress.ip_network(proxy) for proxy in settings.PROXIES]
 
     def __call__(self) -> web.RequestHandler:
-        """Return the protocol of a new connection."""
+        """Return the protocol object of a new connection."""
         loop = asyncio.get_running_loop()
         return PatientHandler(self, loop=loop, keepalive_timeout=IDLE_SECONDS, **self._options)
 
     def enter(self, address: str) -> bool:
-        """Count a connection; return whether it may stay. Each is followed by ``leave``."""
+        """Count a connection, and return whether it may stay. Each call needs a ``leave``."""
         self._of_address[address] += 1
         if self._of_address[address] <= self._most or self._is_proxy(address):
             return True
@@ -46,7 +46,7 @@ class PatientServer(web.Server):
         return False
 
     def leave(self, address: str) -> None:
-        """Forget a connection."""
+        """Count a connection of the address as closed."""
         self._of_address[address] -= 1
         if self._of_address[address] <= 0:
             del self._of_address[address]
@@ -60,7 +60,7 @@ class PatientServer(web.Server):
 
 
 class PatientHandler(web.RequestHandler):
-    """One connection. ``begin`` is called when its first request is there."""
+    """One connection. ``begin`` must be called when its first request has arrived."""
 
     def __init__(self, server: PatientServer, **options: Any) -> None:
         super().__init__(server, **options)
@@ -69,7 +69,7 @@ class PatientHandler(web.RequestHandler):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first head, unless the address holds too many connections."""
+        """Start the timeout for the first headers, or close a connection above the address's limit."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if isinstance(peer, tuple) else ""
@@ -80,7 +80,7 @@ class PatientHandler(web.RequestHandler):
             self.force_close_now()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the connection; may be called twice, by the transport and by the new owner."""
+        """Count the connection as closed. May be called twice: by the transport and by the tunnel that took it over."""
         self.begin()
         if self._address is not None:
             self._server.leave(self._address)
@@ -88,12 +88,12 @@ class PatientHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def begin(self) -> None:
-        """Stop waiting for the first head."""
+        """Cancel the timeout for the first headers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def force_close_now(self) -> None:
-        """Cut the connection."""
+        """Close the connection at once."""
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""One request of a browser, passed to the app, and the app's answer, passed back: piece by piece, none kept."""
+"""Forwards one request of a browser to the app, and streams the answer back."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Crowded(aiohttp.ClientError):
 
 
 class StalledBody(aiohttp.ClientError):
-    """The visitor stopped in the middle of a body."""
+    """The visitor stopped sending in the middle of a body."""
 
 
 class Relay:
-    """Passes requests on. Must be made and closed inside a running loop."""
+    """Forwards requests to apps. Must be created and closed inside a running event loop."""
 
     def __init__(self) -> None:
         # No limit here: how many connections there are is up to those who open them.
@@ -57,8 +57,9 @@ class Relay:
             await connector.close()
 
     async def pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the answer of the app after it was sent. While nothing was sent yet: raises aiohttp.ClientError
-        (NoTunnel, UnaskedUpgrade, Crowded)."""
+        """Forward the request to the app, send its answer to the browser, and return the answer. Before anything is
+        sent, raises aiohttp.ClientError (NoTunnel, UnaskedUpgrade, Crowded).
+        """
         visitor = target.visitor or request.remote
         limits = {("visitor", visitor, target.kernel_id): MOST_OF_VISITOR, ("kernel", target.kernel_id): MOST_OF_KERNEL}
         if any(self._under_way[key] >= most for key, most in limits.items()):
@@ -101,9 +102,10 @@ class Relay:
     def _client(
         self, request: web.BaseRequest, target: Target, *, has_body: bool, upgrade: bool
     ) -> aiohttp.ClientSession:
-        """Return the client for a request. An app may answer before it has read a body or an upgrade, and what it has
-        not read would become the head of the next request: after an upgrade no connection is used again, and after a
-        body only for the same visitor."""
+        """Return the HTTP client for a request. An app may answer before it has read the whole body, and the rest
+        would become the next request. So a connection is not used again after an upgrade, and after a body only for
+        the same visitor.
+        """
         if upgrade or (has_body and not target.visitor):
             return self._apart
         is_repeatable = request.method in _SAFE_TO_REPEAT and not has_body
@@ -118,7 +120,7 @@ def wants_websocket(request: web.BaseRequest) -> bool:
 
 
 async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
-    """Yield the body as it comes. A visitor who stops sending gives up the tunnel."""
+    """Yield the parts of the body as they arrive. Raises StalledBody if the visitor stops sending."""
     pieces = request.content.iter_any()
     while True:
         try:
@@ -133,7 +135,7 @@ async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
 
 
 def has_upgrade_body(request: web.BaseRequest) -> bool:
-    """Return whether the request asks for a websocket and announces a body, which a websocket's request has not."""
+    """Return whether a request for a websocket announces a body, which is not allowed."""
     if not wants_websocket(request):
         return False
     lengths = request.headers.getall("Content-Length", [])
@@ -148,8 +150,9 @@ async def send(
     change: Callable[[CIMultiDict[str]], None] | None = None,
     heard: Callable[[], None] | None = None,
 ) -> web.StreamResponse:
-    """Send the answer piece by piece, keeping none. ``change``: a last word about its headers; ``heard`` is called with
-    every piece."""
+    """Stream the answer to the browser without storing it. ``change``: a last edit of its headers; ``heard`` is called
+    with every part.
+    """
     headers = to_browser(answer.headers)
     if change is not None:
         change(headers)
@@ -171,7 +174,9 @@ async def join(
     *,
     heard: Callable[[], None] | None = None,
 ) -> web.StreamResponse:
-    """Join browser and app for good: a websocket's frames pass unread. ``heard`` is called when the app sends."""
+    """Copy data between browser and app until either closes; websocket frames are not parsed. ``heard`` is called when
+    the app sends.
+    """
     connection: Any = answer.connection
     response = web.StreamResponse(status=101, reason=answer.reason, headers=to_browser(answer.headers, upgrade=True))
     await response.prepare(request)
@@ -194,5 +199,5 @@ def _note_use(target: Target) -> None:
 
 
 def _is_pong(data: bytes) -> bool:
-    """Return whether it is an answer to a ping: a browser gives it by itself, for a page that nobody looks at too."""
+    """Return whether the data is a pong frame. Browsers send these by themselves, so they are no use of the app."""
     return len(data) <= _LONGEST_PONG and data[:1] == b"\x8a"

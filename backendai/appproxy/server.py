@@ -1,4 +1,4 @@
-"""The app proxy as a process: one event loop, one listener."""
+"""Runs the app proxy as a process with one event loop and one listening socket."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _STOP_SECONDS = 3.0
 
 
 class _NoBadRequests(logging.Filter):
-    """What anybody may send is no error of ours: it is answered with 400, and fills no log."""
+    """Drops log records of malformed requests, which are answered with 400. Anybody can send them, and they would fill
+    the log.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is worth a line."""
+        """Return whether the record is to be logged."""
         return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
@@ -44,7 +46,7 @@ _http_logger.addFilter(_NoBadRequests())
 
 
 def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    """Return what handles a request whose head is there."""
+    """Return the handler for requests whose headers have arrived."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, PatientHandler):
@@ -56,7 +58,7 @@ def _started_answer(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.Str
 
 @asynccontextmanager
 async def serving(listener: socket.socket) -> AsyncIterator[None]:
-    """Serve apps on a listening socket until the context ends."""
+    """Serve apps on the listening socket for the length of the context."""
     guard, relay, file_relay = AppGuard(), Relay(), FileRelay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     port = listener.getsockname()[1]

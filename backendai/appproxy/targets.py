@@ -1,4 +1,4 @@
-"""Which kind of target a host name stands for: an app of a session, or the files of a folder."""
+"""Finds the app or the folder that a host name stands for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Key = tuple[tuple[str, ...], str]  # the texts of cookies or of a header, and th
 
 
 def redeem_at(code: str, host: str, now: datetime, *, origin: str = "") -> str:
-    """Exchange a code for the text that opens what lives at this host. Raises Denied."""
+    """Exchange a code for the secret that opens the app or folder of this host. Raises Denied."""
     exchange = redeem_file_code if _has_files(host) else redeem
     return exchange(code, host, now, origin=origin)
 
 
 def open_at(key: Key, now: datetime) -> AnyTarget:
-    """Return what the texts of cookies, or of a header, open at this host now. Raises Denied."""
+    """Return the app or folder that the cookies, or the header's secret, open at this host now. Raises Denied."""
     texts, host = key
     return open_files_by(texts, host, now) if _has_files(host) else open_by(texts, host, now)
 

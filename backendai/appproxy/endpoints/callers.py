@@ -1,4 +1,4 @@
-"""What the head of a request says of its caller."""
+"""Reads the caller of an endpoint from the headers of its request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from backendai.serving.services.tokens import digest_of
 
 
 def digest_in(request: web.BaseRequest) -> str:
-    """Return the digest of the token that came; empty where none did."""
+    """Return the digest of the request's bearer token; empty if there is none."""
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     return digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
 
 
 def may_be_for_endpoint(request: web.BaseRequest, host: str) -> bool:
-    """Return whether a request may be for an endpoint: host names of endpoints look like those of apps, but callers of
-    endpoints send none of our cookies, and know none of our own pages."""
+    """Return whether a request may be for an endpoint. Endpoints and apps have similar host names, but only browsers
+    of apps send the proxy's cookies or ask for its own pages.
+    """
     label, _, domain = host.partition(".")
     is_to_app = request.path.startswith(OWN) or bool(own_cookies(request.headers.get("Cookie", "")))
     return domain == settings.APPS_DOMAIN and has_id(label) and not is_to_app

@@ -1,5 +1,7 @@
-"""The address that all endpoints share, in OpenAI's form: the model in the body of a request says which endpoint
-answers it, and the token says which models there are."""
+"""Serves the address that all endpoints share, in the form of OpenAI's API.
+
+The model in a request's body selects the endpoint; the token decides which models are available.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,14 @@ _MOST_NAMED = 20
 
 
 def is_common(host: str) -> bool:
-    """Return whether this is the host name of the address that all endpoints share."""
+    """Return whether this host name is the address that all endpoints share."""
     return host == f"{COMMON_LABEL}.{settings.APPS_DOMAIN}"
 
 
 def opened_by(pools: Iterable[Pool], digest: str, now: float) -> list[Pool]:
-    """Return the endpoints that this token opens, and the public ones. Raises Refused when there is none."""
+    """Return the endpoints that this token may use, and the public endpoints. Raises Refused for a token that opens
+    none, or without any endpoint.
+    """
     everything = list(pools)
     opened = [one for one in everything if digest and _opens(one.endpoint, digest, now)]
     public = [one for one in everything if one.endpoint.is_open]
@@ -39,17 +43,19 @@ def opened_by(pools: Iterable[Pool], digest: str, now: float) -> list[Pool]:
 
 
 def origins_of(pools: Iterable[Pool]) -> set[str]:
-    """Return the origins that any of these endpoints lists."""
+    """Return the web origins that these endpoints allow."""
     return {origin for one in pools for origin in one.endpoint.origins}
 
 
 def model_of(endpoint: BookEndpoint) -> str:
-    """Return the name under which the endpoint is listed: that of its model, else its own."""
+    """Return the endpoint's name in the list of models: its model's name, else its own name."""
     return endpoint.model_name or endpoint.name
 
 
 def models_answer(request: web.BaseRequest, pools: Sequence[Pool]) -> web.Response | None:
-    """Return the list of models, or one of them, to a request for these. Raises Refused for an unknown one."""
+    """Return the answer to a GET for the list of models or one model; None for other methods. Raises Refused for an
+    unknown model or path.
+    """
     path = request.path.rstrip("/")
     if request.method not in ("GET", "HEAD"):
         return None
@@ -65,7 +71,9 @@ def models_answer(request: web.BaseRequest, pools: Sequence[Pool]) -> web.Respon
 
 
 async def model_asked_for(request: web.BaseRequest) -> tuple[str, bytes]:
-    """Return the model that the JSON body names, and the body. Raises Refused."""
+    """Return the model named in the JSON body, and the body. Raises Refused for another path, a body that is too large
+    or late, or a missing model.
+    """
     own = "Send it to the endpoint's own address."
     if request.method != "POST" or not request.path.startswith("/v1/"):
         raise Refused(404, "unknown-address", f"This address answers GET {_MODELS} and POST to paths under /v1.")
@@ -86,7 +94,9 @@ async def model_asked_for(request: web.BaseRequest) -> tuple[str, bytes]:
 
 
 def pool_for(pools: Sequence[Pool], model: str) -> Pool:
-    """Return the endpoint of this model, by the model's name, the endpoint's, or its host label. Raises Refused."""
+    """Return the pool of the endpoint with this host label, model name or endpoint name. Raises Refused for an unknown
+    or ambiguous name.
+    """
     found = [one for one in pools if one.endpoint.label == model]
     found = found or [one for one in pools if model_of(one.endpoint) == model]
     found = found or [one for one in pools if one.endpoint.name == model]

@@ -1,4 +1,4 @@
-"""One request to an endpoint: who asks, whether there is room, which replica, and the answer piece by piece."""
+"""Handles one request to an endpoint: checks its token and limits, selects a replica and streams the answer."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class EndpointDoor:
         self._stops = False
 
     async def finish(self, grace: float) -> None:
-        """Return when no request is open any more, after ``grace`` seconds at the latest. Answers from now on are the
-        last ones of their connections."""
+        """Wait until no request is open, for ``grace`` seconds at most. Connections close after their answer."""
         self._stops = True
         for _ in range(int(grace / _LOOK_SECONDS)):
             if not self._endpoints.is_busy:
@@ -50,15 +49,15 @@ class EndpointDoor:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def at(self, host: str) -> Pool | None:
-        """Return the endpoint of this host name."""
+        """Return the pool of the endpoint with this host name; None if there is none."""
         return self._endpoints.at(host)
 
     async def handle(self, request: web.BaseRequest, pool: Pool) -> web.StreamResponse:
-        """Answer one request to the endpoint."""
+        """Answer one request to the endpoint of the pool."""
         return await self._handle(request, pool, None)
 
     async def handle_new(self, request: web.BaseRequest, host: str) -> web.StreamResponse | None:
-        """Answer a request to an endpoint that the book does not have yet; None if there is none at this host name."""
+        """Answer a request to an endpoint that is too new for the endpoint table; None if there is none."""
         if not may_be_for_endpoint(request, host):
             return None
         try:
@@ -68,7 +67,7 @@ class EndpointDoor:
         return None if pool is None else await self._handle(request, pool, None)
 
     async def handle_common(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request to the address that all endpoints share: by its model, or with the list of models."""
+        """Answer a request to the shared address: with the list of models, or by its model's endpoint."""
         try:
             if origins.is_preflight(request):
                 return origins.preflight(request, common.origins_of(self._endpoints.pools.values()))
@@ -114,7 +113,7 @@ class EndpointDoor:
             raise Refused(503, "book-too-old", text, retry_after=60)
 
     async def _opened(self, digest: str) -> list[Pool]:
-        """Return the endpoints that the token opens, and the public ones. Raises Refused."""
+        """Return the endpoints that the token may use, and the public endpoints. Raises Refused."""
         try:
             return common.opened_by(self._endpoints.pools.values(), digest, time.time())
         except Refused:
@@ -124,7 +123,7 @@ class EndpointDoor:
         return common.opened_by(self._endpoints.pools.values(), digest, time.time())
 
     async def _admit(self, request: web.BaseRequest, pool: Pool) -> str:
-        """Return the id of the token that came, or a word for anybody. Raises Refused."""
+        """Return the id of the request's token, or ``ANYBODY`` for a public endpoint. Raises Refused."""
         self._refuse_untrusted()
         if pool.endpoint.is_stopped:
             raise stopped()
@@ -179,7 +178,7 @@ class EndpointDoor:
     async def _through(
         self, request: web.BaseRequest, pool: Pool, known: Known, body: Body | None, token: str
     ) -> web.StreamResponse:
-        """Send the request to one replica and pass its answer back. Raises ClientError while nothing was answered."""
+        """Send the request to one replica and stream its answer. Raises ClientError before the first byte."""
         began, counters = time.monotonic(), pool.counters
 
         def heard() -> None:
@@ -215,8 +214,9 @@ class EndpointDoor:
         return response
 
     async def _replica(self, request: web.BaseRequest, pool: Pool, token: str, tried: list[str]) -> Known | None:
-        """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers. None when
-        there is no other than those that were tried."""
+        """Return a replica, counted as open: a free replica at once, else after a wait in the queue. None if all free
+        replicas were tried. Raises Refused.
+        """
         endpoint, counters = pool.endpoint, pool.counters
         was_held = not pool.has_answering
         if was_held:
@@ -237,7 +237,7 @@ class EndpointDoor:
             raise Refused(503, "queued-too-long", message, retry_after=_usual_wait(pool)) from None
 
     async def _hold(self, request: web.BaseRequest, pool: Pool) -> None:
-        """Hold the request until a replica answers; its body stays in the socket meanwhile. Raises Refused."""
+        """Wait until a replica answers, starting one if needed. The body is not read yet. Raises Refused."""
         endpoint = pool.endpoint
         if pool.counters.held.count >= MOST_HELD:
             message = f"The endpoint is starting, and {MOST_HELD} requests wait already."
@@ -279,7 +279,7 @@ def _given_back(pool: Pool, known: Known) -> Iterator[None]:
 
 
 def _is_away(error: Exception) -> bool:
-    """Return whether the agent of the replica could not be reached, so that the request has reached nobody."""
+    """Return whether the replica's agent could not be reached. The request has then not reached a replica."""
     return isinstance(error, NoTunnel) and error.code in _AWAY
 
 
@@ -289,7 +289,7 @@ def _patience(request: web.BaseRequest, endpoint: BookEndpoint) -> float:
 
 
 def _usual_wait(pool: Pool) -> float:
-    """Return in how many seconds those that wait now will have been served, as fast as answers came so far."""
+    """Return the seconds until the waiting requests will be served, estimated from the answers so far."""
     counters = pool.counters
     if not counters.completions or not counters.open.count:
         return 5.0

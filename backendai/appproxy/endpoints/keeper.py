@@ -1,5 +1,7 @@
-"""The book of endpoints: read from the database, kept in memory and in a file, and used without a database for as long
-as the site trusts it."""
+"""Keeps the endpoint table in memory and in a file, and updates it from the database.
+
+Without a database the table is used for ``SERVING_TRUST`` seconds after its last confirmation.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Away(Exception):
 
 
 class Keeper:
-    """Holds the newest book. ``on_change`` is called with each new one."""
+    """Keeps the newest endpoint table. ``on_change`` is called with each changed table."""
 
     def __init__(self, path: Path, on_change: Callable[[Book], None]) -> None:
         self._path, self._on_change = path, on_change
@@ -45,12 +47,15 @@ class Keeper:
 
     @property
     def is_trusted(self) -> bool:
-        """The database confirmed the book not too long ago, by the wall clock: the file outlives the process."""
+        """Return whether the database confirmed the table within ``SERVING_TRUST`` seconds. Uses the wall clock, as
+        the file outlives the process.
+        """
         return time.time() - self._confirmed_at <= settings.SERVING_TRUST
 
     async def open(self) -> None:
-        """Take the book of the file, then that of the database. Where there is a file, a database that stands still is
-        waited for two seconds alone: requests need not wait for it."""
+        """Load the endpoint table from the file, then from the database. If there is a file, waits for the database
+        for two seconds at most.
+        """
         patience = None
         with contextlib.suppress(OSError, ValueError):
             said = json.loads(self._path.read_text())
@@ -62,8 +67,9 @@ class Keeper:
                 await self.look()
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Return the answer to a question to the database. Raises Away, also after ten seconds without an answer: a
-        database that stands still shall hold no request up."""
+        """Run a database query in a thread and return its result. Raises Away on a database error or after ten
+        seconds.
+        """
 
         def in_thread() -> _Answer:
             close_old_connections()
@@ -86,7 +92,7 @@ class Keeper:
         return answer
 
     async def close(self) -> None:
-        """Wait for the question under way, not for long, and let go of the threads."""
+        """Cancel the reads of the table and end the threads. Waits two seconds at most for a running query."""
         for look in self._looks:
             look.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -95,9 +101,9 @@ class Keeper:
                 await asyncio.to_thread(self._threads.shutdown)
 
     async def look_anew(self) -> bool:
-        """Read what has changed just now, as a token or an endpoint that is not in the book may be newer than it;
-        returns whether the database answered. All who ask before a look begins share it; looks are a fifth of a second
-        apart, and a database that is away is not waited for."""
+        """Read the endpoint table again now; return whether the database answered. Callers before the start of a read
+        share it, and reads are 0.2 s apart. Returns False at once while the database is away, and after two seconds.
+        """
         if self._is_away:
             return False
         if self._next is None:
@@ -117,7 +123,7 @@ class Keeper:
         return False
 
     async def look(self) -> None:
-        """Read the book when it has changed, and at times in any case: agents may have moved."""
+        """Read the endpoint table if it has changed, and every 30 s in any case, as agents may have moved."""
         async with self._turn:
             await self._look()
 
@@ -139,7 +145,7 @@ class Keeper:
         self.book, self._read_at = book, time.monotonic()
 
     def _save(self, book: Book) -> None:
-        """Write the file whole or not at all; nobody else may read it."""
+        """Write the endpoint table to the file atomically, with mode 0600. An error is only logged."""
         text = json.dumps({"confirmed_at": self._confirmed_at, "book": book.to_json()})
         draft = self._path.with_suffix(".draft")
         try:

@@ -1,4 +1,4 @@
-"""Which pages of other origins may send requests to an endpoint and read its answers: those that its owner lists."""
+"""Checks which web origins may send requests to an endpoint: those that its owner lists."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _Response = TypeVar("_Response", bound=web.StreamResponse)
 
 
 def is_preflight(request: web.BaseRequest) -> bool:
-    """Return whether a browser asks, without a token, if a page may send what follows."""
+    """Return whether the request is a browser's CORS preflight, which carries no token."""
     asked = "Access-Control-Request-Method" in request.headers
     return asked and request.method == "OPTIONS" and "Origin" in request.headers
 
 
 def preflight(request: web.BaseRequest, origins: Collection[str]) -> web.Response:
-    """Return the answer to a browser that asks first. Raises Refused for an origin that is not listed."""
+    """Return the answer to a CORS preflight. Raises Refused for an origin that is not listed."""
     if request.headers["Origin"] not in origins:
         raise _foreign(request)
     headers = {
@@ -38,7 +38,7 @@ def preflight(request: web.BaseRequest, origins: Collection[str]) -> web.Respons
 
 
 def refuse_foreign(request: web.BaseRequest, origins: Collection[str]) -> None:
-    """Raise Refused when a page of another origin sends this, and is not listed."""
+    """Raise Refused for a request from a page of another origin that is not listed."""
     origin = request.headers.get("Origin", "")
     is_own = urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower()
     if origin and not is_own and origin not in origins:
@@ -46,14 +46,14 @@ def refuse_foreign(request: web.BaseRequest, origins: Collection[str]) -> None:
 
 
 def allowed(request: web.BaseRequest, response: _Response, origins: Collection[str]) -> _Response:
-    """Return the response with the headers that let a listed page read it."""
+    """Add the headers that let a page of a listed origin read the response, and return the response."""
     if origin := _listed(request, origins):
         _allow(response.headers, origin)
     return response
 
 
 def settle(request: web.BaseRequest, headers: CIMultiDict[str], origins: Collection[str]) -> None:
-    """Replace what a replica says about origins by what its endpoint says."""
+    """Replace the replica's CORS headers by those of its endpoint."""
     for name in {name for name in headers if name.lower().startswith(_ABOUT_ORIGINS)}:
         headers.popall(name, None)
     if origin := _listed(request, origins):

@@ -1,4 +1,4 @@
-"""Probes: this proxy asks each replica through the same tunnel by which it would send it requests."""
+"""Probes the replicas of this proxy, through the tunnel that requests use too."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _MOST_AT_ONCE = 64
 
 
 class Prober:
-    """Probes what is due: every five seconds, and a second after a probe that failed, so that a replica that hangs is
-    known within twenty seconds."""
+    """Probes each replica every five seconds, and one second after a failed probe. So a replica that hangs is detected
+    within twenty seconds.
+    """
 
     def __init__(self, client: aiohttp.ClientSession, pools: Callable[[], Iterable[Pool]]) -> None:
         self._client, self._pools = client, pools
@@ -31,12 +32,12 @@ class Prober:
         self._gate = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def close(self) -> None:
-        """End the probes that are under way."""
+        """Cancel the running probes."""
         for task in self._running:
             task.cancel()
 
     async def look(self) -> None:
-        """Begin the probes that are due."""
+        """Start the probes that are due, as tasks."""
         now, listed = time.monotonic(), set()
         for pool in self._pools():
             for pk, known in pool.known.items():
@@ -64,7 +65,7 @@ class Prober:
         self._due[known.entry.id] = time.monotonic() + (soon if message or not known.has_answered else EVERY_SECONDS)
 
     async def _ask(self, known: Known) -> str:
-        """Return what is wrong with its answer; empty: nothing."""
+        """Probe a replica and return the error message; empty for success. Waits three seconds at most."""
         path, target = known.entry.probe_path, known.target("probe")
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,4 +1,6 @@
-"""Refusals to callers of endpoints: for paths under ``/v1`` in the shape of OpenAI's errors, with our codes."""
+"""Builds the error answers of endpoints. Under ``/v1`` they have the form of OpenAI's errors, with the platform's
+codes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ _HEADERS = {"Cache-Control": "no-store"}
 
 
 class Refused(Exception):
-    """The request gets no answer of a replica. ``retry_after``: seconds after which another try makes sense."""
+    """The proxy rejects the request itself. ``retry_after``: seconds after which a retry makes sense."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -19,25 +21,27 @@ class Refused(Exception):
 
 
 def broken(error: Exception) -> Refused:
-    """Return the refusal for a replica that gave no answer."""
+    """Return the refusal for a replica that failed to answer."""
     if isinstance(error, TimeoutError):
         return Refused(504, "answer-timeout", "The replica was silent for too long.")
     return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
 
 
 def stopped() -> Refused:
-    """Return the refusal of an endpoint that its owner stopped."""
+    """Return the refusal for an endpoint that its owner stopped."""
     return Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
 
 
 def not_known() -> Refused:
-    """Return the refusal for a host name that is not in the book while the database is away."""
+    """Return the refusal for an unknown host name while the database is away."""
     message = "No endpoint is known at this address, and the portal's database, which knows new ones, does not answer."
     return Refused(503, "endpoint-not-known", message, retry_after=10)
 
 
 def no_wake(*, can_sleep: bool) -> Refused:
-    """Return the refusal of an endpoint without replicas while the database is away."""
+    """Return the refusal for an endpoint without replicas while the database is away. ``can_sleep``: whether the
+    endpoint scales to zero.
+    """
     if can_sleep:
         message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
         return Refused(503, "cannot-wake", message, retry_after=10)

@@ -1,4 +1,4 @@
-"""A request to a replica and its answer, piece by piece; of a body as much is kept as another try would need."""
+"""Streams a request to a replica and the answer back. Keeps only so much of a body as a retry needs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ KEPT_BYTES = 64 * 1024
 
 
 class TooLarge(Exception):
-    """The body is larger than the endpoint allows."""
+    """The request's body is larger than the endpoint allows."""
 
 
 class BrokeOff(Exception):
-    """The replica broke off in its answer, and so did we."""
+    """The replica broke off its answer, so the proxy closed the caller's connection too."""
 
 
 class CallerLeft(Exception):
-    """The caller closed its connection before the answer was whole."""
+    """The caller closed its connection before the end of the answer."""
 
 
 class Body:
-    """A body that may be sent a second time as long as little of it has come. ``whole``: all of it, read already."""
+    """A request's body that can be sent again while only little of it has been read. ``whole``: the body, if it is
+    read already.
+    """
 
     def __init__(self, request: web.BaseRequest, most: int, whole: bytes | None = None) -> None:
         self._pieces, self._most = pieces_of(request), most
@@ -47,11 +49,11 @@ class Body:
 
     @property
     def can_repeat(self) -> bool:
-        """All that was read so far is kept."""
+        """Return whether all that was read so far is kept, so that the body can be sent again."""
         return self._size == len(self._kept)
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield the body from its beginning. Raises TooLarge, StalledBody."""
+        """Yield the body from its beginning. Raises TooLarge, or StalledBody if the caller stops sending."""
         if self._kept:
             yield bytes(self._kept)
         if self._is_whole:
@@ -74,7 +76,9 @@ class Body:
 async def begin(
     endpoints: Endpoints, request: web.BaseRequest, endpoint: BookEndpoint, known: Known, body: Body | None, token: str
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Send the request and give the head of the answer. Raises aiohttp.ClientError, TimeoutError, TooLarge."""
+    """Send the request to the replica and yield the response, of which the headers have arrived. Raises
+    aiohttp.ClientError, TimeoutError or TooLarge.
+    """
     upgrade = wants_websocket(request)
     # A server may answer before it has read a body; what it has not read would become the head of the next request.
     # After a body a connection is therefore used again for the same token only.
@@ -113,9 +117,10 @@ async def pass_back(
     *,
     is_last: bool,
 ) -> web.StreamResponse:
-    """Send the answer. One that breaks off is aborted, so that the caller sees that it is not whole. Which pages may
-    read it says the endpoint, not the replica. ``heard`` is called with every piece; ``is_last``: the connection closes
-    after it. Raises BrokeOff, CallerLeft."""
+    """Stream the replica's answer to the caller, and return the response. The CORS headers are the endpoint's, not the
+    replica's. ``heard`` is called with every piece; ``is_last``: the connection closes after the answer. If the
+    replica breaks off, aborts the connection, so that the caller sees it. Raises BrokeOff, CallerLeft.
+    """
     if answer.status == 101:
         return await join(request, answer, target, heard=heard)
     try:

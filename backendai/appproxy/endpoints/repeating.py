@@ -1,4 +1,4 @@
-"""What an app proxy does again and again, whatever happens."""
+"""Repeats the regular steps of an app proxy, and logs their errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ logger = logging.getLogger(__name__)
 
 
 async def repeat(step: Callable[[], Awaitable[None]], pause: Callable[[], float], what: str) -> None:
-    """Take the step for ever, with a pause of so many seconds after each. An error ends no loop: it is logged when it
-    differs from the one before."""
+    """Run the step in an endless loop, with ``pause()`` seconds between runs. An error does not end the loop; it is
+    logged if it differs from the previous error.
+    """
     before = ""
     while True:
         try:

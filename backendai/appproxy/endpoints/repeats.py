@@ -1,4 +1,7 @@
-"""Which requests may go to a second replica: once, and only where nothing can happen twice."""
+"""Decides which failed requests may be retried on a second replica.
+
+A request is retried once, and only if executing it twice does no harm.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,16 @@ REPEATED_SHARE, WINDOW_SECONDS, FREE_REPEATS = 0.2, 10.0, 3
 
 
 class Repeats:
-    """Repeats are a small share of the requests of ten seconds: else they would double the load of a broken endpoint.
-    ``now`` gives monotonic seconds."""
+    """Limits retries to a small share of the requests of ten seconds, as they would double the load of a broken
+    endpoint. ``now`` returns monotonic seconds.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._window_began = now, now()
         self._asked = self._repeated = 0
 
     def note_request(self) -> None:
-        """Count a request."""
+        """Count one request."""
         now = self._now()
         if now - self._window_began > WINDOW_SECONDS:
             self._asked, self._repeated, self._window_began = 0, 0, now
@@ -32,7 +36,7 @@ class Repeats:
     def allow(
         self, request: web.BaseRequest, endpoint: BookEndpoint, body: Body | None, error: Exception, tries: int
     ) -> bool:
-        """Return whether the request goes to another replica after this error, and count it."""
+        """Return whether the request may be retried on another replica after this error. Counts the retry."""
         if tries > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):
             return False
         was_sent = not isinstance(error, NoTunnel)

@@ -1,4 +1,6 @@
-"""What a proxy knows of each replica by its own requests and probes, and which one gets the next request."""
+"""Tracks the state of each replica, as this proxy's requests and probes show it, and selects the replica of the next
+request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ FRESH_SECONDS = 8.0  # so long a piece of an answer stands for an answered probe
 
 
 class Blocked(Exception):
-    """No replica comes soon: a start failed, or there is no room."""
+    """No replica will start soon: a start failed, or no agent has room."""
 
 
 class Stopped(Exception):
@@ -32,8 +34,9 @@ class Stopped(Exception):
 
 @dataclass
 class Known:
-    """One replica. ``missed`` probes and ``broken`` requests, each in a row: a server may answer its probes and break
-    every request. ``times`` it was ejected since its last whole answer."""
+    """The state of one replica. ``missed`` probes and ``broken`` requests are counted in a row, apart from each other:
+    a server may answer its probes and fail every request. ``times``: ejections since its last complete answer.
+    """
 
     entry: BookReplica
     has_answered: bool = False
@@ -51,40 +54,43 @@ class Known:
     reported: Sight | None = None
 
     def target(self, visitor: str) -> Target:
-        """Return the port to dial. Connections of one visitor are not used for another one."""
+        """Return the address of the replica's port. A connection of one visitor is not used for another visitor."""
         return _target(self.entry, visitor)
 
     @property
     def is_answering(self) -> bool:
-        """Its probes succeed."""
+        """Return whether the replica's latest probes succeeded."""
         return self.has_answered and self.missed < balance.FAILURES
 
     @property
     def out_until(self) -> float:
-        """Until when it gets no requests: while its probes fail, and for a while after broken answers."""
+        """Return the monotonic time until which the replica gets no requests: infinite while its probes fail, else the
+        end of its ejection.
+        """
         return self.ejected_until if self.missed < balance.FAILURES else inf
 
     def note_probe(self, now: float) -> None:
-        """Note an answered probe. It says nothing of requests that broke."""
+        """Record an answered probe. The count of broken requests stays."""
         if not self.has_answered and not self.entry.is_ready:
             self.answered_at = now
         self.has_answered, self.missed, self.message = True, 0, ""
 
     def note_missed_probe(self, message: str, now: float) -> None:
-        """Count a failed probe, unless a piece of an answer has just come: a server that sends a stream may be too busy
-        for probes."""
+        """Count a failed probe, unless a part of an answer has just arrived. A server that streams may be too busy for
+        probes.
+        """
         if now - self.heard_at < FRESH_SECONDS:
             self.missed = 0
             return
         self.missed, self.message = self.missed + 1, message
 
     def note_answer(self, now: float) -> None:
-        """Note a whole answer."""
+        """Record a complete answer. Resets the counts of failures and ends an ejection."""
         self.note_probe(now)
         self.heard_at, self.broken, self.times, self.ejected_until = now, 0, 0, 0.0
 
     def note_fault(self, message: str, now: float) -> None:
-        """Count a broken request; each third one in a row ejects, for longer every time."""
+        """Count a broken request. Every third in a row ejects the replica, each time for longer."""
         self.broken += 1
         self.message = message
         if self.broken % balance.FAILURES == 0:
@@ -92,12 +98,12 @@ class Known:
             self.ejected_until = now + balance.ejected_for(self.times)
 
     def sight(self) -> Sight:
-        """Return what the control plane should know of it."""
+        """Return the state of the replica for the report to the portal."""
         return Sight(UUID(self.entry.id), self.is_answering, self.message, self.open, self.requests, self.errors)
 
 
 class Pool:
-    """The replicas of one endpoint, and the requests that wait for one of them: in turns by token."""
+    """The replicas of one endpoint and its waiting requests, which are served in turns by token."""
 
     def __init__(self, endpoint: BookEndpoint, now: Callable[[], float], others: Callable[[], int]) -> None:
         self.endpoint, self._now, self._others = endpoint, now, others
@@ -109,7 +115,9 @@ class Pool:
         self.update(endpoint)
 
     def update(self, endpoint: BookEndpoint) -> None:
-        """Take the replicas of a new book. What is known of those that stay is kept."""
+        """Replace the endpoint's entry and its list of replicas, then serve waiting requests. Replicas whose kernel
+        and generation are unchanged keep their recorded state. Refuses waiting requests if the endpoint is stopped.
+        """
         self.endpoint = endpoint
         listed = {one.id: one for one in endpoint.replicas}
         for pk, entry in listed.items():
@@ -126,7 +134,7 @@ class Pool:
 
     @contextmanager
     def admitted(self, token: str, cut: Callable[[], None]) -> Iterator[None]:
-        """Remember by which token a request was let in as long as the context lasts; ``cut`` ends it."""
+        """Keep the request's token for the length of the context; ``cut`` ends the request if the token is revoked."""
         key = object()
         self._admitted[key] = (token, cut)
         try:
@@ -135,8 +143,9 @@ class Pool:
             del self._admitted[key]
 
     def cut_unentitled(self, now: float) -> None:
-        """Cut the requests whose token was revoked or has expired, or that a public endpoint let in which is none any
-        more. ``now``: seconds since the epoch."""
+        """End the requests whose token was revoked or has expired. Also those without a token, if the endpoint is no
+        longer public. ``now``: seconds since the epoch.
+        """
         if not self._admitted:
             return
         valid = {one.id for one in self.endpoint.tokens if not one.is_over(now)}
@@ -146,7 +155,7 @@ class Pool:
             cut()
 
     def forget_gone(self) -> None:
-        """Forget replicas that are not in the book, once the control plane knows that nothing of theirs is open."""
+        """Delete the state of removed replicas, once the portal knows that they have no open requests."""
         gone = [
             pk
             for pk, one in self.known.items()
@@ -157,17 +166,18 @@ class Pool:
 
     @property
     def has_answering(self) -> bool:
-        """A replica has answered this proxy."""
+        """Return whether any listed replica has answered this proxy."""
         return any(one.has_answered and one.is_listed for one in self.known.values())
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """Return the number of waiting requests."""
         return sum(map(len, self._waiting.values()))
 
     def take(self, avoid: Collection[str] = (), key: str = "") -> Known | None:
-        """Return a replica for one more request, counted as open; None when none has room. Requests with the same
-        ``key`` keep to one replica while it is not much busier than the others."""
+        """Select a replica for one request and count it as open; None if no replica has room. Requests with the same
+        ``key`` use the same replica while it is not much busier than the others.
+        """
         listed = {pk: one for pk, one in self.known.items() if one.is_listed}
         sights = [balance.Sight(pk, one.has_answered, one.out_until) for pk, one in listed.items()]
         out = balance.eject(sights, self._now()) | set(avoid)
@@ -191,7 +201,9 @@ class Pool:
         return kept or balance.choose_replica(candidates, random.random(), out)
 
     def _other_revision(self, listed: Iterable[Known], out: Collection[str]) -> set[str]:
-        """Return the replicas that this request does not go to by the canary share; empty where there is none."""
+        """Return the replicas that this request avoids, chosen at random by the canary share; empty without a
+        canary.
+        """
         endpoint = self.endpoint
         if not endpoint.canary:
             return set()
@@ -202,12 +214,14 @@ class Pool:
         return old if random.random() * 100 < endpoint.canary else new
 
     def give_back(self, known: Known) -> None:
-        """End one request of a replica; the next one that waits gets its turn."""
+        """Count one request of a replica as finished, then serve the waiting requests."""
         known.open -= 1
         self.serve_waiting()
 
     async def wait(self, token: str, seconds: float) -> Known:
-        """Return a replica, counted as open, when it is this token's turn. Raises TimeoutError, Stopped."""
+        """Wait in the token's queue, and return a replica that is counted as open. Raises TimeoutError, or Stopped if
+        the endpoint is stopped.
+        """
         turn: asyncio.Future[Known] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(token, deque()).append(turn)
         try:
@@ -221,7 +235,7 @@ class Pool:
             raise
 
     async def until_answering(self, seconds: float) -> None:
-        """Return when some replica answers. Raises TimeoutError, Stopped, Blocked."""
+        """Wait until any replica has answered. Raises TimeoutError, Stopped or Blocked."""
         async with asyncio.timeout(seconds):
             while not self.has_answering:
                 if self.endpoint.is_stopped:
@@ -232,7 +246,7 @@ class Pool:
                 await self._woken.wait()
 
     def serve_waiting(self) -> None:
-        """Hand replicas with room to those that wait, one of each token in turn."""
+        """Give replicas with room to the waiting requests, one request of each token in turn."""
         self._woken.set()
         while self._waiting and (known := self.take()) is not None:
             token, turns = next(iter(self._waiting.items()))
@@ -266,6 +280,6 @@ def _target(one: BookReplica, visitor: str) -> Target:
 
 
 def sights_of(pools: Iterable[Pool]) -> list[tuple[Known, Sight]]:
-    """Return the replicas of which something has changed since it was told, with what is to be told."""
+    """Return the replicas whose state has changed since their last report, each with its state."""
     found = [(one, one.sight()) for pool in pools for one in pool.known.values()]
     return [(one, sight) for one, sight in found if sight != one.reported]

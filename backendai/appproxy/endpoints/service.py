@@ -1,4 +1,4 @@
-"""The endpoints of this proxy: book, pools, probes, and what is told to the control plane."""
+"""Combines the parts that serve endpoints: the endpoint table, pools, probes and reports to the portal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ _MOST_REMEMBERED = 4096
 
 
 class Endpoints:
-    """Must be made and closed inside a running loop. ``name``: of this proxy, the same after a restart."""
+    """The endpoints that this proxy serves. ``name``: the proxy's name, the same after a restart. Must be created and
+    closed inside a running event loop.
+    """
 
     def __init__(self, name: str, book_path: Path) -> None:
         self.name, self.boot, self._began = name, secrets.token_hex(8), time.monotonic()
@@ -54,7 +56,7 @@ class Endpoints:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Read the book and begin to probe and to report."""
+        """Read the endpoint table and start the probes and reports."""
         await self.keeper.open()
         self._tasks = [
             asyncio.create_task(repeat(step, pause, what))
@@ -67,7 +69,7 @@ class Endpoints:
         ]
 
     async def close(self) -> None:
-        """Report for the last time, and say farewell."""
+        """Stop the probes, send the last report and sign this proxy off. Waits two seconds at most for the database."""
         for task in self._tasks:
             task.cancel()
         self._prober.close()
@@ -83,17 +85,18 @@ class Endpoints:
 
     @property
     def is_busy(self) -> bool:
-        """Some request is open or waits."""
+        """Return whether any request is open or waits."""
         return any(pool.counters.is_busy for pool in self.pools.values())
 
     def at(self, host: str) -> Pool | None:
-        """Return the endpoint of this host name."""
+        """Return the pool of the endpoint with this host name; None if there is none."""
         label, _, domain = host.partition(".")
         return self.pools.get(label) if domain == settings.APPS_DOMAIN else None
 
     async def find(self, host: str) -> Pool | None:
-        """Return the endpoint of a host name that is not in the book, if it was created a moment ago. One look at the
-        database for each name: it has a random id, so that one without an endpoint never gets one. Raises Away."""
+        """Return the pool of an endpoint that the endpoint table does not contain yet. Reads the database once for
+        each host name; an unknown name stays unknown, as names contain random ids. Raises Away.
+        """
         if host in self._strange_hosts:
             return None
         if not await self.keeper.look_anew():
@@ -105,11 +108,11 @@ class Endpoints:
         return pool
 
     async def wake(self, pool: Pool) -> None:
-        """Let the control plane start a replica of an endpoint that sleeps. Raises Away."""
+        """Request the first replica of an endpoint that is scaled to zero. Raises Away."""
         await self.keeper.ask(lambda: note_wake(UUID(pool.endpoint.id), now=timezone.now()))
 
     def client_for(self, *, apart: bool) -> aiohttp.ClientSession:
-        """Return the client for a request; ``apart``: its connection is never used again."""
+        """Return the HTTP client for a request. ``apart``: the connection is closed after the request."""
         return self.apart if apart else self.client
 
     def _take(self, book: Book) -> None:
@@ -123,7 +126,7 @@ class Endpoints:
             pool.update(replace(pool.endpoint, is_stopped=True, replicas=()))  # for those who wait
 
     def _soon(self, seconds: float) -> float:
-        """Return the pause until the next look, a short one while a request is held for the first replica."""
+        """Return the pause before the next round: short while a request waits for the first replica."""
         return min(seconds, HELD_SECONDS) if any(pool.counters.held.count for pool in self.pools.values()) else seconds
 
     async def _report_if_possible(self) -> None:
@@ -135,7 +138,9 @@ class Endpoints:
             pool.cut_unentitled(time.time())
 
     async def _report(self, *, everything: bool = False) -> None:
-        """Tell what has changed, and at times everything. What is not taken is told with the next report."""
+        """Report changed counters and replicas to the portal, and all of them every five seconds. A failed report is
+        repeated with the next.
+        """
         now = time.monotonic()
         is_due = everything or now - self._told_at >= REST_SECONDS
         told, tallies = {}, []
@@ -165,5 +170,5 @@ class Endpoints:
 
 
 def usual_name(port: int) -> str:
-    """Return the name of the proxy that listens here."""
+    """Return the name of the proxy that listens on this port: host name and port."""
     return f"{socket.gethostname()[:100]}:{port}"

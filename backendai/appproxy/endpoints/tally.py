@@ -1,5 +1,7 @@
-"""What a proxy counts of each endpoint since its boot: counters that only grow, and integrals over time, so that a
-reader who misses a reading loses resolution only."""
+"""Counts the requests of each endpoint since the start of the proxy.
+
+Counters only grow and gauges are integrals over time, so a lost reading costs only resolution.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from backendai.serving.services.readings import Tally
 
 
 class Gauge:
-    """How many there are now, and the integral of that over time. ``now`` gives monotonic seconds."""
+    """A current number and its integral over time. ``now`` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self.count, self._seconds, self._at = now, 0, 0.0, now()
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
-        """Count one as long as the context lasts, whatever ends it."""
+        """Raise the number by 1 for the length of the context."""
         self._change(1)
         try:
             yield
@@ -30,7 +32,7 @@ class Gauge:
 
     @property
     def seconds(self) -> float:
-        """The integral up to now."""
+        """Return the integral of the number up to now."""
         return self._seconds + self.count * (self._now() - self._at)
 
     def _change(self, by: int) -> None:
@@ -53,22 +55,22 @@ class Counters:
         self.open, self.queued, self.held = Gauge(self.now), Gauge(self.now), Gauge(self.now)
 
     def complete(self, seconds: float, *, failed: bool) -> None:
-        """Count an answer that is whole, or that broke."""
+        """Count a finished request; ``seconds``: its duration, ``failed``: whether it failed."""
         self.completions += 1
         self.errors += failed
         self.histogram[bisect_left(BOUNDS, seconds)] += 1
 
     def left(self) -> None:
-        """Count a request whose caller left: the replica's work on it is done, and its time is that of no answer."""
+        """Count a finished request whose caller left. Its duration is not recorded."""
         self.completions += 1
 
     @property
     def is_busy(self) -> bool:
-        """Something is open or waits."""
+        """Return whether any request of the endpoint is open or waits."""
         return bool(self.open.count or self.queued.count or self.held.count)
 
     def reading(self, endpoint_id: UUID, book_version: int) -> Tally:
-        """Return what it has counted so far."""
+        """Return the current values of the counters."""
         return Tally(
             endpoint_id=endpoint_id,
             book_version=book_version,
@@ -86,14 +88,14 @@ class Counters:
 
 
 class Rates:
-    """How often each token may ask in a minute: a bucket for each, in memory, because it must hold without Redis."""
+    """Limits the requests of each token per minute, with a token bucket in memory. It works without Redis."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._full_at: dict[str, float] = {}
 
     def take(self, key: str, per_minute: int) -> float:
-        """Take one and return 0, or return the seconds until one can be taken. ``per_minute`` 0: no limit."""
+        """Count one request of the token and return 0, or return the seconds to wait. ``per_minute`` 0: no limit."""
         if not per_minute:
             return 0.0
         now, pace = self._now(), 60.0 / per_minute

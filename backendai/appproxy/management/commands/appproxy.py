@@ -1,4 +1,4 @@
-"""``manage.py appproxy``: opens the apps of sessions to browsers, each on an origin of its own."""
+"""``manage.py appproxy``: serves the apps of sessions to browsers, each app on its own origin."""
 
 from __future__ import annotations
 
