@@ -38,7 +38,7 @@ class BundlingClient(PortalClient):
         self._bundles: Bundles[Question, Answer] = Bundles(self._ask_together, most=MOST_IN_BUNDLE)
 
     def sync(self, up: SyncUp) -> SyncDown:
-        """Say what is here; returns what is wanted."""
+        """Send the agent's state to the portal; returns the desired state."""
         down = super().sync(up)
         self._takes_bundles = down.takes_bundles
         return down

@@ -52,7 +52,7 @@ class GatewayThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     def stop(self) -> None:
-        """Close websockets with 1012, then everything else; returns when the thread has ended."""
+        """Close the websockets (code 1012), then the server; returns when the thread has ended."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(self._grace + _STOP_SECONDS)

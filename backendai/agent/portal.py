@@ -52,7 +52,7 @@ class Portal(Protocol):
         """Return the portal's time in epoch seconds: tickets are written by its clock."""
 
     def sync(self, up: SyncUp) -> SyncDown:
-        """Say what is here; returns what is wanted."""
+        """Send the agent's state to the portal; returns the desired state."""
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
         """Return the spec of a kernel that is wanted on this node, None when it is not (any more)."""
@@ -105,7 +105,9 @@ class PortalClient:
             raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
 
     def sync(self, up: SyncUp) -> SyncDown:
-        """Say what is here; returns what is wanted. Waits up to ``up.wait`` seconds longer than other calls."""
+        """Send the agent's state to the portal; returns the desired state. Waits up to ``up.wait`` seconds longer than
+        other calls.
+        """
         body = self._send("POST", "/sync", up.model_dump_json(), seconds=_READ_SECONDS + up.wait)
         try:
             return SyncDown.model_validate_json(body)

@@ -44,7 +44,9 @@ class Roster:
             self._known.pop(kernel_id, None)
 
     def replace(self, listing: Iterable[KernelSighting], *, taken_at: float) -> None:
-        """Become what a listing says that was started at ``taken_at`` (monotonic); younger entries stay."""
+        """Replace the entries with the kernels of a backend listing; entries newer than the listing stay.
+        ``taken_at``: when the listing began (monotonic clock).
+        """
         with self._lock:
             younger = {kernel_id: entry for kernel_id, entry in self._known.items() if entry[1] >= taken_at}
             self._known = {one.kernel_id: (one.generation, taken_at) for one in listing} | younger

@@ -1,4 +1,4 @@
-"""How much room is left where images and home folders lie."""
+"""Measures the free disk space of the file systems that hold images and home folders."""
 
 from __future__ import annotations
 

@@ -91,20 +91,20 @@ class Accelerator(abc.ABC):
 
     @abc.abstractmethod
     def discover(self) -> Found:
-        """Return what is there now, in the machine's own order."""
+        """Return the devices that are present now, in the machine's own order."""
 
     @abc.abstractmethod
     def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
-        """Return by id how busy these devices are; without those that do not tell."""
+        """Return the usage of these devices by id; devices that report none are left out."""
 
     @abc.abstractmethod
     def container(self, parts: Sequence[Part]) -> Grant:
-        """Return what a container needs to see exactly these devices."""
+        """Return the grant that gives a container exactly these devices."""
 
     @abc.abstractmethod
     def native(self, parts: Sequence[Part]) -> Grant:
-        """Return what a process of the machine needs to use these devices and, if it is willing, no others."""
+        """Return the grant that gives a native process these devices; a program could still use others."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of the driver. May be called twice."""
+        """Unload the driver's library. May be called twice."""

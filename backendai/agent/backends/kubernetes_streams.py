@@ -81,8 +81,9 @@ async def run_command(api: Api, pod: str, command: Sequence[str], *, stdin: bool
 def output_of(
     api: Api, pod: str, command: Sequence[str], *, seconds: float = 20.0, limit: int = _LARGEST_ANSWER
 ) -> tuple[bytes, int | None]:
-    """Return what a command writes, and its exit code (None: the stream broke off). Blocks. Raises as ``run_command``;
-    a command that takes longer is left behind with a BackendError."""
+    """Run a command in a pod; return its output and exit code (None: unknown). Blocks. Raises KernelGone, or
+    BackendError after ``seconds``.
+    """
     return asyncio.run(_output(api, pod, command, seconds, limit))
 
 

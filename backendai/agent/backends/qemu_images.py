@@ -254,7 +254,7 @@ def _described(layers: Layers) -> dict[str, Any]:
 
 
 def _words_of(said: str) -> str:
-    """Return the sentence in the last line of skopeo's log; of an unknown image it only tells the status."""
+    """Return the last message of skopeo's output, else all of it; at most 300 characters."""
     found = re.search(r'msg="(.*)"\s*\Z', said.strip())
     return (found[1] if found else said.strip())[-300:].replace("StatusCode: 404", "not found")
 

@@ -58,7 +58,7 @@ class Guest:
 
     @property
     def is_working(self) -> bool:
-        """Whether code runs that waits for nobody."""
+        """Return whether a run is executing or queued, other than one that waits for input."""
         return any(
             one.current.state != WAITING_INPUT if one.current else one.queue for one in list(self._contexts.values())
         )

@@ -194,7 +194,7 @@ class Journal:
         return sorted(found, key=lambda record: int(record.get("number", 0)))
 
     def delete(self, run_id: str) -> None:
-        """Delete a run with its items."""
+        """Delete the stored output of a run."""
         shutil.rmtree(self.folder / run_id, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def mounts_below(place: Path) -> list[str]:
-    """Return the mount points at and below a place. A link is none: deleting it leaves what it points to."""
+    """Return the mount points at and below a path. Empty for a symbolic link, as deleting a link leaves its target."""
     if place.is_symlink():
         return []
     real = os.path.realpath(place)

@@ -1,7 +1,7 @@
-"""Folders whose files come from elsewhere as a stream: the home of a session, or a folder on another storage host.
+"""Records the copying of files into new folders, from a session's home folder or another storage host.
 
-Until all files are there the folder is CREATING, and nobody sees half of them. A copy that breaks off goes on: what is
-there already and equal is passed over. One worker fills a folder; another takes over when it is silent.
+A folder is CREATING until all files are copied. An interrupted copy continues and skips equal files. One worker fills
+a folder at a time; another takes over after its lease ends.
 """
 
 from __future__ import annotations
