@@ -59,7 +59,7 @@ def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
     except FileNotFoundError as error:
         raise StorageMissing(
             Message(
-                "The path of {host} has no {marker}: the share is not mounted, or was never prepared.",
+                "The share of {host} is not mounted, or was never prepared: {marker} is missing.",
                 host=host,
                 marker=MARKER,
             )

@@ -19,6 +19,7 @@ from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.folders import host_away
 from backendai.web.templatetags.portal import ago
 
 _FIELDS = ["name", "title", "address", "public_address", "is_enabled", "is_default"]
@@ -48,9 +49,11 @@ class StorageHostTable(PanelTable):
         """Return whether the file server works; of one that does not, why."""
         if record.answered_at is None:
             return format_html('<span class="status tone-wait">{}</span>', _("not seen yet"))
-        tone, word = ("bad", _("fault")) if record.fault else ("good", _("works"))
-        look = format_html('<span class="status tone-{}">{}</span>', tone, word)
-        return format_html('{}<div class="sub">{} {}</div>', look, record.fault, ago(record.answered_at))
+        if not record.fault:
+            look = format_html('<span class="status tone-good">{}</span>', _("works"))
+            return format_html('{}<div class="sub">{}</div>', look, ago(record.answered_at))
+        look = format_html('<span class="status tone-bad">{}</span>', _("fault"))
+        return format_html("{}{}", look, host_away(record))
 
     def value_state(self, record: StorageHost) -> str:
         """Return the same as text."""

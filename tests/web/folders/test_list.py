@@ -85,6 +85,7 @@ def test_it_is_narrowed_by_use_and_says_what_is_left_and_what_is_away(
     StorageHost.objects.update(fault="The share is gone.", fault_since=timezone.now())
     page = text(alice.get(LIST))
     assert page.count("unreachable since <time") == page.count(">The share is gone.<") == 3
+    assert "unreachable since <time" in text(alice.get("/sessions/new/?step=3"))
 
 
 def test_a_folder_without_a_limit_counts_with_its_size(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -134,8 +135,14 @@ def test_superadmins_write_storage_hosts(cast: Cast, host: StorageHost, dana: Cl
     host.refresh_from_db()
     assert (fast.is_default, host.is_default) == (True, False)
     assert dana.post(new, form | {"name": "other", "address": "nowhere"}).status_code == 422
-    StorageHost.objects.filter(pk=fast.pk).update(fault="It is not mounted.", answered_at=timezone.now())
-    assert "It is not mounted." in text(dana.get(reverse("manage:storage-hosts")))
+    now = timezone.now()
+    StorageHost.objects.filter(pk=fast.pk).update(fault="It is not mounted.", fault_since=now, answered_at=now)
+    shown = text(dana.get(reverse("manage:storage-hosts")))
+    assert "unreachable since <time" in shown and "It is not mounted." in shown
+    shown = text(dana.get(reverse("manage:storage-host", args=[fast.pk])))
+    assert "It is not mounted." in shown and f'since <time datetime="{now.isoformat()}"' in re.sub(
+        "[\u2068\u2069]", "", shown
+    )
     StorageHost.objects.filter(pk=fast.pk).update(unknown_folders=[{"id": "0c", "meta": {"name": "lost"}}])
     shown = text(dana.get(reverse("manage:storage-host", args=[fast.pk])))
     assert "manage.py adopt_folders fast" in shown and "lost" in shown
