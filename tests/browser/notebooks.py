@@ -1,4 +1,4 @@
-"""JupyterLab and Jupyter Notebook in a browser: a new notebook, a cell, and saving."""
+"""JupyterLab and Jupyter Notebook in a browser: a new notebook, a cell, and saving; and code beside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from contextlib import suppress
 
 from playwright.sync_api import Error, Page, expect
+
+from tests.system.client import Body, Client
 
 SLOW_MS = 90_000
 PLOT = "%matplotlib inline\nimport matplotlib.pyplot as plt\nprint(6*7)\nplt.plot([1, 4, 9]);"
@@ -53,3 +55,13 @@ def run_cell(page: Page, code: str, *, within_ms: int = SLOW_MS) -> None:
         with suppress(Error):
             cell.locator(".jp-OutputArea-child").first.wait_for(timeout=max(20_000, within_ms // 4))
             return
+
+
+def run_code(owner: Client, session: Body, code: str, mode: str = "query") -> Body:
+    """Return the run when it has finished."""
+    path = f"sessions/{session['id']}/runs/"
+    run = owner._send("POST", path, json={"mode": mode, "code": code, "wait": 20}).json()
+    while run["state"] not in ("FINISHED", "LOST"):
+        run = owner._send("GET", f"{path}{run['run_id']}/?wait=20&after=0").json()
+    assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
+    return dict(run)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.chromium import Chromium
-from tests.browser.notebooks import SLOW_MS, plot_and_save
+from tests.browser.notebooks import SLOW_MS, plot_and_save, run_code
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
 from tests.system.client import Body, Client
@@ -54,16 +54,6 @@ def session(owner: Client) -> Iterator[Body]:
     owner.end(session["id"])
 
 
-def run_code(owner: Client, session: Body, code: str, mode: str = "query") -> Body:
-    """Return the run when it has finished."""
-    path = f"sessions/{session['id']}/runs/"
-    run = owner._send("POST", path, json={"mode": mode, "code": code, "wait": 20}).json()
-    while run["state"] not in ("FINISHED", "LOST"):
-        run = owner._send("GET", f"{path}{run['run_id']}/?wait=20&after=0").json()
-    assert (run["state"], run["exit_code"]) == ("FINISHED", 0), run
-    return dict(run)
-
-
 @pytest.mark.parametrize("service", ["jupyterlab", "jupyter"])
 def test_a_notebook_is_saved_and_the_console_sees_it(
     science: Platform, chromium: Chromium, owner: Client, session: Body, service: str
@@ -98,3 +88,33 @@ def test_the_console_plots_and_runs_shell_commands(owner: Client, session: Body)
     kinds = {kind for item in run_code(owner, session, _PLOT)["items"] for kind in json.dumps(item).split('"')}
     assert "image/png" in kinds
     assert "/opt/own/bin/python" in json.dumps(run_code(owner, session, "command -v python", mode="batch")["items"])
+
+
+def test_the_originals_call_runs_code_in_the_images_own_jupyter_kernel(owner: Client, session: Body) -> None:
+    def execute(mode: str, code: str = "", run_id: str = "") -> Body:
+        body = {"mode": mode, "code": code, **({"runId": run_id} if run_id else {})}
+        return dict(owner._send("POST", f"sessions/{session['id']}/execute/", json=body).json()["result"])
+
+    def ended(told: Body) -> tuple[Body, str]:
+        text = json.dumps(told["console"])
+        while told["status"] == "continued":
+            told = execute("continue", run_id=told["runId"])
+            text += json.dumps(told["console"])
+        return told, text
+
+    told, text = ended(execute("query", "get_ipython().__class__.__name__, 6*7"))
+    assert (told["status"], told["exitCode"]) == ("finished", 0)
+    assert "ZMQInteractiveShell" in text and "42" in text
+    told, _ = ended(execute("query", "raise SystemExit(3)"))
+    assert (told["status"], told["exitCode"]) == ("finished", 3)
+    asks, _ = ended(execute("query", "print('hello', input('Your name? '))"))
+    assert (asks["status"], asks["options"]["prompt"]) == ("waiting-input", "Your name? ")
+    told, text = ended(execute("input", "Bo", asks["runId"]))
+    assert told["status"] == "finished" and "hello Bo" in text
+    slow = execute("query", "import time; time.sleep(600)")
+    assert slow["status"] == "continued"
+    told, text = ended(execute("interrupt", run_id=slow["runId"]))
+    assert told["status"] == "finished" and "KeyboardInterrupt" in text
+    assert "bit_count" in json.dumps(execute("complete", "(7).bit_c")["completions"])
+    told, text = ended(execute("query", _PLOT))
+    assert told["exitCode"] == 0 and '"png"' in text
