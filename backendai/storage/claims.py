@@ -1,7 +1,6 @@
-"""What needs a folder although no session mounts it now: an endpoint that is stopped, a run that waits.
+"""Lists the claims on a folder that no session mounts now: stopped endpoints and waiting runs.
 
-A room above adds what it knows by a function in its module ``folder_claims`` that it registers; Django imports these
-modules at the start.
+A room above registers a function of its module ``folder_claims``; Django imports these modules at the start.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ _registered: list[Claims] = []
 
 
 def register_claims(claims: Claims) -> Claims:
-    """Ask this function from now on; a fixed number of queries for each folder. Returns it."""
+    """Register a function that returns claims, and return it. It may use a fixed number of queries for each folder."""
     _registered.append(claims)
     return claims
 
 
 def claims_on(folder: Folder, *, most: int) -> list[Message]:
-    """Return in words what needs the folder, ``most`` claims at most."""
+    """Return the claims on the folder as messages, ``most`` at most."""
     return list(islice(chain.from_iterable(claims(folder) for claims in _registered), most))

@@ -1,4 +1,4 @@
-"""The files of a folder as a person finds and changes them: metadata only, no bytes of files pass the portal."""
+"""Lists and changes the entries of a folder for a person. The contents of files never pass the portal."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ Answer = dict[str, Any]
 
 
 def open_folder(user: User, folder: Folder, *, to_edit: bool = False) -> FolderFiles:
-    """Return the files of a ready folder; raises NotFound, NotAllowed or Conflict when the user may not look at them,
-    or with ``to_edit`` change them. One query."""
+    """Return the files of a ready folder. Raises NotFound, NotAllowed or Conflict if the user may not view them, or
+    with ``to_edit`` change them. One query."""
     rights: Literal["view", "edit"] = "edit" if to_edit else "view"
     return FolderFiles(ready_folder(user, folder, Rights(rights)), rights, user.email)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """Every method asks the file server once; raises FileServerError with what it says, StorageSilent when it says
-    nothing in time. Answers are as the file server gives them. A path is relative to the folder, '' its root."""
+    """The entries of one folder. Every method is one request to the file server and returns its answer.
+
+    Raises FileServerError for a refusal, StorageSilent without an answer in time. A path is relative to the folder, ''
+    its root.
+    """
 
     folder: Folder
     rights: Literal["view", "edit"]
@@ -45,11 +48,11 @@ class FolderFiles:
         return self._ask("POST", "/directories", body={"path": path})
 
     def move(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
-        """Give a file or directory another path."""
+        """Move a file or directory to another path."""
         return self._ask("POST", "/moves", body={"source": source, "target": target, "overwrite": overwrite})
 
     def copy(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
-        """Copy a file or directory; of a copy that takes long the answer is its ``operation``."""
+        """Copy a file or directory. The answer to a long copy contains its ``operation``."""
         return self._ask("POST", "/copies", body={"source": source, "target": target, "overwrite": overwrite})
 
     def delete(self, paths: Sequence[str]) -> Answer:
@@ -57,11 +60,12 @@ class FolderFiles:
         return self._ask("POST", "/deletions", body={"paths": list(paths)})
 
     def operation(self, operation: str) -> Answer:
-        """Return how far an operation is, and its result or error when it has ended; waits up to 2 s for that."""
+        """Return the progress of an operation, and its result or error when it has ended. Waits up to 2 s for its
+        end."""
         return self._ask("GET", f"/operations/{quote(operation, safe='')}")
 
     def stop(self, operation: str) -> Answer:
-        """Stop an operation, and return how far it is."""
+        """Stop an operation and return its progress."""
         return self._ask("DELETE", f"/operations/{quote(operation, safe='')}")
 
     def trash(self, after: str | None = None) -> Answer:
@@ -69,11 +73,11 @@ class FolderFiles:
         return self._ask("GET", "/trash", query={"after": after})
 
     def restore(self, item: str, *, overwrite: bool = False) -> Answer:
-        """Put something back from the trash to where it was."""
+        """Restore an item of the trash to its earlier path."""
         return self._ask("POST", f"/trash/{quote(item, safe='')}/restore", body={"overwrite": overwrite})
 
     def forget(self, item: str) -> None:
-        """Delete something of the trash for good."""
+        """Delete an item of the trash for good."""
         self._ask("DELETE", f"/trash/{quote(item, safe='')}")
 
     def empty_trash(self) -> None:

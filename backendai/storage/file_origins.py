@@ -1,7 +1,7 @@
-"""The origin of a folder's files, and the one-time code by which a person gets in.
+"""Builds the web origin of a folder's files, and the one-time codes that open them.
 
-Files never share the portal's origin: what people upload may be a page with scripts. A code is sealed with the portal's
-secret and good for half a minute; that it is used once only is seen to by the app proxy.
+Files never share the portal's origin, as an uploaded page may contain scripts. A code is encrypted with the portal's
+secret and valid for half a minute; the app proxy accepts it once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LABEL = re.compile(r"files-([0-9a-f]{12})\Z")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """Where to send the code (``POST`` with the field ``code``), within ``CODE_SECONDS`` and once."""
+    """The address to which a page sends the code (``POST``, field ``code``): once, within ``CODE_SECONDS``."""
 
     url: str
     code: str
@@ -39,7 +39,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileClaims:
-    """What a code says; ``portal`` is the host (with port) of the portal whose pages may hand it over."""
+    """The contents of a code. ``portal``: the host (with port) of the portal whose pages may send it."""
 
     entry_id: UUID
     user_id: UUID
@@ -49,11 +49,11 @@ class FileClaims:
 
 
 class FileCodeRefused(Exception):
-    """The code is forged, too old, or for something else."""
+    """The code is forged, expired or meant for another purpose."""
 
 
 def file_host(folder_id: UUID) -> str:
-    """Return the host name under which the files of a folder live."""
+    """Return the host name at which browsers reach the files of a folder."""
     return f"files-{folder_id.hex[:12]}.{settings.APPS_DOMAIN}"
 
 
@@ -63,7 +63,7 @@ def file_origin(folder_id: UUID) -> str:
 
 
 def folders_at(host: str) -> FolderQuerySet | None:
-    """Return the folders (one at most) whose files live at a host name; None when it is no such name."""
+    """Return the folder of a host name as a queryset; None if the host name is not one of a folder."""
     label, _, domain = host.partition(".")
     found = _LABEL.fullmatch(label)
     if found is None or domain != settings.APPS_DOMAIN:
@@ -75,7 +75,7 @@ def folders_at(host: str) -> FolderQuerySet | None:
 
 
 def make_file_entry(user: User, folder: Folder, credential: Credential, now: datetime, *, portal: str) -> FileEntry:
-    """Return the way to the files of a folder that the user may see."""
+    """Return the address and a new code for the files of a folder that the user may see."""
     said = {"id": str(uuid.uuid4()), "user": str(user.pk), "folder": str(folder.pk), "portal": portal.lower()}
     said |= {"login": credential.login, "token": credential.token, "key_pair": credential.key_pair}
     code = _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
@@ -83,7 +83,7 @@ def make_file_entry(user: User, folder: Folder, credential: Credential, now: dat
 
 
 def read_file_code(code: str, now: datetime) -> FileClaims:
-    """Return what a code says; raises FileCodeRefused."""
+    """Return the contents of a code. Raises FileCodeRefused."""
     try:
         said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
     except (InvalidToken, ValueError) as error:

@@ -1,4 +1,7 @@
-"""Asking the file server of a storage host: short deadlines, few calls at once, none while it hangs."""
+"""Sends requests to the file server of a storage host, with short deadlines and few calls at once.
+
+While a host hangs, calls to it fail at once.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _UNAUTHORIZED, _SERVER_FAULT, _FULL, _UNAVAILABLE = 401, 500, 507, 503
 
 
 class FileServerError(UserError):
-    """The file server refused; ``status`` is that of its answer, and ``code`` its reason."""
+    """The file server rejected a request. ``status``: its HTTP status; ``code``: the reason."""
 
     code = "storage-refused"
 
@@ -50,7 +53,7 @@ class StorageSilent(FileServerError):
 
 
 class Line:
-    """The calls of this process to one address."""
+    """The calls of this process to one address, with their limits."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
@@ -58,7 +61,7 @@ class Line:
         self.answered_at = 0.0
 
     def gave_no_answer(self, since: float) -> None:
-        """Refuse calls for a while, unless another call had an answer since this one began: then it was only slow."""
+        """Reject calls for a while. Not if another call was answered since ``since``: the server was then only slow."""
         if self.answered_at < since:
             self.silent_until = time.monotonic() + REFUSED_FOR_SECONDS
 
@@ -88,7 +91,7 @@ _pool = urllib3.PoolManager(num_pools=32, maxsize=MOST_AT_ONCE, retries=urllib3.
 
 
 def line_to(address: str) -> Line:
-    """Return what all clients of this address in this process share."""
+    """Return the limits of calls that all clients of this address in this process share."""
     with _lines_lock:
         return _lines.setdefault(address, Line())
 
@@ -112,8 +115,8 @@ class FileServerClient:
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the parsed answer, empty when it has no body. Raises FileServerError with what the server says, and
-        StorageSilent when it says nothing within ``DEADLINE_SECONDS``."""
+        """Send a request and return the parsed answer; empty if it has no body. Raises FileServerError for an error
+        answer, StorageSilent after ``DEADLINE_SECONDS``."""
         ticket = sign_folder_ticket(
             settings.TICKET_KEY,
             host=self.host.name,

@@ -1,4 +1,4 @@
-"""Whole folders as tar streams, from one file server and to another."""
+"""Sends and receives whole folders as tar streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _pool = urllib3.PoolManager(num_pools=16, maxsize=2, retries=urllib3.Retry(0, re
 
 
 def receive_folder(folder: Folder) -> Iterator[bytes]:
-    """Give all files of a folder as a tar archive. Raises FileServerError, and StorageSilent when it breaks off."""
+    """Yield all files of a folder as a tar archive. Raises FileServerError, and StorageSilent if the stream breaks
+    off."""
     answer = _ask("GET", folder, "/archive?format=tar", "view")
     try:
         if answer.status != 200:
@@ -34,8 +35,8 @@ def receive_folder(folder: Folder) -> Iterator[bytes]:
 
 
 def send_folder(folder: Folder, archive: Iterable[bytes]) -> dict[str, Any]:
-    """Put a tar archive into a folder, and return what was ``written``, ``skipped`` and ``refused``; what is there and
-    equal stays. Raises FileServerError, and StorageSilent when it breaks off."""
+    """Unpack a tar archive into a folder, and return the counts ``written``, ``skipped`` and ``refused``. Equal files
+    are skipped. Raises FileServerError, and StorageSilent if the stream breaks off."""
     answer = _ask("PUT", folder, "/archive?overwrite=skip-equal", "edit", archive)
     try:
         content = answer.read(_LARGEST_ANSWER)

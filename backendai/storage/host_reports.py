@@ -1,4 +1,4 @@
-"""What agents say of storage hosts: whether their kernels can mount folders there."""
+"""Saves the reports of agents on storage hosts: whether their kernels can mount folders there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COARSE = 2**30  # free bytes are written when they differ by so much
 
 
 def record_host_reports(heard: Sequence[tuple[Agent, Reports]], *, now: datetime) -> list[Agent]:
-    """Write what these agents report and return those of which kernels can mount more or less than before.
+    """Save the agents' reports; return the agents whose mountable hosts have changed.
 
-    Costs nothing for agents that report what they reported last; for all others a fixed number of queries.
+    Unchanged reports cost nothing, all others together a fixed number of queries.
     """
     changed = [(agent, reports) for agent, reports in heard if _digest(reports) != agent.storage_digest]
     if not changed:

@@ -1,4 +1,4 @@
-"""How many folders, and how much data, an owner may have. Checked under one lock for each owner."""
+"""Checks the limits of an owner's folders: their number and total size. One lock for each owner."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def owner_of(folder: Folder) -> Owner:
 
 
 def limits_of(owner: Owner) -> tuple[int | None, int | None]:
-    """Return how many folders this owner may have, and the largest sum of their limits; None: unlimited. The stricter
-    of the owner's policy and of its domain's holds; two queries."""
+    """Return the owner's largest number of folders and largest sum of limits; None: unlimited. The stricter of the
+    owner's and the domain's policy holds. Two queries."""
     rows: list[tuple[int | None, int | None]] = []
     own: Any = (User if isinstance(owner, User) else Project).objects.filter(pk=owner.pk)
     domain: Any = Domain.objects.filter(pk__in=[owner.domain_id] if owner.domain_id is not None else [])
@@ -47,7 +47,8 @@ def limits_of(owner: Owner) -> tuple[int | None, int | None]:
 
 
 def held_by(owner: Owner, *, without: Folder | None = None) -> tuple[int, int]:
-    """Return how many folders count against this owner, and the sum of their limits; one without a limit: its size."""
+    """Return the number of folders that count for this owner, and the sum of their limits. A folder without a limit
+    counts its size."""
     rows = Folder.objects.filter(_owned(owner), status__in=COUNTED, linked_path="")
     if without is not None:
         rows = rows.exclude(pk=without.pk)
@@ -57,8 +58,8 @@ def held_by(owner: Owner, *, without: Folder | None = None) -> tuple[int, int]:
 
 
 def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None = None) -> None:
-    """Refuse (Conflict) a folder with this limit when it would exceed a policy, in the caller's transaction: until its
-    end nobody else is counted for this owner. ``without``: a folder that is counted anew."""
+    """Raise Conflict if a folder with this limit would exceed a policy. Locks the owner until the end of the caller's
+    transaction. ``without``: a folder that is left out of the count."""
     lock_owner(owner)
     most, most_bytes = limits_of(owner)
     if most is None and most_bytes is None:
@@ -95,7 +96,7 @@ def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None 
 
 
 def lock_owner(owner: Owner) -> None:
-    """Hold what counts for this owner still until the transaction ends (SQLite: the write transaction itself does)."""
+    """Lock the owner's folders until the transaction ends (SQLite: the write transaction itself does)."""
     if connection.vendor != "postgresql":
         return
     kind = "user" if isinstance(owner, User) else "project"

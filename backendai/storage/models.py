@@ -86,7 +86,7 @@ class StorageHost(models.Model):
 
     @property
     def adopt_command(self) -> str:
-        """What makes folders of the directories there that the database does not know."""
+        """Return the command that adds rows for directories that the database does not know."""
         return f"manage.py adopt_folders {self.name}"
 
 
@@ -240,7 +240,8 @@ class FolderSize(models.Model):
 
 
 class FolderFill(models.Model):
-    """Files that come into a new folder from elsewhere. The row goes when they are there; ``is_over``: given up."""
+    """The copying of files into a new folder. The row is deleted after the last file; ``is_over``: the copy failed for
+    good."""
 
     folder = models.OneToOneField(Folder, on_delete=models.CASCADE, related_name="fill")
     job = models.ForeignKey(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="+")

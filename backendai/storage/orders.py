@@ -1,4 +1,5 @@
-"""What the portal orders of file servers: make, describe, limit, clone, measure and delete folders; what they say."""
+"""Sends orders for folders to file servers: create, describe, limit, clone, measure and delete. Also queries their
+state."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """What a file server knows of a folder. ``done_bytes`` of ``total_bytes`` (None: not known) of a clone exist."""
+    """The state of a folder on its file server. ``done_bytes`` of ``total_bytes`` (None: unknown) of a clone are
+    copied."""
 
     state: str
     version: int = 0
@@ -43,7 +45,7 @@ class FolderState:
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What a file server says of its storage."""
+    """The state of the storage of a host, as its file server reports it."""
 
     quota_mode: QuotaMode
     total_bytes: int | None
@@ -54,7 +56,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class KnownFolder:
-    """A folder's directory on a storage host, with what ``meta.json`` says."""
+    """A folder's directory on a storage host, with the contents of its ``meta.json``."""
 
     folder_id: UUID
     version: int
@@ -62,7 +64,7 @@ class KnownFolder:
 
 
 def meta_of(folder: Folder) -> dict[str, Any]:
-    """Return what stands beside the data of a folder, enough to write its row anew."""
+    """Return the facts that are stored beside the folder's data; its row can be restored from them."""
     return {
         "name": folder.name,
         "owner": owner_text(folder),
@@ -82,7 +84,7 @@ def owner_text(folder: Folder) -> str:
 
 
 def order_creation(folder: Folder) -> None:
-    """Make the folder's directory; again changes nothing. Of a linked folder only its description is made."""
+    """Create the folder's directory; a repeated call changes nothing. A linked folder gets only its description."""
     order(folder, "PUT", "", {"meta": meta_of(folder)})
     if folder.linked_path:
         order(folder, "PUT", "/link", {"path": folder.linked_path})
@@ -97,22 +99,23 @@ def order_description(folder: Folder) -> None:
 
 
 def order_limit(folder: Folder) -> None:
-    """Hold the folder to its limit, where the file system enforces it."""
+    """Set the folder's limit, which the file system enforces if it can."""
     order(folder, "PUT", "/limit", {"bytes": folder.limit_bytes})
 
 
 def order_clone(folder: Folder, source_id: UUID) -> None:
-    """Begin to copy the source; ``ask_state`` tells when it is done."""
+    """Start copying the source; ``ask_state`` returns the progress."""
     order(folder, "POST", "/clones", {"source": str(source_id), "meta": meta_of(folder)})
 
 
 def order_measurement(folder: Folder) -> None:
-    """Begin to measure; ``ask_state`` tells the result."""
+    """Start measuring the folder; ``ask_state`` returns the result."""
     order(folder, "POST", "/measurements")
 
 
 def order_deletion(folder: Folder) -> None:
-    """Take the folder's directory out of sight; it is removed in the background. One that is not there is no error."""
+    """Move the folder's directory aside; the file server deletes it in the background. A missing directory is no
+    error."""
     try:
         order(folder, "DELETE", "")
     except FileServerError as error:
@@ -121,7 +124,7 @@ def order_deletion(folder: Folder) -> None:
 
 
 def ask_state(folder: Folder) -> FolderState:
-    """Return what the file server knows of the folder; ABSENT when it knows nothing."""
+    """Return the folder's state on its file server; ABSENT if it is unknown there."""
     try:
         answer = order(folder, "GET", "")
     except FileServerError as error:
@@ -140,7 +143,7 @@ def ask_state(folder: Folder) -> FolderState:
 
 
 def ask_host(host: StorageHost) -> HostState:
-    """Return what the host's file server says of its storage; raises StorageSilent."""
+    """Return the state of the host's storage. Raises StorageSilent."""
     answer = _of_host(host, "/v1/host")
     if answer.get("host") != host.name:
         text = Message(
@@ -158,13 +161,13 @@ def ask_host(host: StorageHost) -> HostState:
 
 
 def measured_in(size: Any) -> Measured | None:
-    """Return the size that an answer tells; None when the folder was not measured yet."""
+    """Return the size in an answer of the file server; None if the folder is not measured yet."""
     told = _map(size)
     return Measured(_size(told["bytes"]), _size(told["files"]), _moment(told["at"])) if told.get("at") else None
 
 
 def list_folders(host: StorageHost) -> Iterator[KnownFolder]:
-    """Yield every folder whose directory lies on the host, page by page; raises StorageSilent."""
+    """Yield every folder whose directory is on the host, page by page. Raises StorageSilent."""
     after: str | None = None
     for _ in range(_MOST_PAGES):
         answer = _of_host(host, "/v1/host/folders", {"after": after, "limit": _PAGE})

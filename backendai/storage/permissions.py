@@ -1,4 +1,4 @@
-"""What a person may do with a folder: one place, for pages, REST, tickets and mounts."""
+"""Decides the rights of a person to a folder, for pages, REST, tickets and mounts alike."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def require_rights(user: User, folder: Folder | UUID, least: str) -> Folder:
 
 
 def file_rights(folder: Folder, rights: str) -> Literal["view", "edit"]:
-    """Return what these rights to the folder mean for its files: linked folders are never changed."""
+    """Return the rights to the folder's files that follow from these rights; linked folders are read-only."""
     return "edit" if allows(rights, Rights.EDIT) and not folder.linked_path else "view"

@@ -1,4 +1,4 @@
-"""Which folders and storage hosts a person may see, and which rights they have to each."""
+"""Selects the folders and storage hosts that a person may see, with the person's rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StorageHostQuerySet(models.QuerySet[Any]):
     """Storage hosts."""
 
     def visible_to(self, user: User) -> StorageHostQuerySet:
-        """All for superadmins, else those where folders can be created."""
+        """Return all storage hosts for a superadmin, else those where folders can be created."""
         return self if user.role == "superadmin" else self.filter(is_enabled=True)
 
 
@@ -27,11 +27,11 @@ class FolderQuerySet(models.QuerySet[Any]):
     """Folders."""
 
     def live(self) -> FolderQuerySet:
-        """Not deleted."""
+        """Return the folders that are not deleted."""
         return self.filter(status__in=sorted(LIVE))
 
     def mountable(self) -> FolderQuerySet:
-        """Those that sessions may mount now."""
+        """Return the folders that sessions may mount now."""
         return self.filter(status=FolderStatus.READY)
 
     def with_rights_of(self, user: User) -> FolderQuerySet:
@@ -44,17 +44,18 @@ class FolderQuerySet(models.QuerySet[Any]):
         return self._with_rights(user, user, rules)
 
     def visible_to(self, user: User) -> FolderQuerySet:
-        """Folders to which the user has any rights, with ``rights``; administrators manage those of their domain. Those
-        that are not ready, such as in the trash, are there for anyone who manages them."""
+        """Return the folders to which the user has any rights, annotated with ``rights``. Administrators manage those
+        of their domain. Folders that are not ready, such as in the trash, are included only for those who manage them.
+        """
         rows = self.live().with_rights_of(user).exclude(rights=Rights.NONE)
         return rows.filter(Q(rights=MANAGE) | Q(status=FolderStatus.READY))
 
     def offered_to(self, user: User) -> FolderQuerySet:
-        """Ready folders that the user owns, was granted or has by a project: what lists and the launcher show."""
+        """Return the ready folders that the user owns, was granted or has by a project, for lists and the launcher."""
         return self.mountable()._held_by(user, user).with_rights_of(user).exclude(rights=Rights.NONE)
 
     def offered_to_column(self, column: str) -> FolderQuerySet:
-        """For a subquery: the folders of ``offered_to`` for the user in a column of the query around it."""
+        """Return the folders of ``offered_to`` as a subquery, for the user in a column of the outer query."""
         person, inner = OuterRef(column), OuterRef(OuterRef(column))
         domain = Q(domain=OuterRef("user__domain")) | Q(domain=OuterRef("project__domain"))
         managing = User.objects.filter(Q(role="superadmin") | Q(role="admin") & domain, pk=inner)
@@ -75,7 +76,7 @@ class FolderQuerySet(models.QuerySet[Any]):
         return self.annotate(rights=Case(*rules, default=Value(Rights.NONE.value), output_field=CharField()))
 
     def _held_by(self, person: Person, inner: Person) -> FolderQuerySet:
-        """Those that the person owns, was granted or has by a project."""
+        """Return the folders that the person owns, was granted or has by a project."""
         mine = Q(user=person) | Exists(self._memberships_of(inner)) | Exists(self._granted_to(inner))
         return self.filter(mine)
 
@@ -94,9 +95,9 @@ class FolderGrantQuerySet(models.QuerySet[Any]):
     """Grants of rights to folders."""
 
     def counting(self) -> FolderGrantQuerySet:
-        """Overrides, and invitations that were accepted."""
+        """Return the overrides and the accepted invitations."""
         return self.filter(Q(kind=GrantKind.OVERRIDE) | Q(accepted_at__isnull=False))
 
     def pending_for(self, user: User) -> FolderGrantQuerySet:
-        """Invitations that the user has neither accepted nor declined."""
+        """Return the invitations that the user has neither accepted nor declined."""
         return self.filter(user=user, kind=GrantKind.INVITATION, accepted_at=None, folder__status=FolderStatus.READY)

@@ -1,4 +1,4 @@
-"""The verbs of folders."""
+"""Creates, changes, shares, copies and deletes folders."""
 
 from backendai.storage.services.cloning import clone_folder, link_folder
 from backendai.storage.services.delivery import deliver

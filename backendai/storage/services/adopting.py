@@ -1,4 +1,4 @@
-"""Writing rows for folders that lie on a storage host and are not in the database, as after its loss."""
+"""Adds rows for folders that lie on a storage host but are missing in the database, as after its loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.storage.status import FolderStatus, Rights, Usage
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What became of one unknown directory: ``problem`` is empty when it has a row now, or would get one."""
+    """The result for one unknown directory. ``problem`` is empty if it has got a row, or would get one."""
 
     folder_id: UUID
     name: str
@@ -32,8 +32,9 @@ class Adopted:
 
 
 def adopt_folders(host: StorageHost, *, owner: User | None = None, dry: bool, now: datetime) -> Iterator[Adopted]:
-    """Yield what becomes of each directory of the host that the database does not know. It gets the name, owner and
-    limit that stand beside its data; ``owner`` gets those whose owner is not known. Raises StorageSilent."""
+    """Yield the result for each directory of the host that the database does not know. The name, owner and limit are
+    those stored beside its data; folders of unknown owners get ``owner``. ``dry``: change nothing. Raises
+    StorageSilent."""
     for found in orders.list_folders(host):
         if Folder.objects.filter(pk=found.folder_id).exists():
             continue

@@ -1,4 +1,4 @@
-"""What the services of folders check, and how they refuse."""
+"""Validates the arguments of the folder services, and builds their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAMED = 5
 
 
 def check_name(name: str, *, field: str = "name") -> str:
-    """Return the name; raises a UserError unless it may be a folder's."""
+    """Return the name. Raises a UserError for a name that a folder may not have."""
     try:
         folder_name_rule(name)
     except ValidationError as error:
@@ -41,7 +41,7 @@ def check_limit(limit_bytes: int | None) -> int | None:
 
 
 def check_choice(value: str, choices: type[models.TextChoices], field: str) -> str:
-    """Return the value; raises a UserError that lists what there is."""
+    """Return the value. Raises a UserError that lists the allowed values."""
     if value not in choices.values:
         text = Message(
             "Unknown {name} {value}: choose one of {values}.",
@@ -54,7 +54,7 @@ def check_choice(value: str, choices: type[models.TextChoices], field: str) -> s
 
 
 def host_for(user: User, host: StorageHost | None) -> StorageHost:
-    """Return the host where a new folder of the user shall lie, the default one when none is named."""
+    """Return the host for a new folder of the user; without a named host, the default host."""
     rows = StorageHost.objects.filter(is_enabled=True)
     found: StorageHost | None = (rows.filter(pk=host.pk) if host else rows.order_by("-is_default", "name")).first()
     if found is None:
@@ -80,12 +80,13 @@ def managed_project(user: User, project: Project | None) -> Project | None:
 
 
 def digest_of(asked: Mapping[str, Any]) -> str:
-    """Return what tells two requests with the same idempotency key apart."""
+    """Return the digest of a request, which tells two requests with the same idempotency key apart."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def earlier_folder(user: User, key: str, digest: str) -> Folder | None:
-    """Return what the user made under this idempotency key; raises Conflict when it was another request."""
+    """Return the folder that the user created under this idempotency key. Raises Conflict if the request was
+    different."""
     rows = Folder.objects.filter(created_by=user, idempotency_key=key[:128])
     found: Folder | None = rows.select_related("host", "user", "project__domain").first()
     if found is not None and found.request_digest != digest:
@@ -140,7 +141,7 @@ def refuse_while_cloned(folder: Folder) -> None:
 
 
 def wrong_status(folder: Folder, done: str) -> Conflict:
-    """Return the refusal of what the folder's status does not allow."""
+    """Return the error for an action that the folder's status does not allow."""
     status = Folder.objects.filter(pk=folder.pk).values_list("status", flat=True).first() or FolderStatus.DELETED
     words = FolderStatus(status).label
     return Conflict(
@@ -154,6 +155,6 @@ def wrong_status(folder: Folder, done: str) -> Conflict:
 
 
 def name_taken(name: str) -> Conflict:
-    """Return the refusal of a name that another folder of the owner has."""
+    """Return the error for a name that another folder of the owner has."""
     text = Message("This owner already has a folder {name}. Choose another name.", name=repr(name))
     return Conflict(text, field="name", code="name-taken")

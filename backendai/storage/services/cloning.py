@@ -1,4 +1,4 @@
-"""Copying folders, and offering existing directories."""
+"""Copies folders, and links existing directories as folders."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def link_folder(
 
 
 def _note_nothing(folder: Folder) -> None:
-    """``cloned_from`` says already where the files come from."""
+    """Do nothing: ``cloned_from`` already names the source of the files."""
 
 
 def _refuse_too_small(source: Folder, clone: Folder) -> None:

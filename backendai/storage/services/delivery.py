@@ -1,5 +1,7 @@
-"""Carrying out at a file server what the database says of a folder. The caller tries at once, the pass again;
-it can be done any number of times, by several at once."""
+"""Applies the state of a folder in the database to its file server.
+
+The caller tries at once, the pass repeats. It may run any number of times and concurrently.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ STALE = "stale-version"
 
 
 def deliver(folder: Folder, *, now: datetime) -> bool:
-    """Do the next thing at the folder's file server; returns whether the folder changed. What the server cannot do now
-    is noted in ``status_message`` and tried again by the pass; what it refuses for good makes the folder an ERROR."""
+    """Carry out the folder's next step at its file server; return whether the folder changed. A temporary error is
+    saved in ``status_message`` and the pass retries; a final refusal sets the folder to ERROR."""
     try:
         changed = _deliver(folder, now)
     except StorageSilent as error:

@@ -29,7 +29,8 @@ _MOST_TRIES = 8
 
 
 def open_fill(folder: Folder, owner: User, *, now: datetime) -> FolderFill:
-    """Note, in the caller's transaction, that files come into a folder; its job tells the owner how far they are."""
+    """Add the record of a copy into the folder, and its background job for the owner. Runs in the caller's
+    transaction."""
     job = start_job(
         FILL_JOB,
         f"{folder.name} ({folder.pk.hex[:12]})",
@@ -46,7 +47,7 @@ def open_fill(folder: Folder, owner: User, *, now: datetime) -> FolderFill:
 
 
 def due_fills(now: datetime) -> list[FolderFill]:
-    """Return those that no worker holds, oldest first."""
+    """Return the copies that no worker holds, oldest first."""
     free = Q(taken_until=None) | Q(taken_until__lte=now) | Q(taken_until__gt=now + 2 * LEASE)
     return list(
         FolderFill.objects.filter(free, is_over=False).select_related(
@@ -56,13 +57,14 @@ def due_fills(now: datetime) -> list[FolderFill]:
 
 
 def take_fill(fill: FolderFill, worker: str, *, now: datetime) -> bool:
-    """Take a fill unless somebody was faster."""
+    """Assign a copy to the worker; return False if another worker was faster."""
     free = Q(taken_until=fill.taken_until) if fill.taken_until else Q(taken_until=None)
     return bool(FolderFill.objects.filter(free, pk=fill.pk).update(taken_by=worker, taken_until=now + LEASE))
 
 
 def report_fill(fill: FolderFill, worker: str, done: int, total: int | None, *, now: datetime) -> bool:
-    """Write how many bytes have been sent; returns whether to go on: not when the fill was cancelled or taken away."""
+    """Save the number of sent bytes; return whether to continue. False if the copy was cancelled or another worker has
+    it."""
     held = FolderFill.objects.filter(pk=fill.pk, taken_by=worker, folder__status=FolderStatus.CREATING)
     if not held.update(taken_until=now + LEASE, sent_bytes=done):
         return False
@@ -75,7 +77,7 @@ def report_fill(fill: FolderFill, worker: str, done: int, total: int | None, *, 
 
 
 def finish_fill(fill: FolderFill, *, message: str = "", now: datetime) -> bool:
-    """Make the folder READY; returns whether it still waited for that."""
+    """Set the folder to READY; return whether it was still waiting for its files."""
     with transaction.atomic():
         only = [FolderStatus.CREATING]
         if not transition(
@@ -89,7 +91,7 @@ def finish_fill(fill: FolderFill, *, message: str = "", now: datetime) -> bool:
 
 
 def put_off_fill(fill: FolderFill, message: str, *, now: datetime) -> bool:
-    """Let a copy that broke off go on in a moment; returns False when it was tried often enough, and gives it up."""
+    """Schedule another attempt of an interrupted copy. After too many attempts, let it fail and return False."""
     if fill.tries + 1 >= _MOST_TRIES:
         fail_fill(fill, message, now=now)
         return False
@@ -98,7 +100,7 @@ def put_off_fill(fill: FolderFill, message: str, *, now: datetime) -> bool:
 
 
 def fail_fill(fill: FolderFill, message: str, *, now: datetime) -> None:
-    """Make the folder an ERROR that says why."""
+    """Set the folder to ERROR with this message."""
     with transaction.atomic():
         only = [FolderStatus.CREATING]
         transition([fill.folder_id], FolderStatus.ERROR, now=now, only_from=only, status_message=shortened(message))
@@ -108,7 +110,7 @@ def fail_fill(fill: FolderFill, message: str, *, now: datetime) -> None:
 
 
 def cancel_fill(fill: FolderFill, *, now: datetime) -> None:
-    """Delete the folder with what has come, after its owner cancelled the copy."""
+    """Delete the folder with the files copied so far, after its owner cancelled the copy."""
     with transaction.atomic():
         transition([fill.folder_id], FolderStatus.DELETING, now=now, only_from=[FolderStatus.CREATING])
         FolderFill.objects.filter(pk=fill.pk).delete()

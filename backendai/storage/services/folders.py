@@ -1,4 +1,4 @@
-"""Making, changing, trashing, restoring and purging folders."""
+"""Creates, changes, trashes, restores and purges folders."""
 
 from __future__ import annotations
 

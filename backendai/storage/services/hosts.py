@@ -1,4 +1,4 @@
-"""Storage hosts: written by superadmins, and by the first start."""
+"""Saves and deletes storage hosts, for superadmins and the first start."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FIELDS = ("name", "title", "address", "public_address", "is_enabled", "is_defaul
 
 
 def write_host(actor_id: UUID | None, host: StorageHost, values: Mapping[str, Any]) -> StorageHost:
-    """Write these fields of a storage host, stored or new, and return it; a new default takes the place of the old one.
-    Raises a UserError that names the field."""
+    """Save these fields of a new or stored storage host, and return it. A new default replaces the old one. Raises a
+    UserError that names the field."""
     is_new = host._state.adding
     old = {} if is_new else {name: plain_value(getattr(host, name)) for name in values}
     if not is_new and values.get("name", host.name) != host.name:

@@ -1,4 +1,4 @@
-"""Taking in how large a folder is, and telling its owner once that it is nearly full."""
+"""Saves the measured sizes of folders, and notifies an owner once when a folder is nearly full."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def take_measurement(folder: Folder, found: Measured, *, now: datetime) -> None:
 
 
 def _tell(folder: Folder, used: int, limit: int, percent: int, now: datetime) -> None:
-    """Put a line under the bell of the owner; of a project's folder: its creator's."""
+    """Send a notification to the folder's owner; for a project's folder, to its creator."""
     owner_id: UUID | None = folder.user_id or folder.created_by_id
     if owner_id is None:
         return

@@ -1,4 +1,4 @@
-"""Tickets of people for the file server of a folder."""
+"""Issues tickets with which people reach the file server of a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backendai.wire.folder_tickets import LIFETIME_SECONDS, sign_folder_ticket
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A ticket, where it is good, and for how many seconds."""
+    """A ticket with the address where it is valid, and its lifetime in seconds."""
 
     ticket: str
     address: str
@@ -43,7 +43,8 @@ def folder_ticket(user: User, folder: Folder, rights: str) -> Pass:
 
 
 def direct_ticket(user: User, folder: Folder, rights: str) -> Pass:
-    """Return the same with the address by which scripts reach the file server; raises Conflict if they cannot."""
+    """Return a ticket with the address by which scripts reach the file server. Raises Conflict if they cannot reach
+    it, and the errors of ``folder_ticket``."""
     found = folder_ticket(user, folder, rights)
     public_address = require_rights(user, folder, Rights.VIEW).host.public_address
     if not public_address:

@@ -1,4 +1,4 @@
-"""Giving the folders of one person to another one, as before an account is purged."""
+"""Transfers the folders of one person to another, as before an account is purged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_TRIED = 1000
 
 
 def live_folders_of(user: User) -> dict[str, int]:
-    """Return by status how many folders of this person are not deleted."""
+    """Return the numbers of this person's folders by status, without deleted ones."""
     rows = Folder.objects.live().filter(user=user).order_by("status").values_list("status")
     return {status: number for status, number in rows.annotate(number=Count("pk"))}
 
@@ -40,8 +40,7 @@ def refuse_while_owning(user: User) -> None:
 
 def transfer_folders(actor: User, from_user: User, to_user: User, *, now: datetime) -> list[Folder]:
     """Return the folders of one person, which belong to another one from now on, those in the trash included; for
-    administrators of both. A name that is taken gets a number. Policies' limits are not checked: data comes first.
-    """
+    administrators of both. A name that is taken gets a number. Policies' limits are not checked: data comes first."""
     _check_people(actor, from_user, to_user)
     with transaction.atomic():
         lock_owner(to_user)
