@@ -1,1 +1,1 @@
-"""The file server: the only process that opens the paths of folders. It has no database and no secret of the portal."""
+"""The file server: the only process that opens folders. It uses no database and no secret of the portal."""

@@ -1,4 +1,4 @@
-"""Requests about many files at once: download as zip or tar, upload as a tar stream."""
+"""Handles requests for archives: download of files as zip or tar, upload of a tar stream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """Answer with an archive of what lies at some paths."""
+    """Return an archive of the files and directories at the given paths."""
     asked, paths = admit(request, "view"), query_paths(request)
     kind = request.query.get("format", "zip")
     if kind not in ("zip", "tar"):
@@ -64,7 +64,7 @@ async def download(request: web.Request) -> web.StreamResponse:
 
 
 async def upload(request: web.Request) -> web.Response:
-    """Take a tar archive in: each file appears as a whole."""
+    """Unpack an uploaded tar archive. Each file becomes visible only when it is complete."""
     asked = admit(request, "edit")
     overwrite = request.query.get("overwrite", unpacking.SKIP_EQUAL)
     if overwrite not in unpacking.MODES:
@@ -93,7 +93,8 @@ async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:
 
 
 class _Batch:
-    """Members that are put in their places together; ``rooms`` holds what was promised for the large ones."""
+    """Members of an archive that are moved to their paths together. ``rooms``: the space reserved for the large
+    members."""
 
     def __init__(self, asked: Asked, overwrite: str, rooms: AsyncExitStack) -> None:
         self.asked, self.rooms, self._overwrite = asked, rooms, overwrite
@@ -101,14 +102,14 @@ class _Batch:
         self._bytes = 0
 
     async def add(self, item: Item, outcome: Outcome) -> None:
-        """Take a member; puts all in their places when they are many."""
+        """Add a member; move all of them to their paths when there are many."""
         self._items.append(item)
         self._bytes += item.size
         if self._bytes >= _BATCH_BYTES or len(self._items) >= _BATCH_ITEMS:
             await self.flush(outcome)
 
     async def flush(self, outcome: Outcome) -> None:
-        """Put the members in their places."""
+        """Move the members to their paths."""
         items, self._items, self._bytes = self._items, [], 0
         if not items:
             return
@@ -120,7 +121,7 @@ class _Batch:
 
 
 async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outcome) -> Item | None:
-    """Read one member; returns None for one that is refused, or is the folder itself."""
+    """Read one member; return None for a rejected one, or for the folder itself."""
     try:
         parts = beneath.parse(member.name)
     except beneath.PathRefused as error:
@@ -143,7 +144,7 @@ async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outco
 
 
 async def _spool(batch: _Batch, reader: TarReader, item: Item) -> bytes:
-    """Write a large member to ``incoming``; returns its name there."""
+    """Write a large member to ``incoming``; return the name of its file there."""
     asked = batch.asked
     await batch.rooms.enter_async_context(asked.room(item.size))
     draft = await asked.run(content.begin)

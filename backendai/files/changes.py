@@ -1,4 +1,5 @@
-"""Changes in a folder: new directories, moves, copies. What would be replaced and is no file goes to the trash."""
+"""Changes a folder: creates directories, moves and copies entries. A replaced entry that is no file goes to the
+trash."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ Progress = Callable[[int], None]
 
 
 def make_directory(tree: FolderTree, parts: Parts) -> None:
-    """Make a directory whose parent exists. Raises FileExistsError."""
+    """Create a directory whose parent exists. Raises FileExistsError."""
     tree.require_writable()
     with beneath.parent_of(tree.data, parts) as (parent, name):
         beneath.make_directory(parent, name, exist_ok=False)
@@ -41,7 +42,7 @@ def make_directory(tree: FolderTree, parts: Parts) -> None:
 
 
 def move(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float) -> None:
-    """Move a file, a link or a directory to another place in the folder."""
+    """Move a file, link or directory to another path in the folder."""
     tree.require_writable()
     _refuse_into_itself(source, target)
     with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
@@ -56,7 +57,7 @@ def move(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now
 
 
 def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float, written: Progress) -> None:
-    """Copy a file or a directory with everything in it; what is made appears as a whole."""
+    """Copy a file or a directory tree. The copy becomes visible only when it is complete."""
     tree.require_writable()
     _refuse_into_itself(source, target)
     with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
@@ -78,7 +79,8 @@ def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now
 
 
 def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> None:
-    """Put what would be replaced into the trash, unless both are files: one then replaces the other at once."""
+    """Move the entry at the target path to the trash. Two files are left: renaming replaces one by the other at
+    once."""
     with beneath.parent_of(tree.data, target) as (parent, name):
         try:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
@@ -89,7 +91,7 @@ def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> 
 
 
 def part_name() -> bytes:
-    """Return a name in ``incoming`` that nothing else has; leftovers are known by it."""
+    """Return a unique name for a file in ``incoming``; leftovers are recognized by its form."""
     return f"{uuid.uuid4().hex}.part".encode()
 
 
@@ -102,9 +104,9 @@ def copy_tree(
     written: Progress,
     copied: Progress = lambda _: None,
 ) -> None:
-    """Copy what bears a name in one open directory into another. Links are copied as they are, devices are left out.
-    Files that are there already with the same size and time are kept: a copy can be resumed. Nothing is synced. A
-    Refusal names its entry."""
+    """Copy one entry of an open directory, with everything in it, into another directory. Links are copied as links,
+    devices are left out. Files that exist with the same size and time are kept, so a copy can be resumed. Nothing is
+    synced. A Refusal names its entry."""
     copy = _Copy(source, target, written, copied)
     waiting = copy.entry(source, target, (name,), (new_name,))
     directories = []

@@ -1,4 +1,4 @@
-"""Clones: a folder that is filled in ``.staging`` and appears once it is complete."""
+"""Clones folders: a clone is filled in ``.staging`` and becomes visible when it is complete."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from backendai.files.tree import (
 def order(
     root: int, folder_id: UUID, version: int, source: UUID, linkable: Sequence[Path], told: Mapping[str, Any]
 ) -> None:
-    """Note a clone on the disk, so that it is made whatever happens. Refuses with 404 an unknown source, with 409 a
-    target that is there, with 507 more than the target's limit."""
+    """Write the order of a clone to the disk, so that a restart continues it. Refuses with 404 an unknown source, with
+    409 an existing target, with 507 a source above the target's limit."""
     with opened_folder(root, source, linkable) as tree:
         size = read_size(tree.base)
     state = state_of(root, folder_id)
@@ -56,7 +56,7 @@ def order(
 
 
 def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progress) -> None:
-    """Copy what is missing yet, then rename the clone into its place. Raises Stopped."""
+    """Copy the files that are still missing, then rename the clone to its place. Raises Stopped."""
     name = str(folder_id).encode()
     with opened_place(root, STAGING) as staging:
         base = beneath.open_directory(staging, (name,), follow=False)
@@ -73,7 +73,7 @@ def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progres
 
 
 def give_up(root: int, folder_id: UUID) -> bool:
-    """Set what there is of a failed clone aside; returns whether there was anything."""
+    """Move the files of a failed clone aside; return whether there were any."""
     with suppress(FileNotFoundError), opened_place(root, STAGING) as staging:
         os.close(beneath.open_directory(staging, (str(folder_id).encode(),), follow=False))
         return set_aside(root, folder_id, None)
@@ -81,7 +81,7 @@ def give_up(root: int, folder_id: UUID) -> bool:
 
 
 def _lock(base: int) -> None:
-    """Let one file server fill a clone where several serve the host. Raises Stopped for the others."""
+    """Lock a clone, so that one of several file servers of the host fills it. Raises Stopped in the others."""
     try:
         fcntl.flock(base, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -1,4 +1,4 @@
-"""What a file server is told by its environment, read in one place."""
+"""Reads the settings of a file server from its environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """One file server's settings: which hosts it serves from which paths, and whose tickets it believes."""
+    """The settings of one file server: its hosts with their paths, and the key that verifies tickets."""
 
     hosts: Mapping[str, Path]
     address: str
@@ -30,7 +30,7 @@ class FilesSettings:
     deployment: str
 
     def keys(self) -> tuple[str, str]:
-        """Return the public key and the deployment: those that were set, else what the key file says now."""
+        """Return the public key and the deployment, from the settings or else from the key file as it is now."""
         if self.public_key:
             return self.public_key, self.deployment
         try:
@@ -45,7 +45,7 @@ class FilesSettings:
 
 
 def read_settings(environ: Mapping[str, str]) -> FilesSettings:
-    """Return the settings. A wrong value is a UserError that names it."""
+    """Return the settings of the environment. Raises a UserError that names a wrong variable."""
     data = Path(environ.get("BACKENDAI_DATA", "") or Path(__file__).resolve().parent.parent.parent / "var").absolute()
     hosts = read_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")) or {"local": data / "folders"}
     address, port = read_bind(environ.get("BACKENDAI_FILES_BIND", "") or DEFAULT_BIND)

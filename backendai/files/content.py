@@ -1,4 +1,4 @@
-"""The bytes of files: reading, and writing that is seen as a whole or not at all."""
+"""Reads and writes the contents of files. A written file becomes visible only when it is complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A regular file that is open for reading, and what it was then."""
+    """A regular file that is open for reading, with its state at the time of opening."""
 
     file: io.FileIO
     size: int
@@ -33,7 +33,7 @@ class OpenedFile:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A file in ``incoming`` that is being written; ``finish`` puts it in its place."""
+    """A file in ``incoming`` that is being written; ``finish`` moves it to its path."""
 
     name: bytes
     file: io.FileIO
@@ -52,7 +52,7 @@ def read_at(root: int, file: io.FileIO, offset: int, size: int) -> bytes:
 
 
 def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool) -> None:
-    """Refuse a target that cannot be written, before any byte is sent."""
+    """Reject a target that cannot be written, before any byte is sent."""
     tree.require_writable()
     with beneath.parent_of(tree.data, parts) as (parent, name):
         try:
@@ -66,7 +66,7 @@ def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool) -> None:
 
 
 def begin(tree: FolderTree, name: bytes | None = None) -> Draft:
-    """Make an empty file in ``incoming``."""
+    """Create an empty file in ``incoming``."""
     draft = name or part_name()
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with opened_part(tree.base, INCOMING) as incoming:
@@ -77,14 +77,14 @@ def begin(tree: FolderTree, name: bytes | None = None) -> Draft:
 
 
 def append(root: int, draft: Draft, data: bytes) -> None:
-    """Write all the bytes at the end."""
+    """Write all the bytes at the end of the draft."""
     view = memoryview(data)
     while view:
         view = view[os.write(draft.file.fileno(), view) :]
 
 
 def finish(tree: FolderTree, draft: Draft, parts: Parts, *, overwrite: bool, now: float) -> os.stat_result:
-    """Put a file that was written in its place, durably; returns what it is. Raises FileExistsError."""
+    """Sync a draft to the disk and move it to its path; return its status. Raises FileExistsError."""
     os.fsync(draft.file.fileno())
     place(tree, draft.name, parts, overwrite=overwrite, now=now)
     found = os.fstat(draft.file.fileno())
@@ -93,7 +93,7 @@ def finish(tree: FolderTree, draft: Draft, parts: Parts, *, overwrite: bool, now
 
 
 def place(tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now: float) -> None:
-    """Rename a whole file from ``incoming`` to where it belongs. Raises FileExistsError."""
+    """Move a complete file from ``incoming`` to its path. Raises FileExistsError."""
     tree.require_writable()
     with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, parts) as (parent, name):
         if overwrite:
@@ -104,14 +104,14 @@ def place(tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now:
 
 
 def discard(tree: FolderTree, draft: Draft) -> None:
-    """Remove a file that was not finished."""
+    """Delete an unfinished draft."""
     draft.file.close()
     with opened_part(tree.base, INCOMING) as incoming, contextlib.suppress(FileNotFoundError):
         os.unlink(draft.name, dir_fd=incoming)
 
 
 def read_text(tree: FolderTree, parts: Parts) -> tuple[str, str]:
-    """Return a small text file and its etag; refuses larger files and what is not UTF-8."""
+    """Return a small text file and its etag. Refuses larger files and those that are not UTF-8."""
     opened = open_content(tree, parts)
     with opened.file:
         if opened.size > LARGEST_TEXT:
@@ -124,8 +124,8 @@ def read_text(tree: FolderTree, parts: Parts) -> tuple[str, str]:
 
 
 def write_text(tree: FolderTree, parts: Parts, text: bytes, *, expected: str | None, now: float) -> str:
-    """Write a text file as a whole; returns its new etag. ``expected`` is the etag of what is replaced, ``*`` anything
-    that is there, None nothing. Refuses with 412 when somebody else was faster."""
+    """Replace a text file as a whole and return its new etag. ``expected``: the etag of the replaced file, ``*`` for
+    any, None for no file. Refuses with 412 if the file has changed."""
     tree.require_writable()
     if current_etag(tree, parts) != expected and expected != "*":
         raise Refusal(412, "changed", "The file has changed since it was opened. Open it again before you save.")
@@ -151,7 +151,7 @@ def current_etag(tree: FolderTree, parts: Parts) -> str | None:
 
 
 def _keep_mode(incoming: int, draft: bytes, parent: int, name: bytes) -> None:
-    """Let a file that replaces another stay executable if that was."""
+    """Make the draft executable if the file that it replaces is."""
     with contextlib.suppress(FileNotFoundError):
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):

@@ -1,4 +1,4 @@
-"""Requests about the bytes of files: download with ranges, upload of one file, editing of texts."""
+"""Handles requests for the contents of files: download with ranges, upload of one file, editing of texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """Answer with a file or a part of it."""
+    """Return a file or a range of it."""
     asked, parts = admit(request, "view"), query_path(request)
     opened = await asked.run(content.open_content, parts)
     with opened.file:
@@ -60,7 +60,7 @@ async def download(request: web.Request) -> web.StreamResponse:
 
 
 async def send(asked: Asked, response: web.StreamResponse, file: io.FileIO, start: int, end: int) -> None:
-    """Write the bytes of an open file; a file that has become shorter breaks the connection off."""
+    """Send the bytes of an open file. If the file has become shorter, the connection breaks off."""
     while start < end:
         data = await asked.host.run(content.read_at, file, start, min(_CHUNK, end - start))
         if not data:
@@ -71,7 +71,7 @@ async def send(asked: Asked, response: web.StreamResponse, file: io.FileIO, star
 
 
 async def upload(request: web.Request) -> web.Response:
-    """Take one file in: it is seen once it is whole."""
+    """Store one uploaded file. It becomes visible only when it is complete."""
     asked, parts = admit(request, "edit"), query_path(request)
     overwrite = switch(request.query.get("overwrite"), "overwrite")
     await asked.run(content.check_target, parts, overwrite=overwrite)
@@ -80,14 +80,14 @@ async def upload(request: web.Request) -> web.Response:
 
 
 async def show_text(request: web.Request) -> web.Response:
-    """Answer with a small text file for editing."""
+    """Return a small text file for editing."""
     asked = admit(request, "view")
     text, etag = await asked.run(content.read_text, query_path(request))
     return web.Response(text=text, content_type="text/plain", headers={**SAFETY, "ETag": f'"{etag}"'})
 
 
 async def save_text(request: web.Request) -> web.Response:
-    """Save a text file, if nobody has changed it since it was opened."""
+    """Save a text file, unless it has changed since it was opened."""
     asked, parts = admit(request, "edit"), query_path(request)
     expected = _expected(request)
     text = await request.content.read(LARGEST_TEXT + 1)
@@ -106,7 +106,7 @@ async def save_text(request: web.Request) -> web.Response:
 
 
 def disposition(name: bytes, *, inline: bool = False) -> str:
-    """Return a Content-Disposition for any name, in ASCII whatever is in it."""
+    """Return a Content-Disposition header in ASCII for any file name."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name.decode(errors="replace")) or "download"
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
@@ -124,7 +124,7 @@ def _headers(request: web.Request, parts: Parts, opened: OpenedFile, head: bytes
 
 
 def _range(request: web.Request, opened: OpenedFile, tag: str) -> tuple[int, int]:
-    """Return which bytes are asked for; all, unless one range is named and the file is still the same."""
+    """Return the requested range of bytes. The whole file, unless one range is named and the file is unchanged."""
     told = request.headers.get("Range")
     if told is None or request.headers.get("If-Range", tag) != tag or not (found := _RANGE.match(told)):
         return 0, opened.size
@@ -139,7 +139,7 @@ def _range(request: web.Request, opened: OpenedFile, tag: str) -> tuple[int, int
 
 
 def _expected(request: web.Request) -> str | None:
-    """Return the etag that is to be replaced; None when the file must be new."""
+    """Return the etag of the file to replace; None if the file must be new."""
     if request.headers.get("If-None-Match") == "*":
         return None
     told = request.headers.get("If-Match")

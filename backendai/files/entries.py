@@ -1,4 +1,4 @@
-"""What lies in a directory of a folder, as callers see it: pages, single entries, search by name."""
+"""Lists the entries of a folder for callers: pages of a directory, single entries, search by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_FOUND = 500
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How a list is asked for."""
+    """The order and page of a requested list."""
 
     by: str = "name"
     descending: bool = False
@@ -38,7 +38,7 @@ class Order:
 
 
 def shown(name: bytes) -> dict[str, str]:
-    """Return how JSON names some bytes: as text, and exactly when that is not UTF-8."""
+    """Return a name for JSON: as text, and also its exact bytes if it is not UTF-8."""
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:
@@ -46,18 +46,18 @@ def shown(name: bytes) -> dict[str, str]:
 
 
 def shown_path(parts: Parts) -> dict[str, str]:
-    """Return how JSON names a path."""
+    """Return a path for JSON."""
     told = shown(b"/".join(parts))
     return {"path": told["name"], **({"raw_path": told["raw"]} if "raw" in told else {})}
 
 
 def etag_of(found: os.stat_result) -> str:
-    """Return what changes when a file does."""
+    """Return the etag of a file, which changes with the file."""
     return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
 
 
 def kind_of(mode: int) -> str:
-    """Return what something is; only files and directories are ever opened."""
+    """Return the kind of an entry; only files and directories are ever opened."""
     names = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     return names.get(stat.S_IFMT(mode), "other")
 

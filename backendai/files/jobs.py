@@ -1,4 +1,4 @@
-"""Long work on folders that nobody waits for: clones, removals, measurements. It goes on after a restart."""
+"""Runs long background jobs on folders: clones, removals, measurements. A restart continues them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SWEEP_EVERY, _RETRY_AFTER = 3600.0, 10.0
 
 @dataclass(slots=True)
 class Job:
-    """One piece of work: how far it is, and why it failed."""
+    """One job, with its progress and its error."""
 
     progress: Progress
     error: str = ""
@@ -53,7 +53,7 @@ class Jobs:
         return {"progress": None, "error": None}
 
     def is_measuring(self, host: Host, folder_id: UUID) -> bool:
-        """Return whether a measurement is under way."""
+        """Return whether the folder is being measured."""
         job = self._jobs.get((host.name, "measure", folder_id))
         return job is not None and not job.is_done
 
@@ -74,7 +74,7 @@ class Jobs:
         self._start(host, "clone", folder_id, work)
 
     def remove(self, host: Host, folder_id: UUID) -> None:
-        """Remove from the disk what was set aside of a folder."""
+        """Delete the folder's data that was moved aside."""
         self._stop(host, "clone", folder_id)
 
         async def work(progress: Progress) -> None:
@@ -98,7 +98,7 @@ class Jobs:
         self._start(host, "measure", folder_id, work)
 
     def measure_soon(self, host: Host, folder_id: UUID) -> None:
-        """Measure a folder that has changed a moment later, and after a rest; many changes are measured once."""
+        """Measure a changed folder after a short delay, so that many changes are measured once."""
         if (key := (host.name, folder_id)) not in self._soon:
             self._soon.add(key)
             self._server.later(self._measure_after_rest(host, folder_id))
@@ -118,7 +118,7 @@ class Jobs:
         again(host, folder_id)
 
     async def keep_up(self, host: Host) -> None:
-        """Go on with what a restart has cut off, and remove leftovers by their age; runs for ever."""
+        """Continue the jobs that a restart interrupted, and delete old leftovers. Runs for ever."""
         while True:
             try:
                 found = await host.run_in_background("sweep", sweeping.unfinished, now=self._server.clock())

@@ -1,4 +1,7 @@
-"""The life of folders on a storage host: made in ``.staging``, renamed into place, renamed aside before removal."""
+"""Creates, renames and removes the folders of a storage host.
+
+A folder is created in ``.staging``, renamed to its place, and renamed aside before its removal.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ _ATTEMPTS = 5
 
 
 def create(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> None:
-    """Make a folder, or take a newer version of its meta over. Refuses older versions with 409. Several processes may
-    order the same folder at once: one makes it, the others take over their versions."""
+    """Create a folder, or save a newer version of its meta. Refuses older versions with 409. If several processes
+    create the same folder at once, one does and the others save their versions."""
     for attempt in range(_ATTEMPTS):
         state = state_of(root, folder_id)
         if state != ABSENT:
@@ -69,7 +72,7 @@ def _make(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) -> 
 
 
 def publish(root: int, staging: int, folder_id: UUID) -> None:
-    """Rename a folder that is complete from ``.staging`` to its place."""
+    """Rename a complete folder from ``.staging`` to its place."""
     first, name = parts_of(folder_id)
     shelf = beneath.make_directories(root, (first,), PASSABLE)
     try:
@@ -90,7 +93,8 @@ def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any
 
 
 def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence[Path]) -> None:
-    """Let a folder show an existing path, read-only. Refuses paths outside the allowed ones, and folders with files."""
+    """Make a folder show an existing path, read-only. Refuses paths outside the allowed ones, and folders with
+    files."""
     os.close(open_linked(path, linkable))
     with opened_base(root, folder_id) as base:
         meta = require_version(base, version)
@@ -104,9 +108,9 @@ def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence
 
 
 def set_aside(root: int, folder_id: UUID, version: int | None) -> bool:
-    """Rename a folder aside, so that it is gone at once; returns whether there was one. Only an order newer than all
-    that the folder has seen may do that: one as old comes from a database that does not know the last use. None: an
-    order of this server itself."""
+    """Rename a folder aside, so that it disappears at once; return whether it existed. The order must be newer than
+    all earlier ones: an equal one comes from a database that does not know the last use. None: an order of this server
+    itself."""
     name = str(folder_id).encode()
     with opened_place(root, DELETING) as deleting:
         found = False
@@ -129,7 +133,7 @@ def set_aside(root: int, folder_id: UUID, version: int | None) -> bool:
 
 
 def state_of(root: int, folder_id: UUID) -> str:
-    """Return what the disk says of a folder."""
+    """Return the folder's state on the disk."""
     with suppress(FileNotFoundError):
         os.close(beneath.open_path(root, parts_of(folder_id), follow=False))
         return READY
@@ -159,7 +163,7 @@ def describe(root: int, folder_id: UUID) -> dict[str, Any]:
 
 
 def list_folders(root: int, *, after: str, limit: int) -> dict[str, Any]:
-    """Return the folders that are there, by id, with what they say of themselves."""
+    """Return a page of the existing folders, by id, with the contents of their meta."""
     found: list[dict[str, Any]] = []
     for name in _folder_names(root, after):
         if len(found) == limit:
@@ -173,7 +177,7 @@ def list_folders(root: int, *, after: str, limit: int) -> dict[str, Any]:
 
 
 def with_facts(meta: Meta, told: Mapping[str, Any]) -> Meta:
-    """Return the meta with what an order says; refuses what is too long."""
+    """Return the meta with the values of an order. Refuses values that are too long."""
     facts = dict(told)
     limit = facts.pop("limit", meta.limit)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
@@ -196,7 +200,8 @@ def enforced(base: int, meta: Meta) -> Meta:
 
 
 def require_version(base: int, version: int, *, is_newer: bool = False) -> Meta:
-    """Return the meta; refuses with 409 an order that is older than the last one, with ``is_newer`` as old, too."""
+    """Return the folder's meta. Refuses with 409 an order older than the last one; with ``is_newer`` also an equal
+    one."""
     meta = read_meta(base)
     if version < meta.version + is_newer:
         message = f"This order is of version {version}, and the folder has seen version {meta.version}."
@@ -206,7 +211,7 @@ def require_version(base: int, version: int, *, is_newer: bool = False) -> Meta:
 
 @contextmanager
 def opened_place(root: int, name: str) -> Iterator[int]:
-    """Give the descriptor of ``.staging`` or ``.deleting``, making it when it is missing."""
+    """Yield the descriptor of ``.staging`` or ``.deleting``; a missing directory is created."""
     descriptor = beneath.make_directories(root, (name.encode(),), PRIVATE)
     try:
         yield descriptor

@@ -1,4 +1,4 @@
-"""Orders of the portal: create, change, link, clone, measure and delete folders; what a host holds."""
+"""Handles the portal's orders: create, change, link, clone, measure, delete and list folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def show(request: web.Request) -> web.Response:
-    """Answer with state, version, size and progress of a folder."""
+    """Return the state, version, size and progress of a folder."""
     asked, jobs = admit(request, "manage"), request.app[JOBS]
     told = await asked.host.run(lifecycle.describe, asked.folder_id)
     told |= jobs.describe(asked.host, asked.folder_id)
@@ -42,20 +42,20 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def create(request: web.Request) -> web.Response:
-    """Make a folder; an order that is repeated changes nothing."""
+    """Create a folder; a repeated order changes nothing."""
     asked, body = admit(request, "manage"), await read_body(request)
     await asked.host.run(lifecycle.create, asked.folder_id, asked.ticket.version, _meta(body))
     return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id), status=201)
 
 
 async def change_meta(request: web.Request) -> web.Response:
-    """Write what the folder says of itself, and its limit."""
+    """Save the folder's meta and its limit."""
     asked, body = admit(request, "manage"), await read_body(request)
     return await _change_meta(request, asked, _meta(body))
 
 
 async def set_limit(request: web.Request) -> web.Response:
-    """Set or lift the limit of a folder."""
+    """Set or remove the limit of a folder."""
     asked, body = admit(request, "manage"), await read_body(request)
     if "bytes" not in body:
         raise Refusal(422, "bad-body", "bytes is missing: a number, or null for no limit.")
@@ -63,7 +63,7 @@ async def set_limit(request: web.Request) -> web.Response:
 
 
 async def link(request: web.Request) -> web.Response:
-    """Let a folder show an existing path of the host."""
+    """Make a folder show an existing path of the host."""
     asked, body = admit(request, "manage"), await read_body(request)
     path, linkable = body.get("path"), asked.server.linkable
     if not isinstance(path, str):
@@ -73,7 +73,7 @@ async def link(request: web.Request) -> web.Response:
 
 
 async def delete(request: web.Request) -> web.Response:
-    """Take a folder away at once; its bytes go in the background."""
+    """Remove a folder at once; its data is deleted in the background."""
     asked, jobs = admit(request, "manage"), request.app[JOBS]
     await asked.host.run(lifecycle.set_aside, asked.folder_id, asked.ticket.version)
     state = await asked.host.run(lifecycle.state_of, asked.folder_id)
@@ -83,7 +83,7 @@ async def delete(request: web.Request) -> web.Response:
 
 
 async def clone(request: web.Request) -> web.Response:
-    """Begin to make this folder as a copy of another."""
+    """Start a copy of another folder as this folder."""
     asked, body = admit(request, "manage"), await read_body(request)
     try:
         source = UUID(str(body.get("source")))
@@ -96,7 +96,7 @@ async def clone(request: web.Request) -> web.Response:
 
 
 async def measure(request: web.Request) -> web.Response:
-    """Begin to measure a folder."""
+    """Start a measurement of a folder."""
     asked, jobs = admit(request, "manage"), request.app[JOBS]
     told = await asked.host.run(lifecycle.describe, asked.folder_id)
     if told["state"] != lifecycle.READY:
@@ -107,7 +107,7 @@ async def measure(request: web.Request) -> web.Response:
 
 
 async def show_host(request: web.Request) -> web.Response:
-    """Answer with the room on a host, and why it cannot be used."""
+    """Return the host's disk space, and the reason if it cannot be used."""
     asked = admit(request, "manage")
     told: dict[str, Any] = {"host": asked.host.name, "quota_mode": _MEASURED, "total_bytes": None, "free_bytes": None}
     try:
@@ -124,7 +124,7 @@ async def show_host(request: web.Request) -> web.Response:
 
 
 async def list_folders(request: web.Request) -> web.Response:
-    """Answer with the folders that lie on a host, known to the portal or not."""
+    """Return a page of the folders on a host, whether or not the portal knows them."""
     asked = admit(request, "manage")
     limit = whole(request.query.get("limit"), "limit", _MOST_LISTED, least=1, most=_MOST_LISTED)
     after = request.query.get("after", "")

@@ -1,4 +1,4 @@
-"""How much a folder takes up: the blocks of its data, its trash and what is being written, as ``du`` counts them."""
+"""Measures the size of a folder in blocks, as ``du`` does: its data, its trash and unfinished writes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BLOCK = 512  # of st_blocks, whatever the file system's own is
 
 
 def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> Size:
-    """Return the size of a folder, and keep it beside the folder. Costs a look at every file. Where the file system
-    enforces the limit, files that do not belong to the folder's project join it."""
+    """Return the size of a folder, and save it beside the folder. Reads the status of every file. If the file system
+    enforces the limit, files outside the folder's quota project join it."""
     with opened_base(root, folder_id) as base:
         project = read_meta(base).project
         if project and (joined := project_quota.join_all(base, project)):

@@ -1,4 +1,4 @@
-"""Which files a browser may show by itself, told by their first bytes and never by their name."""
+"""Decides by a file's first bytes, never its name, whether a browser may show the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_CHARACTER = 4
 
 
 def media_type(head: bytes) -> str | None:
-    """Return the type to show a file as; None: it is to be saved. HTML and SVG are shown as their text."""
+    """Return the media type to show a file as; None for a download. HTML and SVG are shown as plain text."""
     for offset, mark, kind in _MAGIC:
         if head[offset : offset + len(mark)] == mark:
             return kind

@@ -1,4 +1,4 @@
-"""Work on a folder that may outlast its request: it goes on when the caller leaves, and tells how far it is."""
+"""Runs operations on folders that may outlast their request, and reports their progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Work = Callable[[Progress], Coroutine[Any, Any, Result]]
 
 @dataclass(slots=True)
 class Operation:
-    """One piece of work."""
+    """One operation on a folder."""
 
     id: str
     folder_id: UUID
@@ -34,13 +34,13 @@ class Operation:
 
 
 class Operations:
-    """The operations of this server; a restart ends and forgets them."""
+    """The operations of this server. They end with the server and are not saved."""
 
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}
 
     def begin(self, asked: Asked, work: Work) -> Operation:
-        """Return the operation that has begun. Raises a Refusal when very many are under way."""
+        """Start an operation and return it. Raises a Refusal if very many are running."""
         self._forget_old()
         if sum(one.ended_at is None for one in self._known.values()) >= _MOST_UNDER_WAY:
             raise Refusal(503, "too-many-operations", f"{_MOST_UNDER_WAY} operations are under way. Try again later.")
@@ -52,7 +52,7 @@ class Operations:
         return operation
 
     def find(self, folder_id: UUID, operation_id: str) -> Operation:
-        """Return an operation on a folder; refuses with 404."""
+        """Return an operation on a folder. Refuses an unknown one with 404."""
         operation = self._known.get(operation_id)
         if operation is None or operation.folder_id != folder_id:
             message = "Operation not found: it ended long ago, or the file server was restarted. Check the folder."
@@ -60,7 +60,7 @@ class Operations:
         return operation
 
     def forget(self, operation: Operation) -> None:
-        """Drop an operation whose result its caller has."""
+        """Delete an operation whose result was returned."""
         self._known.pop(operation.id, None)
 
     def _forget_old(self) -> None:
@@ -81,7 +81,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 
 
 async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Response:
-    """Answer with the result of the work; with 202 and how far it is when it takes long."""
+    """Run the work and return its result; if it takes long, return 202 with its progress."""
     if asked.host.silent:
         raise StorageSilent(asked.host.name)
     operation = request.app[OPERATIONS].begin(asked, work)
@@ -97,7 +97,7 @@ async def carry_out(request: web.Request, asked: Asked, work: Work) -> web.Respo
 
 
 async def show(request: web.Request) -> web.Response:
-    """Answer how far an operation is, or what came of it; waits a moment for its end."""
+    """Return the progress or the result of an operation. Waits a moment for its end."""
     asked = admit(request, "edit")
     operation = request.app[OPERATIONS].find(asked.folder_id, request.match_info["operation"])
     await asyncio.wait([operation.task], timeout=ANSWERED_WITHIN)
@@ -105,7 +105,7 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def stop(request: web.Request) -> web.Response:
-    """Stop an operation; what it has done stays done, and a copy leaves nothing."""
+    """Stop an operation. Changes that it has made stay; an unfinished copy is deleted."""
     asked = admit(request, "edit")
     operation = request.app[OPERATIONS].find(asked.folder_id, request.match_info["operation"])
     operation.progress.stopped.set()

@@ -1,4 +1,4 @@
-"""Whose rights a thread has on file systems: as root, files are touched as the user they belong to, never as root."""
+"""Sets the user with whose rights a thread uses files. As root, it uses them as their owner and never as root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _SETGROUPS = {"x86_64": 116, "aarch64": 159}.get(platform.machine())
 
 @contextmanager
 def acting_as(uid: int) -> Iterator[None]:
-    """Let this thread touch files as ``uid`` with the group of the same number; changes nothing unless root.
+    """Give this thread the file rights of user ``uid`` and the group of the same number, for the length of the
+    context. Does nothing unless root.
 
     The kernel keeps these ids per thread; with them go the capabilities that override the modes of files.
     """

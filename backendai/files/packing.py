@@ -1,4 +1,4 @@
-"""Zip archives of what lies in a folder, made while they are sent: stored, so that their length is known."""
+"""Packs entries of a folder into a zip stream without compression, so that its length is known in advance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST_YEAR, _LAST_YEAR = 1980, 2107
 
 
 def list_for_zip(tree: FolderTree, paths: list[Parts]) -> list[Packed]:
-    """Return what goes into a zip archive: files and directories. Refuses with 413 too many."""
+    """Return the files and directories of a zip archive. Refuses too many with 413."""
     found: list[Packed] = []
     for one in select(tree.data, paths):
         if not stat.S_ISLNK(one.found.st_mode):
@@ -36,7 +36,7 @@ def list_for_zip(tree: FolderTree, paths: list[Parts]) -> list[Packed]:
 
 
 def zip_length(listed: list[Packed]) -> int:
-    """Return how many bytes ``zip_stream`` gives."""
+    """Return the length in bytes of the archive that ``zip_stream`` yields."""
     offset = central = 0
     for one in listed:
         central += len(_central(one, 0, offset))
@@ -45,7 +45,7 @@ def zip_length(listed: list[Packed]) -> int:
 
 
 def zip_stream(data: int, listed: list[Packed]) -> Iterator[bytes]:
-    """Give a zip archive without compression; closes ``data`` at its end. Raises when a file has changed its size."""
+    """Yield a zip archive without compression; close ``data`` at its end. Raises if a file has changed its size."""
     try:
         offset, central = 0, list[bytes]()
         for one in listed:

@@ -73,5 +73,6 @@ def _prepare(settings: FilesSettings, name: str, uid: int | None, once: Path | N
 
 
 def owner_here() -> int:
-    """Return whose files are where this process makes a storage host: of kernels when root, else its own."""
+    """Return the owner of the files on a storage host that this process creates: the user of kernels if root, else its
+    own user."""
     return os.geteuid() or KERNELS_USER

@@ -1,4 +1,4 @@
-"""How far long work is, written by its thread and read by requests; through it the work is told to stop."""
+"""Counts the progress of long work. Its thread counts, requests read, and a stop request ends it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 
 class Stopped(Exception):
-    """Nobody wants this work any more."""
+    """The work was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request is told."""
+    """The progress, as requests return it."""
 
     bytes: int
     files: int
@@ -22,7 +22,7 @@ class Shown:
 
 @dataclass(slots=True)
 class Progress:
-    """Counters of one piece of work."""
+    """The progress of one piece of work, and the flag that stops it."""
 
     bytes: int = 0
     files: int = 0

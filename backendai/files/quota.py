@@ -1,5 +1,7 @@
-"""Limits of folders where the file system does not enforce them: by the last measurement, what was written since, and
-what has been promised to writers that are under way."""
+"""Enforces the limits of folders where the file system does not.
+
+The size is the last measurement, the bytes written since, and the bytes reserved by running writers.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,24 @@ from backendai.files.tree import Meta, Size
 
 
 class Room:
-    """Bytes of a folder that one writer may still write; others cannot be promised them."""
+    """Space of a folder, in bytes, that is reserved for one writer."""
 
     def __init__(self, ledger: Ledger, folder_id: UUID, meta: Meta, size: Size | None) -> None:
         self._ledger, self._folder_id, self._meta, self._size = ledger, folder_id, meta, size
         self.left = 0
 
     def look_again(self, meta: Meta, size: Size | None) -> None:
-        """Reckon from now on with these."""
+        """Use this meta and size from now on."""
         self._meta, self._size = meta, size
 
     def add(self, count: int) -> None:
-        """Promise more bytes. Refuses with 507 what would exceed the folder's limit."""
+        """Reserve more bytes. Refuses with 507 those above the folder's limit."""
         self._ledger.reserve(self._folder_id, self._meta, self._size, count)
         self.left += count
 
     def wrote(self, count: int) -> None:
-        """Count bytes that were written, and promise those that nobody announced; refuses with 507. Any thread may."""
+        """Count written bytes, and reserve those that were not announced. Refuses with 507. Safe to use from any
+        thread."""
         if count > self.left:
             self.add(count - self.left)
         self.left -= count
@@ -38,8 +41,7 @@ class Room:
 
 
 class Ledger:
-    """What was written to each folder since it was last measured, and what is promised; begins anew with each start of
-    the server."""
+    """The bytes written to each folder since its last measurement, and the reserved bytes. Empty after a restart."""
 
     def __init__(self) -> None:
         self._written: defaultdict[UUID, int] = defaultdict(int)
@@ -56,13 +58,14 @@ class Ledger:
         return self._written.get(folder_id, 0)
 
     def forget(self, folder_id: UUID, count: int) -> None:
-        """Take back what a measurement has seen."""
+        """Subtract the bytes that a measurement has counted."""
         with self._lock:
             self._written[folder_id] = max(0, self._written.get(folder_id, 0) - count)
 
     @contextmanager
     def room(self, folder_id: UUID, meta: Meta, size: Size | None, count: int) -> Iterator[Room]:
-        """Give a promise of ``count`` bytes; what is left of it ends with the block. Refuses with 507."""
+        """Reserve ``count`` bytes for the length of the context; the unused rest is then free again. Refuses with
+        507."""
         room = Room(self, folder_id, meta, size)
         room.add(count)
         try:
@@ -71,7 +74,7 @@ class Ledger:
             self._take_back(folder_id, room.left)
 
     def reserve(self, folder_id: UUID, meta: Meta, size: Size | None, more: int) -> None:
-        """Promise bytes. Refuses with 507 what would exceed the folder's limit."""
+        """Reserve bytes. Refuses with 507 those above the folder's limit."""
         with self._lock:
             used = (size.bytes if size else 0) + self.written(folder_id)
             promised = self._promised.get(folder_id, 0)
@@ -80,7 +83,7 @@ class Ledger:
             self._promised[folder_id] += more
 
     def settle(self, folder_id: UUID, count: int) -> None:
-        """Turn promised bytes into written ones."""
+        """Turn reserved bytes into written bytes."""
         self._take_back(folder_id, count)
         self.add(folder_id, count)
 

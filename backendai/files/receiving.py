@@ -1,4 +1,4 @@
-"""Takes the bytes of a request in: collected on the event loop, written in threads, removed when they are not whole."""
+"""Stores the body of a request: read on the event loop, written by threads, deleted if incomplete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 2**20
 
 
 async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
-    """Write a request's body as the file at a path; returns its etag and size. Refuses with 507 in the middle, too."""
+    """Save a request's body as the file at a path; return its etag and size. Refuses with 507, also in the middle."""
     async with asked.room(request.content_length or 0) as room:
         draft, written = await asked.run(content.begin), 0
         try:
@@ -39,7 +39,7 @@ async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite
 
 
 async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes]:
-    """Give the body in pieces that are worth a call in a thread."""
+    """Yield the body in chunks that are large enough for a call to a thread."""
     pieces: list[bytes] = []
     collected = 0
     async for piece in stream.iter_any():

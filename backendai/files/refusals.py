@@ -1,4 +1,4 @@
-"""What a file server refuses, each with an HTTP status and a stable code."""
+"""Defines the errors of a file server, each with an HTTP status and a stable code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BY_ERRNO: dict[int, tuple[int, str, str]] = {
 
 
 class Refusal(UserError):
-    """An answer with an HTTP status; ``details`` become fields of its JSON body."""
+    """An error answer with an HTTP status. ``details`` become fields of its JSON body."""
 
     def __init__(self, status: int, code: str, message: str, **details: Any) -> None:
         super().__init__(message, code=code, **details)
@@ -59,7 +59,7 @@ class StorageSilent(Refusal):
 
 
 def as_refusal(error: Exception) -> Refusal | None:
-    """Return the answer to an error of the operating system or of a path; None for what nobody expects."""
+    """Return the refusal for an error of the operating system or of a path; None for an unexpected error."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, StorageMissing):
