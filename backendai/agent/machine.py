@@ -31,6 +31,11 @@ _REFRESH_SECONDS = 30.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def boot_id() -> str:
+    """Return the id of this start of the machine's Linux, which all its containers share; empty elsewhere."""
+    return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+
+
 class Machine:
     """Gathers the slow-changing part of a sync; it is read anew every 30 s, or at once after ``images_changed``."""
 
@@ -49,7 +54,7 @@ class Machine:
         self._accelerators = accelerators or Accelerators()
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
         self._disk_reserve, self._engine, self._folders = disk_reserve, "", list[Path]()
-        self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
+        self._boot_id = boot_id() or uuid4().hex
         self._capacity, self._notes, self._fault = Slots(), list[Note](), ""
         self._images, self._digest = list[ImageSighting](), ""
         self._architecture, self._widest = platform.machine(), list[Slots]()

@@ -7,7 +7,7 @@ of this deployment as (kernel id, generation, running), or None if the engine is
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -35,10 +35,14 @@ class Sighted:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Input of the checks besides the database: the time, and the engine's containers (None: unreachable)."""
+    """Input of the checks besides the database: the time, and the engine's containers (None: unreachable).
+
+    ``agents``: ids of the agents whose kernels are containers of this engine; None: of all agents.
+    """
 
     now: datetime
     engine: Sequence[Sighted] | None = None
+    agents: Collection[UUID] | None = None
 
 
 Violations = list[str]  # one sentence each
@@ -189,6 +193,8 @@ def containers_and_kernels_agree(world: World) -> Violations:
     strangers = [s.kernel_id for s in world.engine if s.running and live.get(s.kernel_id) != s.generation]
     present = {s.kernel_id for s in world.engine if s.running}
     running = Kernel.objects.filter(status=Status.RUNNING, agent__status=Agent.Status.ALIVE)
+    if world.agents is not None:
+        running = running.filter(agent__in=world.agents)
     missing = running.exclude(pk__in=present).values_list("pk", flat=True)
     return [f"container of kernel {kernel} belongs to no live kernel" for kernel in strangers] + [
         f"kernel {kernel} is RUNNING without a container" for kernel in missing

@@ -11,6 +11,9 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from docker.errors import DockerException
 
+from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.machine import boot_id
+from backendai.cluster.models import Agent
 from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.auditing import CHECKS, Sighted, World, run_checks
 from backendai.ops.engine import engine_address
@@ -28,7 +31,7 @@ class Command(BaseCommand):
         engine = None if options["no_engine"] else containers(settings.DEPLOYMENT)
         if engine is None:
             self.stdout.write("container engine: not asked")
-        found = run_checks(World(timezone.now(), engine))
+        found = run_checks(World(timezone.now(), engine, agents_of_engine()))
         for name, check in CHECKS.items():
             mark = "VIOLATED" if name in found else "ok"
             summary = (check.__doc__ or "").split(": ", 1)[-1].splitlines()[0]
@@ -37,6 +40,13 @@ class Command(BaseCommand):
                 self.stdout.write(f"      {violation}")
         if found:
             raise SystemExit(1)
+
+
+def agents_of_engine() -> list[UUID]:
+    """Return the ids of agents that run containers on this machine.
+
+    Kernels of other machines, and native processes, are no containers of its engine."""
+    return list(Agent.objects.filter(backend=DockerBackend.name, boot_id=boot_id()).values_list("pk", flat=True))
 
 
 def containers(deployment: str) -> list[Sighted] | None:
