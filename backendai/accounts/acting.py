@@ -1,4 +1,4 @@
-"""Acting for somebody else: for whom an administrator may, in which of their projects, and what is told of it."""
+"""Decides for whom an administrator may launch sessions, in which projects, and what the audit log records of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from backendai.core.messages import Message
 
 
 def people_to_act_for(actor: User) -> UserQuerySet:
-    """Return for whom the actor may act: a superadmin for everybody, a domain admin inside the domain though not for
-    superadmins, others for themselves."""
+    """Return the active people for whom the actor may launch sessions.
+
+    A superadmin: everybody. A domain admin: the people of the domain, except superadmins. Others: themselves.
+    """
     people: UserQuerySet = User.objects.filter(is_active=True)
     if actor.role == User.Role.SUPERADMIN:
         return people
@@ -21,9 +23,11 @@ def people_to_act_for(actor: User) -> UserQuerySet:
 
 
 def owner_named(actor: User, email: str, *, is_launch: bool = False) -> User:
-    """Return whose a launch of the actor's is: the actor's own when no address is given. Raises NotFound, the same for
-    an address that nobody has and for one that the actor may not act for; refused at a launch, it goes into the audit
-    trail."""
+    """Return the owner of a launch: the person with this address, or the actor if it is empty.
+
+    Raises NotFound for an unknown address, and the same for a person for whom the actor may not act. With ``is_launch``
+    the audit log records the refusal.
+    """
     wanted = email.strip().lower()
     if not wanted or wanted == actor.email:
         return actor
@@ -45,5 +49,5 @@ def projects_to_act_in(actor: User, owner: User) -> ProjectQuerySet:
 
 
 def both_names(actor: User, owner: User) -> dict[str, str]:
-    """Return the e-mail addresses of actor and owner for an audit entry; nothing when they are the same person."""
+    """Return the e-mail addresses of actor and owner for an audit entry; empty if they are the same person."""
     return {} if actor.pk == owner.pk else {"actor": actor.email, "owner": owner.email}

@@ -1,4 +1,4 @@
-"""How django-allauth does things here."""
+"""Adapts django-allauth to the platform: sign-in, repeated proof of identity, and second factors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORDS = {"totp": "app", "recovery_codes": "recovery-code", "webauthn": "passkey
 
 
 class PortalAdapter(DefaultAccountAdapter):
-    """Signing in and proving again who one is."""
+    """Sign-in, and the repeated proof of identity before sensitive actions."""
 
     error_messages = DefaultAccountAdapter.error_messages | {
         "email_password_mismatch": Message("Wrong e-mail address or password."),
@@ -36,49 +36,57 @@ class PortalAdapter(DefaultAccountAdapter):
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Return False: allauth makes no account, neither from its own forms nor from what a provider says."""
+        """Return False: allauth never creates accounts, neither from its own forms nor from a provider's claims."""
         return False
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count nothing: the backend does, in the database."""
+        """Count no attempt: ``PatientBackend`` counts the attempts in the database."""
 
     def login(self, request: HttpRequest, user: Any) -> None:
-        """Begin the login, and keep how it was proved."""
+        """Sign the user in, and record the login with the methods that proved it."""
         super().login(request, user)
         request.session.set_expiry(None)  # what it may have been before was for strangers
         note_login(request, user, methods_of(request, user), now=timezone.now())
 
     def post_login(self, request: HttpRequest, user: Any, **how: Any) -> HttpResponse:
-        """Send the person on, and let the browser be known as one of theirs."""
+        """Redirect the user after signing in, and mark the browser as known for this account."""
         response: HttpResponse = super().post_login(request, user, **how)
         remember_browser(request, response, user.email)
         return response
 
     def reauthenticate(self, user: Any, password: str) -> bool:
-        """Return whether this is the password of the one who is signed in."""
+        """Return whether this is the password of the signed-in user."""
         found = authenticate(context.request, email=user.email, password=password)
         return found is not None and found.pk == user.pk
 
     def is_reauthentication_required(self, *, app: str) -> bool:
-        """Return whether it is too long ago that somebody proved who they are. Signing in counts."""
+        """Return whether the user's last proof of identity is more than five minutes old.
+
+        Signing in counts as a proof.
+        """
         request = context.request
         records = get_authentication_records(request, request.user)
         return not any(time.time() - record["at"] < FRESH_SECONDS for record in records)
 
     def is_safe_url(self, url: str) -> bool:
-        """Return whether one may be sent there after signing in: our own origin only. The hosts that the portal answers
-        to may hold the apps of users."""
+        """Return whether the portal may redirect to this URL after signing in: only to its own origin.
+
+        The other hosts of the portal may hold apps of users.
+        """
         request = context.request
         return url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
-        """Send somebody who is let in no more back, with the reason: they have proved who they are."""
+        """Redirect a deactivated user to the sign-in page, with the reason.
+
+        The user has entered the right password, so the reason reveals nothing.
+        """
         messages.error(request, Message("This account is not active. Ask an administrator of this installation."))
         return HttpResponseRedirect(resolve_url("web:login"))
 
 
 class PortalFactors(DefaultMFAAdapter):
-    """Second factors."""
+    """Stores, names and protects second factors."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
         "incorrect_code": Message("This is not a valid code, or it was used before."),
@@ -88,32 +96,32 @@ class PortalFactors(DefaultMFAAdapter):
     }
 
     def encrypt(self, text: str) -> str:
-        """Return a secret as it is kept."""
+        """Return the secret of a factor, encrypted for the database."""
         return seal(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Return a secret that was kept."""
+        """Return the secret of a factor, decrypted from the database."""
         return unseal(encrypted_text)
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
-        """Return False for the last factor of somebody who has to have one."""
+        """Return False for the last second factor of a user who must have one. Recovery codes do not count as one."""
         user = User.objects.get(pk=authenticator.user_id)
         others = Authenticator.objects.filter(user_id=user.pk).exclude(pk=authenticator.pk)
         return not is_required_of(user) or others.exclude(type=Authenticator.Type.RECOVERY_CODES).exists()
 
     def generate_authenticator_name(self, user: Any, type: Authenticator.Type) -> str:
-        """Return the name that the form for a passkey proposes."""
+        """Return the default name of a new factor: ``Passkey``, then ``Passkey 2`` and so on."""
         number = Authenticator.objects.filter(user_id=user.pk, type=type).count() + 1
         return "Passkey" if number == 1 else Message("Passkey {number}", number=number)
 
 
 def has_proved_lately() -> bool:
-    """Return whether the person of this request has proved who they are within the last five minutes."""
+    """Return whether the user of this request has proved their identity within the last five minutes."""
     return not PortalAdapter().is_reauthentication_required(app="account")
 
 
 def methods_of(request: HttpRequest, user: Any) -> list[str]:
-    """Return by what this login was proved, in order: ``password``, ``app``, ``passkey``, a provider's name."""
+    """Return the methods that proved this login, in order: ``password``, ``app``, ``passkey``, or a provider's name."""
     found: list[str] = []
     for record in get_authentication_records(request, user):
         name = record.get("type") or record.get("provider") or record["method"]

@@ -50,7 +50,7 @@ admin.site.unregister(SocialAccount)
 
 @admin.register(ResourcePolicy)
 class PolicyAdmin(Audited):
-    """Limits for anyone who has this policy. Its own list names the limits as people read them."""
+    """Resource policies. The list shows their limits in words."""
 
     audit_name = "resource-policy"
     form = PolicyForm
@@ -231,7 +231,7 @@ class LoginAdmin(ReadOnly):
 
 @admin.register(Authenticator)
 class FactorAdmin(ReadOnly):
-    """Second factors, without their secrets. The page of users takes them away."""
+    """Second factors, without their secrets, read-only. The page of users resets them."""
 
     list_display = ["user", "type", "created_at", "last_used_at"]
     list_filter = ["type"]
@@ -242,7 +242,10 @@ class FactorAdmin(ReadOnly):
 
 @admin.register(SocialAccount)
 class IdentityAdmin(MadeElsewhere, Audited):
-    """Who is who at the provider of identities. Without its row somebody signs in as if for the first time."""
+    """The links between accounts and the identities of a provider.
+
+    Without its link, the next sign-in counts as the first.
+    """
 
     audit_name = "identity"
     list_display = ["user", "uid", "provider", "date_joined", "last_login"]

@@ -17,20 +17,20 @@ _UNITS = (("p", 2**50), ("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10))
 
 
 class AmountsField(forms.CharField):
-    """Slots with their amounts in one line; its value is a map of exact decimal strings."""
+    """A form field for slots with amounts in one line. Its value maps slot names to exact decimal strings."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("widget", forms.TextInput(attrs={"size": 60, "placeholder": "cpu=8, mem=64g"}))
         super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows: sizes in the largest unit that keeps them exact."""
+        """Return the text that the input shows: sizes in the largest unit that keeps them exact."""
         if not isinstance(value, Mapping):
             return value
         return ", ".join(f"{name}={_short(name, str(amount))}" for name, amount in sorted(value.items()))
 
     def to_python(self, value: Any) -> dict[str, str]:  # type: ignore[override]
-        """Return the amounts; raises a ValidationError that quotes the part that is wrong."""
+        """Return the amounts by slot. Raises ValidationError that quotes the invalid part."""
         amounts: dict[str, str] = {}
         wrong: list[str] = []
         for part in str(value or "").replace("\n", ",").split(","):
@@ -49,7 +49,7 @@ class AmountsField(forms.CharField):
         return clean_amounts(amounts, field="amounts")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return whether the typed amounts differ from those that were there, however they are written."""
+        """Return whether the typed amounts differ from the initial ones; their notation does not matter."""
         try:
             return self.to_python(data) != (initial or {})
         except ValidationError:
@@ -57,7 +57,7 @@ class AmountsField(forms.CharField):
 
 
 def _flaw(name: str, amount: str) -> str:
-    """Return what is wrong with one amount, empty when nothing is: the form lists the faults of all amounts."""
+    """Return the error of one amount, empty if it is valid. The form lists the errors of all amounts."""
     try:
         clean_amounts({name: amount}, field="amounts")
     except UserError as error:
@@ -66,18 +66,18 @@ def _flaw(name: str, amount: str) -> str:
 
 
 class SizeField(forms.CharField):
-    """An amount of memory as people write it: ``256m``, ``2GiB``. Its value is whole bytes, None when it is empty."""
+    """A form field for an amount of memory: ``256m``, ``2GiB``. Its value is whole bytes, or None if it is empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("widget", forms.TextInput(attrs={"size": 12, "placeholder": "256m"}))
         super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows: the largest unit that keeps it exact."""
+        """Return the text that the input shows: the size in the largest unit that keeps it exact."""
         return _short("mem", str(value)) if isinstance(value, int) else value
 
     def to_python(self, value: Any) -> int | None:  # type: ignore[override]
-        """Return the bytes; raises a ValidationError that quotes what was typed."""
+        """Return the size in bytes. Raises ValidationError that quotes the typed text."""
         text = str(value if value is not None else "").strip()
         if not text:
             return None
@@ -87,7 +87,7 @@ class SizeField(forms.CharField):
             raise ValidationError(error.message) from error
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return whether the size is another one, however it is written."""
+        """Return whether the typed size differs from the initial one; its notation does not matter."""
         try:
             return self.to_python(data) != initial
         except ValidationError:

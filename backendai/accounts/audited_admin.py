@@ -1,4 +1,4 @@
-"""Admin pages whose changes are kept in the audit trail: who changed which field from what to what."""
+"""Admin pages that record their changes in the audit log: who changed which field, with old and new values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from backendai.activity.services import audit
 
 
 class Audited(admin.ModelAdmin):
-    """Mixed into an admin page. ``audit_name`` is the target's type; ``audited_fields`` narrows which changes are kept
-    (empty: all)."""
+    """A mixin for admin pages that records changes in the audit log.
+
+    ``audit_name`` is the type of the target; ``audited_fields`` are the fields to record (empty: all).
+    """
 
     audit_name: ClassVar[str]
     audited_fields: ClassVar[Collection[str]] = ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm, change: bool) -> None:
-        """Write the object and what became of its fields."""
+        """Save the object, and record its changed fields in the audit log."""
         changes = changed_values(form, is_new=not change, only=self.audited_fields)
         action = f"{self.audit_name}.{'change' if change else 'create'}"
         with transaction.atomic():
@@ -31,7 +33,7 @@ class Audited(admin.ModelAdmin):
                 audit(request.user.pk, action, self.audit_name, [obj.pk], name=str(obj), changes=changes)
 
     def save_formset(self, request: HttpRequest, form: ModelForm, formset: Any, change: bool) -> None:
-        """Write the rows of a table inside the page, and what became of each."""
+        """Save the rows of an inline table, and record each created, changed or deleted row in the audit log."""
         with transaction.atomic():
             super().save_formset(request, form, formset, change)
             name = formset.model._meta.model_name
@@ -46,11 +48,11 @@ class Audited(admin.ModelAdmin):
                     audit(request.user.pk, f"{name}.{action}", self.audit_name, [form.instance.pk], **details)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete the object and say so."""
+        """Delete the object, and record it in the audit log."""
         delete_object(request.user.pk, obj, self.audit_name)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        """Delete the objects and say so."""
+        """Delete the objects, and record each in the audit log."""
         with transaction.atomic():
             for obj in queryset:
                 audit(request.user.pk, f"{self.audit_name}.delete", self.audit_name, [obj.pk], name=str(obj))

@@ -24,12 +24,12 @@ _BY_ID = Prepared(lambda user_id: User.objects.filter(pk=user_id))
 
 
 class PatientBackend(ModelBackend):
-    """Django's own, which lets nobody guess fast."""
+    """Django's model backend with a limit on failed sign-ins."""
 
     def authenticate(
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
     ) -> User | None:
-        """Return the user, or None. A ValidationError, which forms show, when there were too many attempts."""
+        """Return the user with this address and password, or None. Raises ValidationError after too many attempts."""
         email = username or kwargs.get(User.USERNAME_FIELD) or ""
         if request is None:  # no form: a command or a test
             return self._checked(request, email, password)
@@ -50,7 +50,7 @@ class PatientBackend(ModelBackend):
         return user
 
     def get_user(self, user_id: Any) -> User | None:
-        """Return the person of a login, as each request asks; None for anyone who may not sign in any more."""
+        """Return the user of a login; None if the user is deactivated. Every request calls this."""
         if not isinstance(user_id, UUID):
             return cast(User | None, super().get_user(user_id))
         user = _BY_ID.first(user_id)

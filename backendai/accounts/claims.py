@@ -1,4 +1,4 @@
-"""What the groups that a provider of identities names mean here: a domain, projects, a role."""
+"""Maps the groups of an identity provider to a domain, projects and a role."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _KEYS = {"domain", "project", "role"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What somebody's groups make of them: the domain they belong to (empty: none), the role in each of its projects,
-    and the role."""
+    """The domain (empty: none), the role in each project, and the platform role that a person's groups grant."""
 
     domain: str
     projects: Mapping[str, str]
@@ -34,7 +33,7 @@ class Place:
 
 
 def wrong_mapping(mapping: Any) -> str:
-    """Return what is wrong with a mapping of groups, empty when nothing is."""
+    """Return the error of a mapping of groups, empty if it is valid."""
     if not isinstance(mapping, Mapping) or not mapping:
         return Message('Enter JSON that maps each group: {"group": {"domain": "…", "project": "…"}}.')
     for group, grant in mapping.items():
@@ -60,8 +59,10 @@ def wrong_mapping(mapping: Any) -> str:
 
 
 def place_of(groups: Collection[str], mapping: Mapping[str, Mapping[str, str]]) -> Place | None:
-    """Return what these groups make of somebody, None when none of them means anything. A person belongs to one domain,
-    that of the first group of the mapping; what other groups grant in other domains does not count."""
+    """Return the domain, projects and role that these groups grant, or None if the mapping names none of them.
+
+    A person belongs to one domain: the first that the mapping grants. Grants in other domains do not count.
+    """
     grants = [grant for group, grant in mapping.items() if group == EVERYBODY or group in groups]
     if not grants:
         return None
@@ -76,8 +77,10 @@ def place_of(groups: Collection[str], mapping: Mapping[str, Mapping[str, str]]) 
 
 
 def create_from_claims(email: str, full_name: str, place: Place, *, provider: str, now: datetime) -> User:
-    """Return a new user without a password, in the place that the groups give. Raises a Conflict when somebody has
-    the address."""
+    """Create a user without a password, with the domain, projects and role of ``place``.
+
+    Raises Conflict if the address is taken.
+    """
     with transaction.atomic():
         user = add_user(email, None, role=User.Role.USER, full_name=full_name[:128])
         audit(None, "user.create", "user", [user.pk], email=user.email, provider=provider)
@@ -88,9 +91,11 @@ def create_from_claims(email: str, full_name: str, place: Place, *, provider: st
 def follow_claims(
     user: User, place: Place | None, mapping: Mapping[str, Mapping[str, str]], *, provider: str, now: datetime
 ) -> None:
-    """Give the user the role, the domain and the projects that the groups say now, and take what they say no more:
-    memberships in projects of the mapping, never those in others. None: nothing is left but the account. The last
-    active superadmin stays one. A change of role or domain ends what let the user in before."""
+    """Give the user the role, domain and projects of ``place``, and remove earlier ones.
+
+    Removes memberships only in projects of the mapping. With ``place`` None the user keeps only the account. The last
+    active superadmin stays superadmin. A change of role or domain ends the logins and tokens of the user.
+    """
     with transaction.atomic():
         changes = _move(user, place)
         named = {(grant["domain"], grant["project"]) for grant in mapping.values() if "project" in grant}
@@ -110,7 +115,7 @@ def _rank(role: str) -> int:
 
 
 def _move(user: User, place: Place | None) -> dict[str, list[str | None]]:
-    """Write role and domain; return those that changed, each with what it was and is."""
+    """Save role and domain of the user. Returns the changed fields, each with its old and new value."""
     role = place.role if place else str(User.Role.USER)
     if user.role == User.Role.SUPERADMIN and role != user.role:
         try:
@@ -130,7 +135,10 @@ def _move(user: User, place: Place | None) -> dict[str, list[str | None]]:
 
 
 def _join_and_leave(user: User, place: Place | None, named: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Return the projects that the user joined (or in which the role is another one now), and those left."""
+    """Update the user's memberships.
+
+    Returns the projects that the user joined (or has a new role in), and those that the user left.
+    """
     wanted = {(place.domain, project): role for project, role in place.projects.items()} if place else {}
     rows = Membership.objects.filter(user=user).select_related("project__domain")
     held = {(row.project.domain.name, row.project.name): row for row in rows}

@@ -1,4 +1,4 @@
-"""Whether a credential still signs its user in. What stays open longer than a request asks this again and again."""
+"""Checks whether a credential is still valid. Connections that outlive a request check theirs repeatedly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEMBERED_LOGINS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The credential of a request: the key of a login, the digest of a bearer token, or an access key."""
+    """The credential of a request: the session key of a login, the digest of a bearer token, or an access key."""
 
     login: str = ""
     token: str = ""
@@ -30,7 +30,10 @@ class Credential:
 
 
 def user_by(credential: Credential, now: datetime) -> User | None:
-    """Return the user, or None after a sign-out, a new password, a revocation, an expiry or a deactivation."""
+    """Return the user of a credential, or None if it is no longer valid.
+
+    It ends with a sign-out, a new password, a revocation, its expiry or a deactivation.
+    """
     if credential.token:
         token = AccessToken.objects.select_related("user").filter(digest=credential.token).first()
         return token.user if token and token.is_valid(now) else None
@@ -49,8 +52,11 @@ def user_by(credential: Credential, now: datetime) -> User | None:
 
 
 def fingerprints_of(credentials: Collection[Credential], now: datetime) -> dict[Credential, Hashable]:
-    """Return a fingerprint of each credential. It changes when the user, their role or domain changes, or when the
-    credential becomes invalid. At most four queries for all of them, so it can be asked every second or two."""
+    """Return a fingerprint of each credential.
+
+    It changes when the user, their role or domain changes, or when the credential becomes invalid. At most four queries
+    for all of them.
+    """
     if not any(one.login or one.token or one.key_pair for one in credentials):
         return {one: None for one in credentials}
     logins = _logins([one.login for one in credentials if one.login], now)

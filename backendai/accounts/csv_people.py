@@ -1,4 +1,4 @@
-"""Reading a CSV file of people: which columns, which lines, and what is wrong with it, before anything is looked up."""
+"""Reads a CSV file of people and checks its columns and lines, without queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEEDED = {"email", "project"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong on a line of the file (the first is 1), in one of its fields."""
+    """An error in one field of a line of the file (the first line is 1)."""
 
     line: int
     field: str
@@ -29,7 +29,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One person to bring into one project. ``project`` is its name, or domain/name; empty texts: left out."""
+    """One person to add to one project.
+
+    ``project`` is its name, or domain/name; an empty text means that the file omits the value.
+    """
 
     line: int
     email: str
@@ -40,8 +43,10 @@ class Entry:
 
 
 def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
-    """Return every entry as far as it could be read, and the problems. Raises a UserError when the file as a whole
-    cannot be read: too large, not UTF-8, columns missing or unknown."""
+    """Return the readable entries and the problems.
+
+    Raises UserError for a file that is too large, not UTF-8, or has missing or unknown columns.
+    """
     if len(content) > LARGEST_FILE:
         raise UserError(
             "The file has {number} bytes; at most {largest_file} are allowed.",

@@ -1,4 +1,4 @@
-"""A form field for lengths of time, written as people write them: ``30m``, ``2h 30m``, ``7d``."""
+"""A form field for durations such as ``30m``, ``2h 30m`` and ``7d``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEVERAL = re.compile(rf"(?:{_PART.pattern}[\s,]*)+")
 
 
 class TimeSpanField(forms.DurationField):
-    """A length of time; its value is a timedelta. ``days hh:mm:ss`` is understood as well."""
+    """A form field for a duration; its value is a timedelta. It also accepts ``days hh:mm:ss``."""
 
     default_error_messages = {"invalid": Message("Write a number with its unit, such as 90s, 30m, 2h or 7d.")}
 
@@ -34,11 +34,11 @@ class TimeSpanField(forms.DurationField):
         super().__init__(**kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows."""
+        """Return the text that the input shows."""
         return short_duration(value) if isinstance(value, timedelta) else value
 
     def to_python(self, value: Any) -> timedelta | None:
-        """Return the length of time, None for an empty field; a bare number is refused but for 0: it has no unit."""
+        """Return the duration, or None for an empty field. Rejects a number without a unit, except 0."""
         if value in self.empty_values or isinstance(value, timedelta):
             return value or (value if isinstance(value, timedelta) else None)
         try:
@@ -48,7 +48,7 @@ class TimeSpanField(forms.DurationField):
 
 
 def short_duration(duration: timedelta) -> str:
-    """Return a length of time as somebody would type it, exactly: ``2h 30m``, ``7d``, ``0``."""
+    """Return an exact duration in the notation of the field: ``2h 30m``, ``7d``, ``0``."""
     seconds = abs(duration).total_seconds()
     parts = []
     for unit, size in list(_SECONDS.items())[1:-1]:  # weeks are understood, and days are written

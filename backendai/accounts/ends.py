@@ -1,6 +1,7 @@
-"""The ends of what lets somebody in. Whatever was opened by it (websockets, apps) is looked at again, and closes.
+"""Ends logins, tokens and secrets.
 
-The table of what ends at what is in docs/security.md, and tests/test_ends.py holds it.
+Open websockets and apps check their credential again, and close. docs/security.md has a table of the events that end a
+credential; tests/test_ends.py checks it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from backendai.core.errors import Conflict
 
 
 def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime) -> bool:
-    """Let somebody in again, or end everything that lets them in; return whether that changed anything. A Conflict
-    when nobody could administer the platform any more."""
+    """Activate a user, or deactivate the user and end all credentials; return whether that changed anything.
+
+    Raises Conflict for the last active superadmin.
+    """
     with transaction.atomic():
         if not active:
             refuse_to_lose_the_last_superadmin(user)
@@ -34,9 +37,11 @@ def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime
 
 
 def end_credentials(user: User, *, now: datetime, tokens: bool = True, but: str = "") -> int:
-    """End every login of this person; and every access token and the secrets of key pairs, unless ``tokens`` is False.
-    They stay ended when the account is let in again. Key pairs themselves stay: sessions run under their names. The
-    login of the session with the key ``but`` is left to the caller to renew. Returns how many logins were known."""
+    """End every login of the user, and with ``tokens`` also access tokens and secrets of key pairs.
+
+    Activating the account again does not restore them. The key pairs stay, as sessions name them. The login with the
+    session key ``but`` stays; the caller must renew it. Returns the number of ended logins.
+    """
     with transaction.atomic():
         # Logins of older releases are in no table: their cookies do not fit the new version.
         User.objects.filter(pk=user.pk).update(credentials_version=F("credentials_version") + 1)
@@ -50,7 +55,7 @@ def end_credentials(user: User, *, now: datetime, tokens: bool = True, but: str 
 
 
 def end_logins(user: User, *, but: str = "") -> int:
-    """End the logins of this person, except the one of the session with the key ``but``; return how many."""
+    """End the logins of the user, except the one with the session key ``but``; return how many."""
     rows = Login.objects.filter(user=user).exclude(session_key=but)
     keys = list(rows.values_list("session_key", flat=True))
     Session.objects.filter(session_key__in=keys).delete()
@@ -59,7 +64,10 @@ def end_logins(user: User, *, but: str = "") -> int:
 
 
 def refuse_to_lose_the_last_superadmin(user: User) -> None:
-    """Raise a Conflict when nobody but this user is an active superadmin. In the transaction of the action."""
+    """Raise Conflict if this user is the only active superadmin.
+
+    Locks all active superadmins, so call it in a transaction.
+    """
     superadmins = User.objects.select_for_update().filter(role=User.Role.SUPERADMIN, is_active=True)
     if [one.pk for one in superadmins] == [user.pk]:
         raise Conflict(

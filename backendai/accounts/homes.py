@@ -1,4 +1,7 @@
-"""What a new session finds in its home: the files of domain, project and user, the user's SSH keys and their script."""
+"""Collects the files for the home of a new session.
+
+They are dotfiles of domain, project and user, the user's SSH keys, and the bootstrap script.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _KEY, _FILE, _SCRIPT = "key", "file", "script"
 
 
 class Residents(NamedTuple):
-    """Whose files a session has; on the same path the earlier one's counts."""
+    """The owners of a session's files. If two have a file on the same path, the earlier owner's file counts."""
 
     user: UUID
     project: UUID
@@ -29,14 +32,14 @@ class Residents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """``bootstrap`` is empty when there is none."""
+    """The files of a session's home; ``bootstrap`` is empty if there is no script."""
 
     files: tuple[HomeFile, ...] = ()
     bootstrap: str = ""
 
 
 def homes_of(wanted: Collection[Residents]) -> dict[Residents, Home]:
-    """Return what each finds, in one query for all."""
+    """Return the home of each of these, in one query."""
     rows: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
     for owner, kind, path, permission, content in _rows(wanted):
         rows[kind, owner.replace("-", "")].append((path, permission, content))

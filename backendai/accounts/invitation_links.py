@@ -1,4 +1,4 @@
-"""The link of an invitation, and sending it by mail where a mail server is set up."""
+"""Builds the link of an invitation, and sends it by mail if a mail server is set up."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ If you do not know what this is about, ignore it: nothing happens then.
 
 
 def link_of(text: str, portal: str = "") -> str:
-    """Return the address that an invited person opens; ``portal``: where the one who invites has found it."""
+    """Return the address that an invited person opens. ``portal``: the address at which the inviter uses the portal."""
     return f"{(portal or settings.PORTAL_URL).rstrip('/')}/invitations/{text}/"
 
 
 def mail_link(invitation: Invitation, text: str) -> bool:
-    """Send the link to whom it is for; return whether it left. Without a mail server, or when that refuses, the link
-    still works: the inviter passes it on. Called after the transaction, since it waits for the server."""
+    """Mail the link to the invited person; return whether the mail server accepted it.
+
+    Otherwise the inviter passes the link on. Call it after the transaction, as it waits for the server.
+    """
     if not settings.EMAIL_URL:
         return False
     inviter = invitation.invited_by.display_name if invitation.invited_by else "Somebody"

@@ -1,4 +1,4 @@
-"""Browsers in which somebody has signed in before. What strangers guess elsewhere does not make them wait."""
+"""Remembers the browsers in which an account has signed in. In those, failed sign-ins of strangers cause no wait."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST_ACCOUNTS = 8
 
 
 def is_known(request: HttpRequest, email: str) -> bool:
-    """Return whether this account has signed in in this browser within a year."""
+    """Return whether this account has signed in with this browser within a year."""
     return _mark_of(email) in _marks(request)
 
 
 def remember_browser(request: HttpRequest, response: HttpResponseBase, email: str) -> None:
-    """Let the browser keep that this account has signed in there. The cookie signs nobody in."""
+    """Set a signed cookie which records that this account has signed in. The cookie does not sign anybody in."""
     mark = _mark_of(email)
     marks = [mark, *(one for one in _marks(request) if one != mark)][:_MOST_ACCOUNTS]
     response.set_cookie(

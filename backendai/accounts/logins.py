@@ -1,4 +1,4 @@
-"""Guessing passwords is made slow: counters in the database, which a restart or an empty cache does not forget."""
+"""Limits failed sign-ins by counters in the database, which survive restarts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _IPV6_SITE = 64  # anyone who has one address of such a network has them all
 
 
 def begin_login(email: str, address: str, *, now: datetime, everywhere: bool = True) -> timedelta | None:
-    """Count an attempt before its password is checked, so that many at once do not slip through; return how long to
-    wait when there were too many, else None. Accounts that do not exist are counted in the same way.
+    """Count a sign-in attempt; return how long to wait after too many, else None.
 
-    ``everywhere`` False leaves out the counter over all addresses: for browsers in which the account has signed in
-    before, which must not wait because strangers guess elsewhere.
+    Call it before checking the password, so that parallel attempts count. Unknown accounts are counted too.
+    ``everywhere`` False leaves out the counter over all addresses, for browsers in which the account has signed in
+    before.
     """
     LoginCount.objects.filter(last_at__lt=now - _FORGOTTEN_AFTER).delete()
     limits = {_account_key(email, address): FREE_TRIES, _address_key(address): FREE_TRIES_OF_ADDRESS}
@@ -41,8 +41,10 @@ def begin_login(email: str, address: str, *, now: datetime, everywhere: bool = T
 
 
 def end_login(email: str, address: str, *, everywhere: bool = True) -> None:
-    """Forget the attempts of somebody who has signed in; those of others from the same address, or for the same account
-    from other addresses, stay."""
+    """Delete the attempts of this account from this address after a sign-in.
+
+    Attempts of others from the address, or for the account from other addresses, stay counted.
+    """
     LoginCount.objects.filter(pk=_account_key(email, address)).delete()
     shared = [_address_key(address), *([_everywhere_key(email)] if everywhere else [])]
     LoginCount.objects.filter(pk__in=shared, attempts__gt=0).update(attempts=F("attempts") - 1)
@@ -74,7 +76,7 @@ def _address_key(address: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return by what the holder of an address is known: for IPv6 its network of 64 bits."""
+    """Return the network by which attempts are counted: the /64 network of an IPv6 address, else the address itself."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which resource policies hold for whom. A session counts against its key pair, user, project and domain alike."""
+"""Finds the resource policies of a session. The session counts against its key pair, user, project and domain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOLDER_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A holder of sessions that has a policy; ``name`` is for people."""
+    """A holder of sessions with a policy; ``name`` is its name in texts."""
 
     key: str
     scope: str
@@ -42,13 +42,15 @@ class Limited:
 
 
 def key_of(scope: str, identity: object) -> str:
-    """Return the key under which a holder's limits, weight and use are kept."""
+    """Return the key of a holder, by which its limits, weight and usage are stored."""
     return f"{scope}:{identity}"
 
 
 def limited_holders(keys: Collection[str]) -> list[Limited]:
-    """Return those of these holders that have a policy, the narrowest scope first. One query, and a second one when
-    there are any."""
+    """Return the holders that have a policy, the narrowest scope first.
+
+    One query, and a second one if there are any.
+    """
     rows = sorted(_rows_with_policy(keys), key=lambda row: (SCOPES.index(row[0]), row[2]))
     if not rows:
         return []
@@ -60,8 +62,10 @@ def limited_holders(keys: Collection[str]) -> list[Limited]:
 
 
 def limits_of_launch(user: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:
-    """Return those of a launch's holders that have a policy, the narrowest scope first. The rows say so themselves (the
-    project with its domain): one query when there are any, none when there are not."""
+    """Return the holders of a launch that have a policy, the narrowest scope first.
+
+    One query if there are any, else none.
+    """
     holders: list[tuple[str, Any, str]] = [
         (USER, user, user.email),
         (PROJECT, project, project.name),
@@ -79,13 +83,16 @@ def limits_of_launch(user: User, project: Project, key_pair: KeyPair | None) -> 
 
 
 def strictest(limited: Sequence[Limited], field: str) -> tuple[int, Limited] | None:
-    """Return the smallest number that these policies set for ``field`` and whose it is; None: nobody limits it."""
+    """Return the smallest limit for ``field`` and its holder, or None if no policy limits it."""
     numbers = [(number, holder) for holder in limited if (number := getattr(holder.policy, field)) is not None]
     return min(numbers, key=lambda one: one[0], default=None)
 
 
 def held_text(policy: ResourcePolicy) -> str:
-    """Return in words what a holder of this policy may hold at once: ``cpu 8, mem 64 GiB, nothing else``."""
+    """Return in words the amounts that a holder of this policy may have at once:
+
+    ``cpu 8, mem 64 GiB, nothing else``.
+    """
     amounts = thousandths(policy.slots, field="slots")
     named: list[str] = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
     others = [Message("nothing else")] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
@@ -93,7 +100,7 @@ def held_text(policy: ResourcePolicy) -> str:
 
 
 def counted(numbers: Iterable[tuple[int, str]]) -> Message:
-    """Return numbers with what they count, zeros left out: ``2 users, 1 project``."""
+    """Return numbers with their kinds as text, without zeros: ``2 users, 1 project``."""
     parts = [
         Message("{number} {kind}", number=number, kind=Message(word if number == 1 else f"{word}s"))
         for number, word in numbers
@@ -103,7 +110,10 @@ def counted(numbers: Iterable[tuple[int, str]]) -> Message:
 
 
 def holders_text(policy: Any) -> str:
-    """Return in words who has a policy that ``with_holders`` counted: ``2 users, 1 project``."""
+    """Return as text how many holders of each kind have the policy:
+
+    ``2 users, 1 project``. The policy comes from ``with_holders``.
+    """
     numbers = [(getattr(policy, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items()]
     return counted(numbers) or Message("nobody")
 

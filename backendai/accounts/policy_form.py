@@ -1,4 +1,4 @@
-"""The form of a resource policy, with the words that people read beside its limits."""
+"""The form of a resource policy, with help texts for its limits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class PolicyForm(forms.ModelForm):
             self.initial["default_for"] = defaults_of(self.instance)
 
     def clean_default_for(self) -> list[str]:
-        """Return the kinds in one order."""
+        """Return the kinds of holders, sorted."""
         return sorted(self.cleaned_data["default_for"])
 
     def _save_m2m(self) -> None:

@@ -1,4 +1,4 @@
-"""What a resource policy may say: amounts that parse, and limits under which something can still run."""
+"""Validates resource policies: their amounts must parse, and their limits must allow some session to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = timedelta(days=3650)
 
 
 def clean_amounts(amounts: Any, *, field: str) -> dict[str, str]:
-    """Return the amounts as exact decimal strings, zeros included; raises a UserError that names the wrong one."""
+    """Return the amounts as exact decimal strings, zeros included. Raises UserError that names the invalid one."""
     if not isinstance(amounts, Mapping):
         raise UserError("Write slots with their amounts, such as cpu=8, mem=64g.", field=field, code="invalid-amounts")
     return {name: decimal_text(_parsed(name, value, field)) for name, value in sorted(amounts.items())}
@@ -35,7 +35,7 @@ def thousandths(amounts: Mapping[str, str], *, field: str) -> dict[str, int]:
 
 
 def wrong_limits(max_kernels: int | None, max_lifetime: timedelta | None) -> dict[str, str]:
-    """Return by field what is wrong with limits under which nothing could ever run."""
+    """Return the errors of limits that would prevent every session, by field."""
     wrong: dict[str, str] = {}
     if max_kernels == 0:
         wrong["max_kernels_per_session"] = Message(

@@ -1,8 +1,7 @@
-"""Querysets whose statement is put together once for a process, and not anew for each request.
+"""Querysets whose SQL is compiled once for each process.
 
-To build a filter and to turn it into SQL takes Django several times as long as the database takes to answer: it was two
-fifths of a page. What is kept are the words of a statement alone. Its rows are asked for each time, so nothing that is
-shown can be old.
+For Django, building a filter and compiling it takes several times as long as the database needs to answer: two fifths
+of a page. Only the SQL is kept. Each call fetches the rows anew, so no shown data can be old.
 """
 
 from __future__ import annotations
@@ -25,16 +24,18 @@ T = TypeVar("T")
 
 
 class Prepared(Generic[T]):
-    """A queryset of what it is given: ids, numbers and texts, and rows, of which it may use the keys and what is a
-    choice among few (a role). Whatever else it uses of them, or makes of them, is refused when it is first asked for;
-    what is no part of them, such as the time, is given too."""
+    """A queryset with arguments, whose SQL is compiled once.
+
+    Arguments are ids, numbers, texts, and rows, of which only keys and fields with choices may be used. Any other use
+    raises an error at the first call. Values such as the time must be arguments too.
+    """
 
     def __init__(self, build: Callable[..., QuerySet[Any, T]]) -> None:
         self._build = build
         self._statements: dict[Hashable, _Statement | None] = {}
 
     def rows(self, *given: Any) -> list[T]:
-        """Return what the queryset of these arguments has now, in one query."""
+        """Return the current rows of the queryset for these arguments, in one query."""
         parts = _Parts(given)
         if parts.shape not in self._statements:
             self._statements[parts.shape] = self._put_together(parts)
@@ -42,12 +43,14 @@ class Prepared(Generic[T]):
         return [] if statement is None else statement.run(parts.values)
 
     def first(self, *given: Any) -> T | None:
-        """Return the first of the rows, of a queryset that ends after one."""
+        """Return the first row or None; the queryset should be limited to one row."""
         return next(iter(self.rows(*given)), None)
 
     def _put_together(self, parts: _Parts) -> _Statement | None:
-        """Return the statement; what is given is found in it by making it twice, of different stand-ins. None: no row
-        can meet it."""
+        """Return the compiled statement; None if no row can match.
+
+        Compiles twice with different stand-ins to find where the arguments are.
+        """
         try:
             one, other = (_made(self._build, parts) for _ in range(2))
         except EmptyResultSet:
@@ -66,7 +69,10 @@ class Prepared(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """``places``: the number of a parameter, which of the values it is, and in which type the driver wants it."""
+    """A compiled statement.
+
+    ``places``: the number of each parameter, the index of its value, and the type that the driver needs.
+    """
 
     queryset: Any
     compiler: Any
@@ -75,7 +81,7 @@ class _Statement:
     places: Sequence[tuple[int, int, type]]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        """Return the rows, as the queryset would."""
+        """Run the statement with these values, and return its rows as the queryset would."""
         database = connections[DEFAULT_DB_ALIAS]
         if self.compiler.query.select_for_update and database.get_autocommit():
             raise TransactionManagementError("rows are held still until a transaction ends: there is none")
@@ -111,8 +117,10 @@ class _Asked:
 
 
 class _Parts:
-    """What is given, taken apart: ``values`` are what may differ without another statement, ``shape`` is the rest, and
-    which of the values are the same."""
+    """The arguments taken apart:
+
+    ``values`` may change without another statement. ``shape`` is the rest, and which of the values are equal.
+    """
 
     def __init__(self, given: Sequence[Any]) -> None:
         self.given = given
@@ -121,7 +129,7 @@ class _Parts:
         self.shape = tuple([part for one in given for part in self._parts_of(one)])
 
     def with_values(self, values: Sequence[Any]) -> list[Any]:
-        """Return what is given with others in the place of its values."""
+        """Return the arguments with these values instead of their own."""
         return [self._like(one, values) for one in self.given]
 
     def _parts_of(self, one: Any) -> Iterator[Hashable]:
@@ -168,7 +176,7 @@ class _Made(NamedTuple):
 
 
 def _made(build: Callable[..., QuerySet[Any, Any]], parts: _Parts) -> _Made:
-    """Return a statement of stand-ins, and these as the database gets them."""
+    """Return a statement compiled with stand-ins, and the stand-ins as the database gets them."""
     stand_ins = [_stand_in(value) for value in parts.values]
     rows: Any = build(*parts.with_values(stand_ins))
     if rows._prefetch_related_lookups:
@@ -195,7 +203,7 @@ def _is_value(one: Any) -> bool:
 
 @cache
 def _columns_of(model: Any) -> tuple[list[tuple[str, Any]], list[str]]:
-    """Return the columns with keys, each with whose they are, and those that hold one of few choices."""
+    """Return the key columns of a model with the models they refer to, and its columns with choices."""
     fields = model._meta.concrete_fields
     keys = [
         (field.attname, field.related_model or model) for field in fields if field.primary_key or field.related_model

@@ -1,4 +1,4 @@
-"""Who may see whom."""
+"""Querysets of people, projects and credentials, with the rows that a user may see."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
 
 def number_of(rows: models.QuerySet[Any, Any], one: str) -> Coalesce:
-    """Return how many of the rows each has that they name as ``one``, for an annotation: each is counted for itself.
-    Counted over joins, everything would be multiplied with everything, and shown or not, all would be looked at."""
+    """Return an annotation that counts the rows whose field ``one`` names the row.
+
+    A subquery counts each kind alone; joins would multiply the counts.
+    """
     counted = rows.filter(**{one: OuterRef("pk")}).order_by().values(one).annotate(number=Count("pk"))
     return Coalesce(Subquery(counted.values("number")), 0)
 
 
 class UserQuerySet(models.QuerySet[Any]):
-    """People."""
-
     def visible_to(self, user: User) -> UserQuerySet:
-        """Everybody for superadmins, the own domain for its admins, else only oneself. Nobody sees who was purged."""
+        """Return everybody for superadmins, the domain's people for its admins, else only the user.
+
+        Leaves out purged accounts.
+        """
         there = self.filter(purged_at=None)
         if user.role == "superadmin":
             return there
@@ -34,18 +37,14 @@ class UserQuerySet(models.QuerySet[Any]):
 
 
 class DomainQuerySet(models.QuerySet[Any]):
-    """Domains."""
-
     def visible_to(self, user: User) -> DomainQuerySet:
-        """Every domain for superadmins, else one's own."""
+        """Return every domain for superadmins, else the user's own."""
         return self if user.role == "superadmin" else self.filter(users=user)
 
 
 class ProjectQuerySet(models.QuerySet[Any]):
-    """Projects."""
-
     def visible_to(self, user: User) -> ProjectQuerySet:
-        """Every project for superadmins, else those one is a member of (admins: of their domain)."""
+        """Return every project for superadmins, else the user's own; for domain admins also those of their domain."""
         if user.role == "superadmin":
             return self
         mine = Q(memberships__user=user)
@@ -54,7 +53,10 @@ class ProjectQuerySet(models.QuerySet[Any]):
         return self.filter(mine).distinct()
 
     def managed_by(self, user: User) -> ProjectQuerySet:
-        """Projects whose members the user chooses: their own domain's for admins, those they are a project admin of."""
+        """Return the projects whose members the user may choose.
+
+        Superadmins: all; domain admins: those of their domain; project admins: their own.
+        """
         if user.role == "superadmin":
             return self
         mine = Q(memberships__user=user, memberships__role="admin")
@@ -63,15 +65,13 @@ class ProjectQuerySet(models.QuerySet[Any]):
         return self.filter(mine).distinct()
 
     def usable_by(self, user: User) -> ProjectQuerySet:
-        """Active projects in which the user may start sessions: those they are a member of."""
+        """Return the active projects in which the user is a member, so may start sessions."""
         return self.filter(memberships__user=user, is_active=True, domain__is_active=True)
 
 
 class MembershipQuerySet(models.QuerySet[Any]):
-    """Who belongs to which project."""
-
     def visible_to(self, user: User) -> MembershipQuerySet:
-        """One's own, and all of the projects whose members one chooses."""
+        """Return the user's own memberships, and all those of the projects whose members the user chooses."""
         if user.role == "superadmin":
             return self
         mine = Q(user=user) | Q(project__in=_managed(user))
@@ -81,10 +81,8 @@ class MembershipQuerySet(models.QuerySet[Any]):
 
 
 class InvitationQuerySet(models.QuerySet[Any]):
-    """Invitations."""
-
     def visible_to(self, user: User) -> InvitationQuerySet:
-        """Those into projects whose members one chooses."""
+        """Return the invitations to the projects whose members the user chooses."""
         if user.role == "superadmin":
             return self
         mine = Q(project__in=_managed(user))
@@ -93,11 +91,11 @@ class InvitationQuerySet(models.QuerySet[Any]):
         return self.filter(mine)
 
     def pending(self) -> InvitationQuerySet:
-        """Neither accepted nor revoked; they may have expired."""
+        """Return the invitations that are neither accepted nor revoked; they may have expired."""
         return self.filter(accepted_at=None, revoked_at=None)
 
     def in_state(self, state: str, now: datetime) -> InvitationQuerySet:
-        """Those of which this has become: open, accepted, expired or revoked."""
+        """Return the invitations in this state: open, accepted, expired or revoked."""
         if state == "accepted":
             return self.filter(accepted_at__isnull=False)
         if state == "revoked":
@@ -107,30 +105,27 @@ class InvitationQuerySet(models.QuerySet[Any]):
 
 
 class TokenQuerySet(models.QuerySet[Any]):
-    """Bearer tokens."""
-
     def visible_to(self, user: User) -> TokenQuerySet:
-        """One's own only, whatever the role."""
+        """Return only the user's own tokens, for every role."""
         return self.filter(user=user)
 
 
 class SshKeyQuerySet(models.QuerySet[Any]):
-    """SSH keys."""
-
     def visible_to(self, user: User) -> SshKeyQuerySet:
-        """One's own only, whatever the role."""
+        """Return only the user's own keys, for every role."""
         return self.filter(user=user)
 
 
 class KeyPairQuerySet(models.QuerySet[Any]):
-    """Key pairs."""
-
     def visible_to(self, user: User) -> KeyPairQuerySet:
-        """One's own only, whatever the role."""
+        """Return only the user's own key pairs, for every role."""
         return self.filter(user=user)
 
     def main_first(self) -> KeyPairQuerySet:
-        """The active ones; first the one that counts for sessions from the browser: the main one, else the oldest."""
+        """Return the active key pairs: the main one first, then the oldest.
+
+        The first is used for sessions from the browser.
+        """
         return self.filter(is_active=True).order_by("-is_main", "created_at")
 
 
@@ -140,14 +135,18 @@ def _managed(user: User) -> models.QuerySet[Any, Any]:
 
 
 class PolicyQuerySet(models.QuerySet[Any]):
-    """Resource policies."""
-
     def visible_to(self, user: User) -> PolicyQuerySet:
-        """Superadmins see them all; others see what holds for them with their limits."""
+        """Return all policies for superadmins, none for others.
+
+        Others see the policies that hold for them with their limits.
+        """
         return self if user.role == "superadmin" else self.none()
 
     def with_holders(self) -> PolicyQuerySet:
-        """Count who has each: ``number_of_key_pairs``, ``_users``, ``_projects``, ``_domains``, ``_invitations``."""
+        """Annotate the number of holders of each kind:
+
+        ``number_of_key_pairs``, ``_users``, ``_projects``, ``_domains``, ``_invitations``.
+        """
         kinds = ("key_pairs", "users", "projects", "domains", "invitations")
         return self.annotate(**{f"number_of_{kind}": _number_with_policy(self.model, kind) for kind in kinds})
 

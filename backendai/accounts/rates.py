@@ -1,4 +1,4 @@
-"""How often people may ask the API and launch sessions. Superadmins have no limits: they set them."""
+"""Limits how often people may call the API, open pages and launch sessions. Superadmins have no limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUARTER = 900.0
 
 
 class TooFast(UserError):
-    """Asked for more often than allowed; ``seconds`` says after how long to try again."""
+    """More requests than the limit allows; ``seconds`` is the time until the next try."""
 
     code = "rate-limited"
 
@@ -30,7 +30,10 @@ class TooFast(UserError):
 
 
 def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, launches: bool = False) -> None:
-    """Count one request of the API, of this key pair, and a launch if it is one. Raises TooFast, and counts nothing."""
+    """Count one API request of the user and the key pair, and with ``launches`` one launch.
+
+    Raises TooFast, and then counts nothing.
+    """
     rates = [Rate(f"key-pair:{key_pair.pk}", key_pair.rate_limit, _QUARTER, key_pair.rate_limit)] if key_pair else []
     if not user.is_superadmin:
         rates.append(Rate(f"api:{user.pk}", settings.RATE_API, _MINUTE, settings.RATE_API))
@@ -39,7 +42,7 @@ def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, l
 
 
 def check_launch_rate(user: User, sessions: int, *, now: datetime) -> None:
-    """Count the sessions of one launch from a page. Raises TooFast, and counts nothing."""
+    """Count the sessions of one launch from a page. Raises TooFast, and then counts nothing."""
     _take([] if user.is_superadmin else [_launches(user, sessions)], now)
 
 

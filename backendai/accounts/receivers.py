@@ -1,4 +1,4 @@
-"""What Django and allauth tell about people, and what becomes of it."""
+"""Records sign-outs, wrong codes and changes of second factors in the audit log, by signals of Django and allauth."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from backendai.activity.services import audit
 
 @receiver(user_logged_out)
 def keep_logout(request: HttpRequest, user: User | None, **_: Any) -> None:
-    """Keep it, unless it was nobody's login yet."""
+    """Record a sign-out. Does nothing if nobody was signed in."""
     if user is not None:
         note_logout(request, user)
 
 
 @receiver(authentication_failed)
 def keep_wrong_code(request: HttpRequest, user: User, authenticator: Authenticator, **_: Any) -> None:
-    """Keep that a second factor was wrong."""
+    """Record a wrong second factor as a failed sign-in."""
     note_failure(request, user.email, step=str(authenticator.type), user=user)
 
 
 @receiver(authenticator_added)
 def keep_added_factor(user: User, authenticator: Authenticator, **_: Any) -> None:
-    """Keep a new factor."""
+    """Record a new second factor."""
     _keep(user, "user.add-factor", authenticator)
 
 
 @receiver(authenticator_removed)
 def keep_removed_factor(user: User, authenticator: Authenticator, **_: Any) -> None:
-    """Keep that a factor is gone."""
+    """Record the removal of a second factor."""
     _keep(user, "user.remove-factor", authenticator)
 
 
 @receiver(authenticator_reset)
 def keep_new_codes(user: User, authenticator: Authenticator, **_: Any) -> None:
-    """Keep that there are other recovery codes."""
+    """Record that the recovery codes were renewed."""
     _keep(user, "user.renew-factor", authenticator)
 
 

@@ -1,7 +1,7 @@
-"""Who may do what to whom: one table, which every verb about people, projects and domains asks.
+"""Decides which role may do which action to whom, by one table.
 
-Roles lie inside one another: a superadmin rules everywhere, a domain admin in one domain, a project admin over the
-members of one project. Nobody touches somebody who stands above them, and nobody gives what they do not have.
+A superadmin has rights everywhere, a domain admin in one domain, a project admin over the members of one project.
+Nobody can change a person of a higher role, or grant a right that they lack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backendai.core.messages import Message
 
 
 class Rank(IntEnum):
-    """How much somebody may do somewhere."""
+    """The rank of a user in a place; higher ranks have more rights."""
 
     NOBODY = 0
     PROJECT_ADMIN = 1
@@ -25,7 +25,7 @@ class Rank(IntEnum):
 
 
 class Action(StrEnum):
-    """What people of a role do to others; ``_PHRASES`` has their words."""
+    """The actions on other people, projects and domains; ``_PHRASES`` has their texts."""
 
     CREATE_USER = auto()
     CHANGE_USER = auto()
@@ -78,7 +78,7 @@ _PHRASES: dict[Action, Message] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The least rank that an action needs where it is done, and the least to do it to oneself (None: nobody may)."""
+    """The least rank that an action needs, and the least to do it to oneself (None: nobody may)."""
 
     least: Rank
     to_oneself: Rank | None = Rank.NOBODY
@@ -111,22 +111,22 @@ _RANKS = {User.Role.SUPERADMIN: Rank.SUPERADMIN, User.Role.ADMIN: Rank.DOMAIN_AD
 
 
 def check_user(actor: User, action: Action, user: User) -> None:
-    """Refuse (NotAllowed) unless the actor may do this to this user."""
+    """Raise NotAllowed unless the actor may do this action to this user."""
     _refuse(_against_user(actor, action, user), actor, action, "user", user.pk)
 
 
 def check_project(actor: User, action: Action, project: Project) -> None:
-    """Refuse (NotAllowed) unless the actor may do this to this project; at most one query."""
+    """Raise NotAllowed unless the actor may do this action to this project; at most one query."""
     _refuse(_against(rank_in_project(actor, project), action), actor, action, "project", project.pk)
 
 
 def check_domain(actor: User, action: Action, domain: Domain | None) -> None:
-    """Refuse (NotAllowed) unless the actor may do this in (or to) this domain; None: to no domain in particular."""
+    """Raise NotAllowed unless the actor may do this action in this domain. None: the action belongs to no domain."""
     _refuse(_against_domain(actor, action, domain), actor, action, "domain", domain.pk if domain else "")
 
 
 def check_grant(actor: User, role: str) -> None:
-    """Refuse (NotAllowed) to give a role above one's own; raises ValueError for a role that does not exist."""
+    """Raise NotAllowed for a role above the actor's own, and ValueError for an unknown role."""
     if _RANKS[User.Role(role)] > rank_of(actor):
         text = Message("You cannot grant the role {role}: it is above your own.", role=User.Role(role).label)
         refusal = NotAllowed(text, field="role", code="above-own-role")
@@ -135,27 +135,27 @@ def check_grant(actor: User, role: str) -> None:
 
 
 def may_user(actor: User, action: Action, user: User) -> bool:
-    """Return whether ``check_user`` would let it pass: what a page offers."""
+    """Return whether ``check_user`` would pass. Pages use it to decide what to show."""
     return _against_user(actor, action, user) is None
 
 
 def may_project(actor: User, action: Action, project: Project) -> bool:
-    """Return whether ``check_project`` would let it pass."""
+    """Return whether ``check_project`` would pass."""
     return _against(rank_in_project(actor, project), action) is None
 
 
 def may_domain(actor: User, action: Action, domain: Domain | None) -> bool:
-    """Return whether ``check_domain`` would let it pass."""
+    """Return whether ``check_domain`` would pass."""
     return _against_domain(actor, action, domain) is None
 
 
 def rules_people(user: User) -> bool:
-    """Return whether there are people that the user rules: superadmins, and domain admins in their domain."""
+    """Return whether the user is an administrator of people: a superadmin, or a domain admin with a domain."""
     return user.is_superadmin or (user.role == User.Role.ADMIN and user.domain_id is not None)
 
 
 def chooses_members(user: User) -> bool:
-    """Return whether there are projects whose members the user chooses; asked once for each request."""
+    """Return whether there is a project whose members the user may choose. One query per user object."""
     if rules_people(user):
         return True
     known: bool | None = user.__dict__.get("_chooses_members")
@@ -166,18 +166,18 @@ def chooses_members(user: User) -> bool:
 
 
 def rank_of(user: User) -> Rank:
-    """Return how high a user stands at most, anywhere but in single projects."""
+    """Return the highest rank of the user, not counting the role in projects."""
     return _RANKS[User.Role(user.role)]
 
 
 def rank_in_domain(user: User, domain_id: int | None) -> Rank:
-    """Return how much a user may do in a domain; None: outside of every domain, where only superadmins rule."""
+    """Return the user's rank in a domain. With None only superadmins have a rank."""
     rank = rank_of(user)
     return rank if rank == Rank.SUPERADMIN or (domain_id is not None and user.domain_id == domain_id) else Rank.NOBODY
 
 
 def rank_in_project(user: User, project: Project) -> Rank:
-    """Return how much a user may do in a project; one query when the domain does not say it."""
+    """Return the user's rank in a project. One query unless the rank in its domain suffices."""
     rank = rank_in_domain(user, project.domain_id)
     if rank >= Rank.DOMAIN_ADMIN:
         return rank
@@ -186,7 +186,7 @@ def rank_in_project(user: User, project: Project) -> Rank:
 
 
 def _refuse(refusal: NotAllowed | None, actor: User, action: Action, target_type: str, target_id: object) -> None:
-    """Raise the refusal, if there is one, and note it for the audit trail."""
+    """Raise the refusal if there is one, and record it in the audit log."""
     if refusal is not None:
         note_refusal(actor.pk, action.name.lower().replace("_", "-"), target_type, target_id, code=refusal.code)
         raise refusal

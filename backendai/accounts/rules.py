@@ -1,4 +1,4 @@
-"""What people, projects and domains may be called, and which passwords will do."""
+"""Validates names of people, projects and domains, and passwords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_FULL_NAME = 128
 
 
 def clean_email(text: str, *, field: str = "email") -> str:
-    """Return the address in the form in which it is stored; raises a UserError when it is none."""
+    """Return the address in its stored form. Raises UserError if it is invalid."""
     email = text.strip().lower()
     try:
         if len(email) > LONGEST_EMAIL:
@@ -31,12 +31,15 @@ def clean_email(text: str, *, field: str = "email") -> str:
 
 
 def clean_full_name(text: str, *, field: str = "full_name") -> str:
-    """Return a person's name without spaces around it; any script will do, but it is one line."""
+    """Return a person's name without surrounding spaces. Any script is allowed, on one line."""
     return clean_line(text, longest=LONGEST_FULL_NAME, field=field, of_person=True)
 
 
 def clean_name(text: str, *, field: str = "name") -> str:
-    """Return the name of a project or domain: one line, not empty, without a slash (which parts domain and project)."""
+    """Return the name of a project or domain.
+
+    Raises UserError if it is empty, has several lines, or contains a slash.
+    """
     name = clean_line(text, longest=LONGEST_NAME, field=field)
     if not name:
         raise UserError("Give it a name.", field=field, code="invalid-name")
@@ -48,7 +51,7 @@ def clean_name(text: str, *, field: str = "name") -> str:
 
 
 def check_password(password: str, user: User, *, field: str = "password") -> None:
-    """Refuse a password that is too short, too common, or too much like who it is for."""
+    """Raise UserError for a password that is too short, too common, or too similar to the user's data."""
     try:
         validate_password(password, user)
     except ValidationError as error:
@@ -56,7 +59,10 @@ def check_password(password: str, user: User, *, field: str = "password") -> Non
 
 
 def check_member_role(role: str, *, field: str = "role") -> str:
-    """Return the role in a project, ``project-admin`` as well as ``admin``; raises a UserError when there is none."""
+    """Return the project role for this text; ``project-admin`` means ``admin``.
+
+    Raises UserError for an unknown role.
+    """
     role = _MEMBER_ROLES.get("-".join(role.lower().split()), role)
     if role not in Membership.Role.values:
         text = Message("Unknown role: choose one of {values}.", values=[*_ROLE_NAMES])

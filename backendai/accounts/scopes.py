@@ -1,4 +1,4 @@
-"""What an access token may be used for. A login and a signed request have every scope."""
+"""The scopes of access tokens. Logins and signed requests have every scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backendai.core.messages import Message
 
 
 class Scope(StrEnum):
-    """``read`` is part of every token."""
+    """A right of an access token. Every token has ``read``."""
 
     READ = "read"
     SESSIONS = "sessions"
@@ -29,12 +29,15 @@ WORDS = {
 
 
 def all_scopes() -> list[str]:
-    """Return every scope: what tokens had before there were scopes, and what one has that names none."""
+    """Return every scope. Tokens without named scopes have them all."""
     return [scope.value for scope in Scope]
 
 
 def clean_scopes(wanted: Collection[str]) -> list[str]:
-    """Return these scopes and ``read``, each once and in their own order; a UserError names one that there is not."""
+    """Return these scopes and ``read``, without duplicates and in the standard order.
+
+    Raises UserError for an unknown scope.
+    """
     if wrong := sorted(set(wanted) - set(all_scopes())):
         known = ", ".join(all_scopes())
         raise UserError(

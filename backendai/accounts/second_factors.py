@@ -1,4 +1,4 @@
-"""Second factors: who needs one, who has one, codes that are good once, and the reset by an administrator."""
+"""Second factors: who needs one, who has one, codes that are valid once, and the reset by an administrator."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ _STRONG = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 
 
 def is_required_of(user: User) -> bool:
-    """Return whether this person has to have a second factor."""
+    """Return whether the settings require a second factor of this user."""
     if settings.REQUIRE_MFA == ADMINS:
         return user.role in (User.Role.SUPERADMIN, User.Role.ADMIN)
     return bool(settings.REQUIRE_MFA == EVERYBODY)
 
 
 def has_one(user: User) -> bool:
-    """Return whether this person has set up a second factor; recovery codes alone are none."""
+    """Return whether the user has a second factor. Recovery codes alone do not count."""
     return Authenticator.objects.filter(user_id=user.pk, type__in=_STRONG).exists()
 
 
 def is_missing(user: User, session: SessionBase) -> bool:
-    """Return whether this login opens nothing yet, because a second factor has to be set up first. Asks the database
-    at most once per login, and only where one is required."""
+    """Return whether this login must set up a required second factor first.
+
+    Only a login without a known factor costs a query.
+    """
     if not is_required_of(user) or session.get(_SEEN):
         return False
     if not has_one(user):
@@ -52,8 +54,10 @@ def is_missing(user: User, session: SessionBase) -> bool:
 
 
 def reset_factors(actor_id: UUID | None, user: User, *, now: datetime) -> int:
-    """Take all second factors from somebody who has lost them, and end what lets them in; return how many there were.
-    The password is the same as before."""
+    """Delete all second factors of a user and end the user's logins; return how many factors.
+
+    The password, tokens and secrets stay.
+    """
     with transaction.atomic():
         found = Authenticator.objects.filter(user_id=user.pk)
         kinds = sorted(found.values_list("type", flat=True))
@@ -65,8 +69,10 @@ def reset_factors(actor_id: UUID | None, user: User, *, now: datetime) -> int:
 
 
 def spend_code(user: User, text: str) -> Authenticator | None:
-    """Return the factor that a code belongs to, or None. Each code of an app is good once, in whichever process it is
-    shown, and none that is older than the last one; each recovery code is good once."""
+    """Return the factor to which a code belongs, or None.
+
+    Each code of an app is valid once, and only if newer than the last one; each recovery code is valid once.
+    """
     code = "".join(text.split())
     with transaction.atomic():
         for factor in Authenticator.objects.select_for_update().filter(user_id=user.pk).exclude(type="webauthn"):
@@ -79,12 +85,12 @@ def spend_code(user: User, text: str) -> Authenticator | None:
 
 
 def seal(text: str) -> str:
-    """Return the secret of a factor as it is kept in the database."""
+    """Return the secret of a factor, encrypted for the database."""
     return box_for(_PURPOSE).encrypt(text.encode()).decode()
 
 
 def unseal(text: str) -> str:
-    """Return a secret that was kept. Raises InvalidToken when the portal has another key now."""
+    """Return the decrypted secret of a factor. Raises InvalidToken if the portal has another key now."""
     return box_for(_PURPOSE).decrypt(text.encode()).decode()
 
 

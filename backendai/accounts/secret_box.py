@@ -1,6 +1,6 @@
-"""Secrets that the portal itself must read again, sealed with keys made from ``SECRET_KEY``.
+"""Encrypts stored secrets that the portal must read again, with keys derived from ``SECRET_KEY``.
 
-With ``BACKENDAI_SECRET_KEY_FALLBACKS`` what an earlier key has sealed still opens; the present one seals.
+``BACKENDAI_SECRET_KEY_FALLBACKS`` holds earlier keys, which only decrypt.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _STORED = b"stored secrets"
 
 
 def seal(text: str) -> str:
-    """Return the text encrypted with the present key."""
+    """Return the text, encrypted with the current key."""
     return box_for(_STORED).encrypt(text.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
-    """Return the text; empty when it was sealed with a key that is not known any more, or never."""
+    """Return the decrypted text; empty if no known key decrypts it."""
     try:
         return box_for(_STORED).decrypt(sealed.encode()).decode() if sealed else ""
     except InvalidToken:
@@ -29,7 +29,7 @@ def unseal(sealed: str) -> str:
 
 
 def box_for(purpose: bytes) -> MultiFernet:
-    """Return what seals and opens for one purpose: what was sealed for another does not open."""
+    """Return the cipher for one purpose. It cannot decrypt texts of other purposes."""
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     keys = [hmac.digest(secret.encode(), purpose, hashlib.sha256) for secret in secrets]
     return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in keys])

@@ -1,4 +1,4 @@
-"""What is written down when somebody signs in or out, or tries to in vain."""
+"""Records sign-ins, sign-outs and failed sign-ins."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _STRANGERS_SECONDS = 900
 
 
 def note_login(request: HttpRequest, user: User, methods: list[str], *, now: datetime) -> Login:
-    """Keep a login that has just started, with what it was proved by, and end the oldest ones of this person that are
-    more than their policies let them have. Returns its row."""
+    """Record a new login and its methods; return its row.
+
+    Ends the user's oldest logins above the limit of the user's policies.
+    """
     meta = request.META
     Session.objects.filter(expire_date__lt=now).delete()
     with transaction.atomic():
@@ -37,21 +39,23 @@ def note_login(request: HttpRequest, user: User, methods: list[str], *, now: dat
 
 
 def expire_soon(request: HttpRequest) -> None:
-    """Keep what is asked of somebody who is not signed in yet for a quarter of an hour, not for weeks."""
+    """Let the session of a person who is not signed in expire after a quarter of an hour."""
     if not request.user.is_authenticated:
         request.session.set_expiry(_STRANGERS_SECONDS)
 
 
 def note_logout(request: HttpRequest, user: User) -> None:
-    """Keep that somebody signed out here."""
+    """Delete the login of this session, and record the sign-out."""
     with transaction.atomic():
         Login.objects.filter(session_key=request.session.session_key).delete()
         audit(user.pk, "user.sign-out", "user", [user.pk], address=request.META.get("REMOTE_ADDR", ""))
 
 
 def note_failure(request: HttpRequest, tried: str, *, step: str = "password", user: User | None = None) -> None:
-    """Keep that signing in was tried in vain. Of a name that is nobody's only the beginning is kept, because it may be
-    a password that was typed into the wrong field."""
+    """Record a failed sign-in.
+
+    Of an unknown name only the beginning is stored, as it may be a password typed into the wrong field.
+    """
     user = user or User.objects.filter(email=tried.strip().lower()).first()
     name = user.email if user else masked(tried)
     address = request.META.get("REMOTE_ADDR", "")
@@ -59,12 +63,12 @@ def note_failure(request: HttpRequest, tried: str, *, step: str = "password", us
 
 
 def masked(name: str) -> str:
-    """Return so much of what was typed as a name that its owner recognises it: ``al…``."""
+    """Return the first two letters of a typed name, so that its owner recognises it: ``al…``."""
     return f"{name.strip()[:2]}…"
 
 
 def login_moved(old_key: str | None, request: HttpRequest) -> None:
-    """Follow a login whose session has got another key, as it does at a change of password."""
+    """Update the session key of a login after Django has changed it, as at a change of password."""
     Login.objects.filter(session_key=old_key).update(session_key=request.session.session_key)
 
 

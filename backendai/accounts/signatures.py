@@ -1,7 +1,7 @@
-"""Requests that are signed with a key pair: what is signed, and whether a signature is good.
+"""Signs requests with a key pair, and verifies signatures.
 
-The string to sign and the key made from the secret are those of the official client. What differs by door is a part of
-``Signed``: this API puts the digest of the real body into the last line, the official client that of an empty one.
+The string to sign and the derived key are those of the official client. ``Signed`` holds the differences: this API ends
+the string with the digest of the real body, the official client with that of an empty body.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ _LONGEST_DATE = 64
 
 
 class SignatureRefused(UserError):
-    """The request is not signed by whom it names."""
+    """The signature of the request is missing, invalid, too old or already used."""
 
     code = "invalid-signature"
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A request as its signer saw it. ``path`` is percent-encoded, with prefix and query; ``date`` the header as sent;
-    ``content_type`` may be empty."""
+    """The signed parts of a request.
+
+    ``path`` is percent-encoded, with prefix and query; ``date`` is the header as sent; ``content_type`` may be empty.
+    """
 
     method: str
     path: str
@@ -48,7 +50,7 @@ class Signed:
 
 
 def canonical(request: Signed) -> str:
-    """Return the string to sign: seven lines."""
+    """Return the string to sign, of seven lines."""
     kind = request.content_type.partition(";")[0].strip().lower() or "application/octet-stream"
     return "\n".join(
         (
@@ -64,14 +66,17 @@ def canonical(request: Signed) -> str:
 
 
 def sign(secret: str, request: Signed) -> str:
-    """Return the signature in hex; SignatureRefused when the date cannot be read."""
+    """Return the signature in hex. Raises SignatureRefused for an unreadable date."""
     day = moment_of(request.date).strftime("%Y%m%d")
     key = hmac.digest(hmac.digest(secret.encode(), day.encode(), hashlib.sha256), request.host.encode(), hashlib.sha256)
     return hmac.new(key, canonical(request).encode(), hashlib.sha256).hexdigest()
 
 
 def moment_of(date: str) -> datetime:
-    """Return the time in UTC that a header names, in ISO 8601 or as in mail; without a zone it is UTC."""
+    """Return the time (UTC) of a date header in ISO 8601 or mail format.
+
+    A time without a zone is UTC. Raises SignatureRefused for an unreadable one.
+    """
     try:
         found = datetime.fromisoformat(date) if date[:1].isdigit() else parsedate_to_datetime(date)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -80,8 +85,10 @@ def moment_of(date: str) -> datetime:
 
 
 def signer_of(request: Signed, authorization: str, *, now: datetime, window: timedelta = WINDOW) -> KeyPair:
-    """Return the active key pair (with its user) that signed this; the signature counts as used from then on.
-    SignatureRefused when it is not theirs, too old or too new for the window, or used before."""
+    """Return the active key pair (with its user) that signed the request, and mark the signature as used.
+
+    Raises SignatureRefused if it is invalid, used before, or outside the time window.
+    """
     found = _CREDENTIAL.match(authorization) if len(request.date) <= _LONGEST_DATE else None
     if found is None:
         raise SignatureRefused(

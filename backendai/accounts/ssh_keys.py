@@ -1,4 +1,4 @@
-"""Public keys as people paste them."""
+"""Reads public SSH keys, and verifies who holds them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ _KINDS = (
 
 
 def read_public_key(text: str) -> tuple[str, str, str]:
-    """Return type and content without the comment, the fingerprint as ``ssh-keygen -l`` writes it, and the comment.
-    Raises UserError for whatever is no public key that is strong enough; options before the key are refused too."""
+    """Return type and content of the key, its fingerprint, and its comment.
+
+    The fingerprint is as ``ssh-keygen -l`` prints it. Raises UserError for text that is no strong public key, or has
+    options before the key.
+    """
     words = text.strip().split(None, 2)
     if "PRIVATE KEY" in text:
         raise _refused(
@@ -57,12 +60,12 @@ def read_public_key(text: str) -> tuple[str, str, str]:
 
 
 def proof_text(email: str) -> str:
-    """Return what the holder of a key signs to have it at this account."""
+    """Return the text that the holder of a key signs to prove ownership."""
     return f"This SSH key belongs to {email}."
 
 
 def is_proved(public_key: str, email: str, signature: str) -> bool:
-    """Return whether the signature (as ``ssh-keygen -Y sign`` writes it) shows that the account holds the key."""
+    """Return whether the signature (of ``ssh-keygen -Y sign``) proves that the account holds the key."""
     signers = f'* namespaces="{PROOF_NAMESPACE}" {public_key}\n'.encode()
     texts = (proof_text(email), f"{proof_text(email)}\n", f"{proof_text(email)}\r\n")  # as shells of all kinds pipe it
     try:

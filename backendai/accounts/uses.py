@@ -1,4 +1,4 @@
-"""What still uses a row, so that nobody deletes what others need."""
+"""Counts the rows that refer to a row, so that used rows are not deleted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from backendai.core.messages import Message
 
 
 def uses_of(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[str, int]:
-    """Return how many rows of which kind name this one, by words for people; one query for each kind of row. What is
-    only allowed to use it (many to many) does not count."""
+    """Return how many rows refer to this one, by the name of their kind.
+
+    One query for each kind. Many-to-many relations do not count.
+    """
     uses: dict[str, int] = {}
     for model, number in counted_uses(row, leaving_out=leaving_out).items():
         words = words_for(model, number)
@@ -22,7 +24,7 @@ def uses_of(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[st
 
 
 def counted_uses(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[type[Model], int]:
-    """Return the same by model."""
+    """Return how many rows refer to this one, by model."""
     uses: dict[type[Model], int] = {}
     for relation in row._meta.related_objects:
         model: Any = relation.related_model
@@ -35,12 +37,12 @@ def counted_uses(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> di
 
 
 def words_for(model: type[Model], number: int) -> str:
-    """Return what so many rows are called."""
+    """Return the name of this kind of row, singular or plural."""
     return str(model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural)
 
 
 def refuse_while_used(row: Model, kind: str, *, leaving_out: Collection[type[Model]] = ()) -> None:
-    """Raise a Conflict that counts what uses the row, if anything does."""
+    """Raise Conflict that counts the rows that refer to this one, if there are any."""
     if uses := uses_of(row, leaving_out=leaving_out):
         parts = [Message("{number} {kind}", number=number, kind=Message(words)) for words, number in uses.items()]
         raise Conflict(

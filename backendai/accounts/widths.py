@@ -1,4 +1,4 @@
-"""Is one policy wider than another? Nobody gives somebody a limit above their own."""
+"""Compares policies, so that nobody grants a limit above their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_LIMITS = {"id", "name", "created_at", "unnamed_slots"}
 
 
 def wider_fields(given: ResourcePolicy | None, own: ResourcePolicy | None) -> list[str]:
-    """Return the names of the limits in which ``given`` allows more than ``own``; None is a policy without limits."""
+    """Return the names of the limits in which ``given`` allows more than ``own``. None is a policy without limits."""
     if own is None or (given is not None and given.pk == own.pk):
         return []
     if given is None:

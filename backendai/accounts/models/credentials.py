@@ -1,4 +1,4 @@
-"""The keys people use from scripts, and how often signing in failed."""
+"""Access tokens, key pairs, logins, and the counters of failed sign-ins."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SYSTEMS = (
 
 
 def new_access_key() -> str:
-    """Return a fresh public name of a key pair."""
+    """Return a random access key for a new key pair."""
     return "AK" + secrets.token_hex(9).upper()
 
 
 class KeyPair(HeldToPolicy, models.Model):
-    """A public name under which a user's sessions run, and the secret with which scripts sign their requests."""
+    """An access key under which a user's sessions run, and the secret with which scripts sign requests."""
 
     policy_kind = "key-pair"
 
@@ -63,8 +63,11 @@ class KeyPair(HeldToPolicy, models.Model):
 
 
 class SeenSignature(models.Model):
-    """A signature that was taken once. Kept until the time in its request is too old by itself, in the database: a
-    cache that was emptied or is away would let it in again."""
+    """A signature that was used once and is refused afterwards.
+
+    It stays in the database until the time of its request is too old. A cache could be emptied and would accept it
+    again.
+    """
 
     signature = models.CharField(max_length=64, primary_key=True)
     expires_at = models.DateTimeField(db_index=True)
@@ -74,7 +77,7 @@ class SeenSignature(models.Model):
 
 
 class AccessToken(models.Model):
-    """A bearer token: shown once when made, stored only as a hash."""
+    """A bearer token. Its text is shown once; only its hash is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="access_tokens")
@@ -95,16 +98,16 @@ class AccessToken(models.Model):
         return f"{self.name} ({self.hint}…)"
 
     def allows(self, scopes: Collection[str]) -> bool:
-        """Return whether it may be used for all of these."""
+        """Return whether the token has all these scopes."""
         return set(scopes) <= set(self.scopes)
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether it has not expired, and its owner may still log in."""
+        """Return whether the token has not expired and its user is active."""
         return self.user.is_active and (self.expires_at is None or self.expires_at > now)
 
 
 class Login(models.Model):
-    """One browser in which somebody is signed in. It goes with the login's session, of which it knows the key."""
+    """A browser in which a user is signed in. It ends with the Django session whose key it has."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="logins")
     session_key = models.CharField(max_length=40, unique=True, editable=False)
@@ -121,15 +124,17 @@ class Login(models.Model):
 
     @property
     def device(self) -> str:
-        """What the browser calls itself, as people would: ``Firefox on Linux``; else its own words."""
+        """The browser and system in words: ``Firefox on Linux``. Falls back to the browser's own description."""
         program = next((name for mark, name in _PROGRAMS if mark in self.browser), "")
         system = next((name for mark, name in _SYSTEMS if mark in self.browser), "")
         return " on ".join(part for part in (program, system) if part) or self.browser or "unknown"
 
 
 class LoginCount(models.Model):
-    """How often signing in failed: for one account from one address, from one address in all, or for one account from
-    all addresses."""
+    """The number of failed sign-ins of one counter.
+
+    A counter covers one account from one address, one address, or one account from all addresses.
+    """
 
     key = models.CharField(max_length=64, primary_key=True)  # a hash: what people type by mistake may be a password
     attempts = models.PositiveIntegerField(default=0)

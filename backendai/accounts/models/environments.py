@@ -1,4 +1,4 @@
-"""What people bring into every session of theirs: SSH keys, dotfiles, a script that runs first."""
+"""SSH keys, dotfiles and bootstrap scripts, which people have in all their sessions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from backendai.core.messages import Message
 
 
 class SshKey(models.Model):
-    """A public key with which its user gets in by SSH. ``public_key`` is type and content, without a comment.
-    ``is_contested``: several accounts registered it before that was refused. It opens nothing until one of them proves
-    that it holds the private key."""
+    """A public key with which its user connects by SSH.
+
+    ``public_key`` has type and content, without a comment. ``is_contested``: several accounts registered it before that
+    was refused. It gives no access until one of them proves that it holds the private key.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
@@ -42,7 +44,7 @@ class SshKey(models.Model):
 
 
 class Dotfile(models.Model):
-    """A file that the sessions of its owner find in their home: of a user, a project or a domain."""
+    """A file of a user, project or domain that is copied into the home of its sessions."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True, related_name="dotfiles")
@@ -72,7 +74,7 @@ class Dotfile(models.Model):
 
 
 class BootstrapScript(models.Model):
-    """What runs once in each kernel of its user, before anything else of theirs."""
+    """A script that runs once in each kernel of its user, before the user's other programs."""
 
     user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="bootstrap_script")
     content = models.TextField()

@@ -1,4 +1,4 @@
-"""Asking people in: a link that makes an account, or brings an account into a project."""
+"""Invitations: links that create an account, or add an account to a project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.core.messages import Message
 
 
 class Invitation(models.Model):
-    """Somebody may join a project. The link is shown once; only a hash of what is in it is kept."""
+    """An invitation to join a project. Its link is shown once; only a hash of its secret is stored."""
 
     class State(models.TextChoices):
         OPEN = "open", Message("open")
@@ -56,7 +56,7 @@ class Invitation(models.Model):
         return f"{self.email} to {self.project_id}"
 
     def state(self, now: datetime) -> Invitation.State:
-        """Return what has become of it."""
+        """Return whether the invitation is accepted, revoked, expired or open."""
         if self.accepted_at:
             return self.State.ACCEPTED
         if self.revoked_at:

@@ -1,4 +1,4 @@
-"""Who may sign in, and where they belong."""
+"""Users, domains, projects and memberships."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _share_weight() -> models.FloatField[Any, Any]:
 
 
 class Domain(HeldToPolicy, models.Model):
-    """A tenant: an organisation with its own people and projects."""
+    """The outermost group of users and projects."""
 
     policy_kind = "domain"
 
@@ -45,17 +45,17 @@ class Domain(HeldToPolicy, models.Model):
 
 
 class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[misc]
-    """Makes users by e-mail address."""
+    """Creates users by e-mail address."""
 
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
-        """Return a new user; the address is stored in lower case, without a password nobody can log in."""
+        """Create a user; the address is stored in lower case. Without a password the user cannot sign in by one."""
         user = self.model(email=email.strip().lower(), **fields)
         user.set_password(password)
         user.save(using=self._db)
         return user
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
-        """Return a new superadmin."""
+        """Create a superadmin."""
         return self.create_user(email, password, role=User.Role.SUPERADMIN, is_superuser=True, **fields)
 
     def get_by_natural_key(self, email: str | None) -> User:
@@ -106,24 +106,26 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
         return self.email
 
     def _get_session_auth_hash(self, secret: Any = None) -> str:
-        """Return what a login's cookie has to know: it ends with the password, and with the version. Version 0 is what
-        Django itself writes."""
+        """Return the hash that a login's cookie must match; a new password or version ends the login.
+
+        Version 0 gives Django's own hash.
+        """
         plain: str = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]
         return f"{plain}.{self.credentials_version}" if self.credentials_version else plain
 
     @property
     def is_superadmin(self) -> bool:
-        """Sees and steers everything."""
+        """Whether the user may see and change everything."""
         return self.role == self.Role.SUPERADMIN
 
     @property
     def is_staff(self) -> bool:
-        """May open the Django admin."""
+        """Whether the user may open the Django admin."""
         return self.is_superadmin
 
     @property
     def display_name(self) -> str:
-        """The name to show."""
+        """The full name, or else the part of the address before the ``@``."""
         return self.full_name or self.email.split("@")[0]
 
 
@@ -152,7 +154,7 @@ class Project(HeldToPolicy, models.Model):
 
 
 class Membership(models.Model):
-    """A user belongs to a project; its admins choose who else does."""
+    """The membership of a user in a project. Project admins choose its members."""
 
     class Role(models.TextChoices):
         MEMBER = "member", Message("member")

@@ -1,4 +1,4 @@
-"""Limits for holders of sessions, and which of them new holders begin with."""
+"""Resource policies, and the default policies of new holders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.core.messages import Message
 
 
 class ResourcePolicy(models.Model):
-    """Limits for one holder of sessions: a key pair, a user, a project or a domain. What is empty is unlimited."""
+    """The limits of a key pair, user, project or domain. An empty field means no limit."""
 
     class Unnamed(models.TextChoices):
         UNLIMITED = "unlimited", Message("any amount of it")
@@ -77,12 +77,12 @@ class ResourcePolicy(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; raises a ValidationError by field for limits that make no sense."""
+        """Save the policy. Raises ValidationError with the error of each invalid limit."""
         self.full_clean(validate_unique=False, validate_constraints=False)
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
-        """Bring the amounts into their exact form."""
+        """Normalize the amounts to exact decimal strings. Raises ValidationError for invalid limits."""
         wrong = wrong_limits(self.max_kernels_per_session, self.max_session_lifetime)
         for field in ("slots", "max_pending_slots"):
             try:
@@ -94,12 +94,12 @@ class ResourcePolicy(models.Model):
 
 
 def policy_field(related_name: str) -> models.ForeignKey[Any, Any]:
-    """Return the field of a holder that names its policy; empty: no limits."""
+    """Return the foreign key of a holder to its policy; empty means no limits."""
     return models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, null=True, blank=True, related_name=related_name)
 
 
 class PolicyDefault(models.Model):
-    """New holders of this kind get this policy, unless they are given another one."""
+    """The default policy of one kind of holder, for new holders without a policy of their own."""
 
     class Holder(models.TextChoices):
         KEY_PAIR = "key-pair", Message("key pairs")
@@ -118,14 +118,14 @@ class PolicyDefault(models.Model):
 
 
 class HeldToPolicy:
-    """Mixed into the holders of sessions: a new one gets the default policy of its kind."""
+    """A mixin for holders of sessions: a new holder gets the default policy of its kind."""
 
     policy_kind: ClassVar[str]
     policy_id: Any
     _state: Any
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it."""
+        """Save the holder; a new one without a policy gets the default policy of its kind."""
         if self._state.adding and self.policy_id is None:
             of_kind = PolicyDefault.objects.filter(holder=self.policy_kind)
             self.policy_id = of_kind.values_list("policy_id", flat=True).first()

@@ -1,4 +1,4 @@
-"""How people like pages to be."""
+"""The settings of pages that people choose for themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from backendai.accounts.models.people import User
 
 
 class Preference(models.Model):
-    """What somebody has chosen for a page; ``name`` is the page's own word for it. Without a row it is as usual."""
+    """A value that a user has chosen for a page; ``name`` is the page's name for it.
+
+    Without a row the default holds.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="preferences")
     name = models.CharField(max_length=64)

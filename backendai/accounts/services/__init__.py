@@ -1,4 +1,4 @@
-"""The verbs of people, one file per action."""
+"""The actions on people, one file for each."""
 
 from backendai.accounts.services.activation import set_password, set_user_active
 from backendai.accounts.services.change_user import change_user

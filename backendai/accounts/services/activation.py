@@ -1,4 +1,4 @@
-"""Letting people in or not: activation, and a password set by an administrator."""
+"""Activation of users, and passwords set by an administrator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from backendai.activity.services import audit
 
 
 def set_user_active(actor: User, user: User, active: bool, *, now: datetime) -> bool:
-    """Activate or deactivate somebody; return whether that changed anything. What they run goes on; every login and
-    token of theirs ends."""
+    """Activate or deactivate a user; return whether that changed anything.
+
+    Deactivating ends all logins and tokens. Running sessions continue.
+    """
     check_user(actor, Action.SET_ACTIVE, user)
     return set_active(actor.pk, user, active, now=now)
 
 
 def set_password(actor: User, user: User, password: str, *, now: datetime, end_tokens: bool = False) -> None:
-    """Give somebody a new password; every login of theirs ends, and with ``end_tokens`` every access token too."""
+    """Set a user's password and end all logins; with ``end_tokens`` also all access tokens."""
     check_user(actor, Action.SET_PASSWORD, user)
     check_password(password, user)
     with transaction.atomic():

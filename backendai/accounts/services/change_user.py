@@ -1,4 +1,4 @@
-"""Changing a person: what they are called, what they may do, where they belong, and their limits."""
+"""Changes a user's address, name, role, domain and limits."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ _CLEANED = {"email": clean_email, "full_name": clean_full_name}
 
 
 def change_user(actor: User, user: User, wishes: Mapping[str, Any], *, now: datetime) -> User:
-    """Return the user with the wished values of ``email``, ``full_name``, ``role``, ``domain``, ``policy`` and
-    ``share_weight`` written; what is as before needs no permission. Another role or domain ends logins and tokens.
-    Raises NotAllowed, Conflict, or a UserError that names the field; then nothing is written."""
+    """Change the fields of a user that ``wishes`` names, and return the user.
+
+    Fields: ``email``, ``full_name``, ``role``, ``domain``, ``policy`` and ``share_weight``; unchanged values need no
+    permission. Another role or domain ends logins and tokens. Raises NotAllowed, Conflict, or UserError that names the
+    field, and then saves nothing.
+    """
     with transaction.atomic():
         user = User.objects.select_for_update(of=("self",)).select_related("domain", "policy").get(pk=user.pk)
         new = {name: _CLEANED[name](value) if name in _CLEANED else value for name, value in wishes.items()}

@@ -1,4 +1,4 @@
-"""Making a person by an administrator, with a password or without one."""
+"""Creates a user for an administrator, with or without a password."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from backendai.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class NewUser:
-    """Who is made. Without a password they cannot sign in by one; without a domain only superadmins manage them."""
+    """The fields of a new user.
+
+    Without a password the user cannot sign in by one. Only superadmins manage users without a domain.
+    """
 
     email: str
     full_name: str = ""
@@ -30,8 +33,10 @@ class NewUser:
 
 
 def create_user(actor: User, new: NewUser) -> User:
-    """Return the new user with a key pair, as a member of the projects; raises NotAllowed, or a UserError that names
-    the field."""
+    """Create a user with a key pair, as a member of the projects.
+
+    Raises NotAllowed, or UserError that names the field.
+    """
     check_domain(actor, Action.CREATE_USER, new.domain)
     check_grant(actor, new.role)
     policy = new.policy or default_policy(PolicyDefault.Holder.USER)
@@ -53,7 +58,7 @@ def create_user(actor: User, new: NewUser) -> User:
 
 
 def add_user(email: str, password: str | None, *, role: str, **fields: object) -> User:
-    """Return a new user with a key pair, in the caller's transaction; a Conflict when the address is taken."""
+    """Create a user with a key pair, in the caller's transaction. Raises Conflict if the address is taken."""
     try:
         with transaction.atomic():
             user = User.objects.create_user(
@@ -68,7 +73,7 @@ def add_user(email: str, password: str | None, *, role: str, **fields: object) -
 
 
 def check_projects_of(domain: Domain | None, projects: Collection[Project]) -> None:
-    """Refuse projects of another domain than the person's."""
+    """Raise UserError for a project that belongs to another domain than the person."""
     for project in projects:
         if domain is None or project.domain_id != domain.pk:
             text = Message("Project {project} belongs to another domain than the person.", project=repr(project.name))

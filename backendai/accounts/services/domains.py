@@ -1,4 +1,4 @@
-"""Making, changing and deleting domains."""
+"""Creates, changes and deletes domains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from backendai.core.messages import Message
 
 
 def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None, share_weight: float = 1.0) -> Domain:
-    """Return a new domain."""
     check_domain(actor, Action.CREATE_DOMAIN, None)
     check_weight(share_weight)
     with transaction.atomic():
@@ -30,7 +29,7 @@ def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = Non
 
 
 def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Domain:
-    """Return the domain with the wished ``name``, ``is_active``, ``policy`` and ``share_weight`` written."""
+    """Change ``name``, ``is_active``, ``policy`` or ``share_weight`` of a domain, and return it."""
     check_domain(actor, Action.CHANGE_DOMAIN, domain)
     with transaction.atomic():
         domain = Domain.objects.select_for_update(of=("self",)).select_related("policy").get(pk=domain.pk)
@@ -48,7 +47,7 @@ def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Dom
 
 
 def delete_domain(actor: User, domain: Domain) -> None:
-    """Delete a domain without people and projects; else a Conflict that counts what uses it."""
+    """Delete an unused domain. Raises Conflict that counts its people, projects and other users."""
     check_domain(actor, Action.DELETE_DOMAIN, domain)
     with transaction.atomic():
         domain = Domain.objects.select_for_update().get(pk=domain.pk)

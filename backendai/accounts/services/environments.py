@@ -1,4 +1,4 @@
-"""Changing what people bring into their sessions. Contents stay out of the audit trail: people keep secrets there."""
+"""Changes the SSH keys, dotfiles and scripts of people. The audit log does not record contents, which may be secret."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ Owner = User | Project | Domain
 
 
 def add_ssh_key(user: User, public_key: str, *, name: str = "", proof: str = "") -> SshKey:
-    """Return the user's new key; its name is the key's comment when none is given. A key that other accounts have is
-    taken from them when the proof is signed with it: so is one that several accounts have from earlier times, and that
-    opens nothing until then. Raises UserError, Conflict (``ssh-key-of-another``: no proof)."""
+    """Add a public key to the user's SSH keys.
+
+    The default name is the key's comment. If other accounts have the key, a valid ``proof`` (signed with the private
+    key) moves it to this user. Raises UserError, or Conflict (``ssh-key-of-another``: the proof is missing).
+    """
     plain, fingerprint, comment = read_public_key(public_key)
     name = clean_line((name.strip() or comment.strip() or plain.partition(" ")[0])[:64])
     with transaction.atomic():
@@ -67,7 +69,7 @@ def _take(user: User, public_key: str, others: list[SshKey], proof: str) -> None
 
 
 def _save_once(key: SshKey, user: User) -> None:
-    """Write a new key. Raises Conflict if another account has registered it since we looked."""
+    """Save a new key. Raises Conflict if another account has registered it in the meantime."""
     try:
         with transaction.atomic():
             key.save(force_insert=True)
@@ -86,7 +88,7 @@ def _unproved(user: User) -> Conflict:
 
 
 def remove_ssh_key(user: User, key_id: object) -> None:
-    """Delete one of the user's keys. Sessions that run have it still."""
+    """Delete an SSH key of the user. Running sessions keep it."""
     with transaction.atomic():
         key = SshKey.objects.visible_to(user).filter(pk=key_id).first()
         if key is None:
@@ -96,13 +98,15 @@ def remove_ssh_key(user: User, key_id: object) -> None:
 
 
 def dotfiles_of(owner: Owner) -> Any:
-    """Return the owner's dotfiles by path."""
+    """Return the owner's dotfiles, ordered by path."""
     return Dotfile.objects.filter(**_as_field(owner)).order_by("path")
 
 
 def save_dotfile(actor: User, owner: Owner, path: str, content: str, *, permission: str = "644") -> Dotfile:
-    """Return the file, made or written anew. Raises UserError (path, permission, size), Conflict (another file is
-    in the way, too many), NotAllowed."""
+    """Create or replace the owner's dotfile at this path.
+
+    Raises UserError (path, permission, size), Conflict (another file is in the way, or too many files), or NotAllowed.
+    """
     _check_actor(actor, owner)
     _check_file(path, content, permission)
     with transaction.atomic():
@@ -116,7 +120,7 @@ def save_dotfile(actor: User, owner: Owner, path: str, content: str, *, permissi
 
 
 def remove_dotfile(actor: User, owner: Owner, file_id: object) -> None:
-    """Delete one of the owner's files. Sessions that run have it still."""
+    """Delete a dotfile of the owner. Running sessions keep it."""
     _check_actor(actor, owner)
     with transaction.atomic():
         file = dotfiles_of(owner).filter(pk=file_id).first()
@@ -127,7 +131,7 @@ def remove_dotfile(actor: User, owner: Owner, file_id: object) -> None:
 
 
 def set_bootstrap_script(user: User, content: str) -> None:
-    """Write the user's script; an empty one is none."""
+    """Save the user's bootstrap script; an empty text deletes it."""
     content = _unix(content)
     size = len(content.encode())
     if size > MOST_BYTES or "\0" in content:
@@ -147,17 +151,20 @@ def set_bootstrap_script(user: User, content: str) -> None:
 
 
 def size_of(path: str, content: str) -> int:
-    """Return what a file counts for, in bytes."""
+    """Return the size of a dotfile for the limit, in bytes: path and content."""
     return len(path.encode()) + len(content.encode())
 
 
 def _unix(text: str) -> str:
-    """Browsers send lines that end as on Windows; shells stumble over that."""
+    """Return the text with Unix line ends. Browsers send Windows ones, which shells misread."""
     return text.replace("\r\n", "\n")
 
 
 def _check_actor(actor: User, owner: Owner) -> None:
-    """Files of projects and domains run as programs in the sessions of many, so their admins do not suffice."""
+    """Raise NotAllowed unless the actor may change the owner's dotfiles.
+
+    Dotfiles of projects and domains run in the sessions of many people, so their own admins may not change them.
+    """
     if isinstance(owner, Project):
         check_project(actor, Action.SET_DOTFILES, owner)
     elif isinstance(owner, Domain):
@@ -200,7 +207,10 @@ def _check_room(others: list[Dotfile], path: str, content: str) -> None:
 
 
 def _held(owner: Any) -> Any:
-    """Return the owner, whose row is held until the end of the transaction: limits are counted one after the other."""
+    """Lock the owner's row until the transaction ends, and return the owner.
+
+    So two requests cannot pass a limit together.
+    """
     owner._meta.model.objects.select_for_update().filter(pk=owner.pk).first()
     return owner
 

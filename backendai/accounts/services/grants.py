@@ -1,4 +1,4 @@
-"""Giving limits: a policy and a share weight, never wider than one's own."""
+"""Checks granted policies and share weights: a grant cannot exceed the actor's own limits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ LEAST_WEIGHT, LARGEST_WEIGHT = 0.01, 1000
 
 
 def check_policy_of_user(actor: User, policy: ResourcePolicy | None) -> None:
-    """Refuse (NotAllowed) a policy for a user that allows more than the actor's own; None: no limits at all."""
+    """Raise NotAllowed if the policy allows more than the actor's own. ``policy`` None means no limits."""
     _check(actor, policy, actor.policy, Message("your own policy"))
 
 
 def check_policy_of_project(actor: User, policy: ResourcePolicy | None, domain: Domain) -> None:
-    """Refuse (NotAllowed) a policy for a project that allows more than its domain's."""
+    """Raise NotAllowed if a project's policy allows more than its domain's. ``policy`` None means no limits."""
     _check(actor, policy, domain.policy, Message("the domain's policy"))
 
 
 def default_policy(holder: str) -> ResourcePolicy | None:
-    """Return the policy that a new holder of this kind gets when none is named."""
+    """Return the default policy of new holders of this kind, or None."""
     default = PolicyDefault.objects.filter(holder=holder).select_related("policy").first()
     return default.policy if default else None
 
 
 def check_weight(weight: float, *, field: str = "share_weight") -> None:
-    """Refuse a share weight that fair strategies cannot work with."""
+    """Raise UserError for a share weight outside the allowed range."""
     if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
         text = Message(
             "A share weight is from {least_weight} to {largest_weight}.",

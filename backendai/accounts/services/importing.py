@@ -1,4 +1,4 @@
-"""Bringing many people in at once from a CSV file: looked through first, then all of it or nothing."""
+"""Imports people from a CSV file: checks the whole file first, then imports everything or nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Step:
-    """What will be done for one line: invite somebody, or bring a person who has an account into a project."""
+    """The import of one line: an invitation, or the membership of a person who has an account."""
 
     entry: Entry
     project: Project
@@ -35,33 +35,35 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """What an import would do, and what stands in its way; it can be carried out when nothing does."""
+    """The steps of an import, and the problems that prevent it."""
 
     steps: list[Step] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def invitations(self) -> int:
-        """How many people would be invited."""
+        """The number of people to invite."""
         return sum(step.user is None for step in self.steps)
 
     @property
     def memberships(self) -> int:
-        """How many people who are here already would join a project."""
+        """The number of existing users to add to a project."""
         return len(self.steps) - self.invitations
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The link text for one invited person, which nobody can read again."""
+    """The secret of one invitation's link. It is shown once."""
 
     invitation: Invitation
     text: str
 
 
 def plan_import(actor: User, content: bytes) -> Plan:
-    """Return what importing this file would do, with a problem for each field that is wrong; writes nothing. The number
-    of queries grows by two for 500 people. Raises a UserError when the file as a whole cannot be read."""
+    """Return the plan of importing this file, with a problem for each invalid field; saves nothing.
+
+    Two more queries for each 500 people. Raises UserError for an unreadable file.
+    """
     entries, problems = read_people(content)
     plan = Plan(problems=list(problems))
     unreadable, told = {problem.line for problem in problems}, {(problem.line, problem.field) for problem in problems}
@@ -82,8 +84,10 @@ def plan_import(actor: User, content: bytes) -> Plan:
 
 
 def import_people(actor: User, content: bytes, *, now: datetime) -> tuple[Plan, list[Link]]:
-    """Invite and join everybody in the file, and return the links; nothing is written when anything is wrong with it,
-    which the plan then says. Earlier invitations of the same people to the same projects are revoked."""
+    """Invite or add everybody in the file; return the plan and the links.
+
+    Saves nothing if the plan has problems. Revokes earlier invitations of the same people to the same projects.
+    """
     with transaction.atomic():
         plan = plan_import(actor, content)
         if plan.problems:
@@ -98,7 +102,7 @@ def import_people(actor: User, content: bytes, *, now: datetime) -> tuple[Plan, 
 
 
 def _projects(actor: User) -> dict[str, list[Project]]:
-    """Return the projects whose members the actor chooses, by name and by domain/name."""
+    """Return the projects whose members the actor may choose, by name and by domain/name."""
     found: dict[str, list[Project]] = {}
     for project in Project.objects.managed_by(actor).select_related("domain"):
         for key in (project.name, f"{project.domain.name}/{project.name}"):
@@ -162,7 +166,7 @@ def _wrong_policy(actor: User, entry: Entry, project: Project, policy: ResourceP
 
 
 def _refuse_doubles(plan: Plan) -> None:
-    """Say which lines mean the same person and project: by name here, by domain/name there."""
+    """Add a problem for each line that repeats the person and project of an earlier line."""
     first: dict[tuple[str, object], int] = {}
     for step in plan.steps:
         line = first.setdefault((step.entry.email, step.project.pk), step.entry.line)

@@ -1,4 +1,4 @@
-"""Asking people into a project, and their answer."""
+"""Creates, revokes and accepts invitations to projects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True)
 class Invitee:
-    """Who is asked, and as what; the policy is for a new account."""
+    """The invited person and the role in the project. The policy is for a new account."""
 
     email: str
     full_name: str = ""
@@ -35,8 +35,10 @@ class Invitee:
 def invite(
     actor: User, project: Project, invitee: Invitee, *, now: datetime, valid_for: timedelta = VALID_FOR
 ) -> tuple[Invitation, str]:
-    """Return a new invitation and the text that its link carries, which nobody can read again. An earlier one of the
-    same person to the same project is revoked."""
+    """Create an invitation; return it and the secret of its link, which is shown once.
+
+    Revokes earlier invitations of the same person to the same project.
+    """
     check_project(actor, Action.INVITE, project)
     if invitee.policy is not None:
         check_project(actor, Action.INVITE_WITH_POLICY, project)
@@ -64,7 +66,7 @@ def invite(
 def new_invitation(
     actor: User, project: Project, email: str, expires_at: datetime, now: datetime
 ) -> tuple[str, Invitation]:
-    """Return the text for a link, and an invitation that is not written yet."""
+    """Return the secret of a link, and its invitation that is not saved yet."""
     text = secrets.token_urlsafe(32)
     row = Invitation(
         email=email,
@@ -78,7 +80,7 @@ def new_invitation(
 
 
 def revoke_invitation(actor: User, invitation: Invitation, *, now: datetime) -> None:
-    """Make the link of an invitation useless; a Conflict when it was accepted or revoked before."""
+    """Revoke an invitation. Raises Conflict if it is already accepted or revoked."""
     check_project(actor, Action.INVITE, invitation.project)
     with transaction.atomic():
         pending = Invitation.objects.pending().filter(pk=invitation.pk)
@@ -88,7 +90,10 @@ def revoke_invitation(actor: User, invitation: Invitation, *, now: datetime) -> 
 
 
 def open_invitation(digest: str, *, now: datetime) -> Invitation:
-    """Return the invitation whose link has this digest; raises a Conflict that says why it cannot be accepted."""
+    """Return the open invitation whose link has this digest.
+
+    Raises Conflict with the reason if it cannot be accepted.
+    """
     rows = Invitation.objects.select_related("project__domain", "invited_by", "policy")
     invitation: Invitation | None = rows.filter(digest=digest).first()
     if invitation is None:
@@ -106,8 +111,10 @@ def open_invitation(digest: str, *, now: datetime) -> Invitation:
 
 
 def accept_as_new(digest: str, *, full_name: str, password: str, now: datetime) -> User:
-    """Return a new user who belongs to the project that the invitation names. However often and at once it is asked
-    for, one account comes out; the others get a Conflict."""
+    """Accept an invitation by creating a user who belongs to its project.
+
+    Of several requests at once, one creates the account; the others raise Conflict.
+    """
     with transaction.atomic():
         invitation = open_invitation(digest, now=now)
         name = clean_full_name(full_name)
@@ -128,8 +135,10 @@ def accept_as_new(digest: str, *, full_name: str, password: str, now: datetime) 
 
 
 def accept_as(user: User, digest: str, *, now: datetime) -> Project:
-    """Return the project that a signed-in person has joined by the invitation; it is theirs only if it was sent to
-    their address."""
+    """Add a signed-in user to the project of an invitation, and return the project.
+
+    Raises NotAllowed if it was sent to another address.
+    """
     with transaction.atomic():
         invitation = open_invitation(digest, now=now)
         if user.email != invitation.email:

@@ -1,4 +1,4 @@
-"""Key pairs: an access key for everybody to see, and a secret that signs requests."""
+"""Key pairs: a public access key, and a secret that signs requests."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LONGEST_NAME = 64
 
 
 def main_key_pair(user: User) -> KeyPair | None:
-    """Return the pair for which what the user does in the browser counts: the main one, else the oldest active one."""
+    """Return the key pair of the user's browser sessions: the main one, else the oldest active one."""
     found: KeyPair | None = KeyPair.objects.visible_to(user).main_first().first()
     return found
 
 
 def create_key_pair(user: User, name: str) -> tuple[KeyPair, str]:
-    """Return a new key pair and its secret, which nobody is shown again."""
+    """Create a key pair; return it and its secret, which is shown once."""
     name = _name(name)
     secret = secrets.token_urlsafe(30)
     with transaction.atomic():
@@ -42,7 +42,7 @@ def create_key_pair(user: User, name: str) -> tuple[KeyPair, str]:
 
 
 def rotate_secret(user: User, access_key: str) -> tuple[KeyPair, str]:
-    """Give one of the user's pairs a new secret and return both; what the old one signs is refused from now on."""
+    """Replace the secret of a key pair; return both. Requests signed with the old secret are refused."""
     secret = secrets.token_urlsafe(30)
     with transaction.atomic():
         pair = own_key_pair(user, access_key)
@@ -55,8 +55,10 @@ def rotate_secret(user: User, access_key: str) -> tuple[KeyPair, str]:
 def change_key_pair(
     user: User, access_key: str, *, name: str | None = None, is_active: bool | None = None, is_main: bool | None = None
 ) -> KeyPair:
-    """Return the pair with what is not None changed. The main one cannot be put to rest; another one is made the main
-    one first."""
+    """Change the values of a key pair that are not None, and return it.
+
+    The main key pair cannot be deactivated; make another one the main one first.
+    """
     with transaction.atomic():
         pair = own_key_pair(user, access_key)
         if name is not None:
@@ -73,7 +75,7 @@ def change_key_pair(
 
 
 def remove_key_pair(user: User, access_key: str) -> None:
-    """Delete one of the user's pairs, but not the main one. That no session counts for it is the caller's to see to."""
+    """Delete a key pair of the user, except the main one. The caller must check that no session uses it."""
     with transaction.atomic():
         pair = own_key_pair(user, access_key)
         _check_other_main(user, pair)
@@ -82,8 +84,10 @@ def remove_key_pair(user: User, access_key: str) -> None:
 
 
 def limit_key_pair(actor: User, pair: KeyPair, wishes: Mapping[str, Any]) -> KeyPair:
-    """Return somebody's pair with ``policy`` (None: no limits of its own) and ``rate_limit`` (0: none) written, as far
-    as they are named. Raises NotAllowed for people one does not rule, and for a policy wider than one's own."""
+    """Change ``policy`` (None: no limits) and ``rate_limit`` (0: none) of a key pair, as far as ``wishes`` has them.
+
+    Raises NotAllowed if the actor may not set the user's policy, or if the policy exceeds the actor's own.
+    """
     check_user(actor, Action.SET_USER_POLICY, pair.user)
     if "policy" in wishes:
         check_policy_of_user(actor, wishes["policy"])
@@ -102,7 +106,10 @@ def limit_key_pair(actor: User, pair: KeyPair, wishes: Mapping[str, Any]) -> Key
 
 
 def own_key_pair(user: User, access_key: str) -> KeyPair:
-    """Return one of the user's pairs, held until the end of the transaction; NotFound when it is not theirs."""
+    """Return a key pair of the user, locked until the transaction ends.
+
+    Raises NotFound if the user has no such pair.
+    """
     found: KeyPair | None = KeyPair.objects.visible_to(user).select_for_update().filter(pk=access_key).first()
     if found is None:
         raise NotFound("Key pair not found.")

@@ -1,4 +1,4 @@
-"""The language in which the pages speak to somebody."""
+"""The language of the pages, chosen by a user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from backendai.core.errors import UserError
 
 
 def choose_language(user: User, language: str) -> None:
-    """Let every page speak this language to the user, on whatever browser; empty: what the browser asks for."""
+    """Save the language of all pages for this user; empty: the browser's language.
+
+    Raises UserError for an unknown one.
+    """
     if language and language not in dict(settings.LANGUAGES):
         known = ", ".join(code for code, _ in settings.LANGUAGES)
         raise UserError(

@@ -1,4 +1,4 @@
-"""Who belongs to a project, and who of them chooses the others."""
+"""Adds, removes and changes the members of projects."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from backendai.core.messages import Message
 
 
 def add_member(actor: User, project: Project, email: str, *, role: str = Membership.Role.MEMBER) -> Membership:
-    """Return the new membership of an active person of the project's domain; raises NotAllowed, NotFound when the
-    domain has nobody with this address, or a Conflict when they belong to it already."""
+    """Add an active person of the project's domain to the project.
+
+    Raises NotAllowed, NotFound if the domain has no such address, or Conflict if the person already belongs to it.
+    """
     check_project(actor, Action.CHOOSE_MEMBERS, project)
     role = check_member_role(role)
     people = User.objects.filter(domain=project.domain_id, is_active=True, purged_at=None)
@@ -33,7 +35,7 @@ def add_member(actor: User, project: Project, email: str, *, role: str = Members
 
 
 def remove_member(actor: User, project: Project, user: User) -> None:
-    """Take somebody out of a project: they start nothing in it any more, and what runs goes on."""
+    """Remove a user from a project. The user can start no more sessions in it; running ones continue."""
     check_project(actor, Action.CHOOSE_MEMBERS, project)
     with transaction.atomic():
         deleted, _ = Membership.objects.filter(user=user, project=project).delete()
@@ -43,7 +45,7 @@ def remove_member(actor: User, project: Project, user: User) -> None:
 
 
 def set_member_role(actor: User, project: Project, user: User, role: str) -> Membership:
-    """Return the membership with this role in the project written."""
+    """Change a member's role in the project."""
     check_project(actor, Action.CHOOSE_MEMBERS, project)
     role = check_member_role(role)
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Making people and projects."""
+"""Creates people and projects for commands and first starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.activity.services import audit
 def create_person(
     email: str, *, password: str | None, project: Project, role: str = User.Role.USER, full_name: str = ""
 ) -> User:
-    """Return a new user with a key pair, as a member of the project."""
+    """Create a user with a key pair, as a member of the project."""
     with transaction.atomic():
         user = User.objects.create_user(
             email, password, role=role, full_name=full_name, domain=project.domain, is_superuser=role == "superadmin"
@@ -23,7 +23,7 @@ def create_person(
 
 
 def get_or_create_project(domain_name: str, project_name: str) -> Project:
-    """Return the project, making it and its domain when they are not there."""
+    """Return the project; creates it and its domain if they are missing."""
     domain, _ = Domain.objects.get_or_create(name=domain_name)
     project, _ = Project.objects.get_or_create(domain=domain, name=project_name)
     return project

@@ -1,4 +1,4 @@
-"""Making, changing and deleting resource policies."""
+"""Creates, changes and deletes resource policies."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ _DEFAULT_FOR = "default_for"
 
 
 def defaults_of(policy: ResourcePolicy) -> list[str]:
-    """Return the kinds of holders that get this policy when they are new."""
+    """Return the kinds of holders for which this is the default policy."""
     return sorted(policy.default_for.values_list("holder", flat=True))
 
 
 def set_defaults(policy: ResourcePolicy, kinds: Collection[str]) -> None:
-    """Let new holders of these kinds, and of no others, get this policy; in the caller's transaction."""
+    """Make the policy the default for exactly these kinds of holders, in the caller's transaction."""
     policy.default_for.exclude(holder__in=kinds).delete()
     for kind in sorted(kinds):
         PolicyDefault.objects.update_or_create(holder=kind, defaults={"policy": policy})
 
 
 def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[str, Any]) -> ResourcePolicy:
-    """Write these fields of a policy (``default_for``: the kinds of holders that get it when they are new), stored or
-    new; what exceeds a lowered limit goes on, and nothing is added to it. Raises a UserError that names the field."""
+    """Save these fields of a new or stored resource policy, and return the policy.
+
+    ``default_for``: the kinds of new holders that get it. Raises UserError that names the field, or Conflict for a
+    taken name.
+    """
     is_new = policy._state.adding
     old = {} if is_new else _shown(policy, values)
     for name in values.keys() - {_DEFAULT_FOR}:
@@ -58,7 +61,7 @@ def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[
 
 
 def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
-    """Delete a policy that nobody has and no new holder gets; raises a Conflict that counts who has it."""
+    """Delete an unused policy that is no default. Raises Conflict that counts its holders."""
     with transaction.atomic():
         if kinds := defaults_of(policy):
             words = [PolicyDefault.Holder(kind).label for kind in kinds]
@@ -82,6 +85,6 @@ def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
 
 
 def _shown(policy: ResourcePolicy, names: Iterable[str]) -> dict[str, Any]:
-    """Return these fields as the audit trail has them."""
+    """Return these fields as the audit log records them."""
     fields = {name: plain_value(getattr(policy, name)) for name in names if name != _DEFAULT_FOR}
     return fields | ({_DEFAULT_FOR: defaults_of(policy)} if _DEFAULT_FOR in names else {})

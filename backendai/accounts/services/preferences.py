@@ -1,4 +1,4 @@
-"""What people have chosen for pages. It changes nothing for others, so the audit trail does not hear of it."""
+"""Saves the settings of pages that users choose. They affect nobody else, so the audit log does not record them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _VALUE = Prepared(
 
 
 def preference(user: User, name: str) -> Any:
-    """Return what the user has chosen, None for what is as usual; one query."""
+    """Return the value that the user has chosen, or None for the default; one query."""
     return _VALUE.first(user.pk, name)
 
 
 def choose(user: User, name: str, value: Any) -> None:
-    """Keep what the user has chosen; None makes it as usual again."""
+    """Save the user's value; None restores the default."""
     if value is None:
         Preference.objects.filter(user=user, name=name).delete()
     else:

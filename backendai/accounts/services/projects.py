@@ -1,4 +1,4 @@
-"""Making, changing and deleting projects."""
+"""Creates, changes and deletes projects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOES_WITH_PROJECT = (Membership, Invitation)
 
 
 def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePolicy | None = None) -> Project:
-    """Return a new project of the domain; without a policy of its own the domain's limits alone hold."""
+    """Create a project in the domain. Without a policy it gets the default one, if there is one."""
     check_domain(actor, Action.CREATE_PROJECT, domain)
     policy = policy or default_policy(PolicyDefault.Holder.PROJECT)
     if policy is not None:
@@ -41,8 +41,10 @@ def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePo
 
 
 def change_project(actor: User, project: Project, wishes: Mapping[str, Any]) -> Project:
-    """Return the project with the wished ``name``, ``is_active``, ``policy`` and ``share_weight`` written; what is as
-    before needs no permission. In one that is not active nobody starts anything; what runs goes on."""
+    """Change ``name``, ``is_active``, ``policy`` or ``share_weight`` of a project, and return it.
+
+    Unchanged values need no permission. An inactive project allows no new sessions; running ones continue.
+    """
     with transaction.atomic():
         rows = Project.objects.select_for_update(of=("self",)).select_related("domain__policy", "policy")
         project = rows.get(pk=project.pk)
@@ -63,8 +65,10 @@ def change_project(actor: User, project: Project, wishes: Mapping[str, Any]) -> 
 
 
 def delete_project(actor: User, project: Project) -> None:
-    """Delete a project in which nothing was ever run, with its memberships and invitations; else a Conflict that
-    counts what uses it."""
+    """Delete a project that was never used, with its memberships and invitations.
+
+    Raises Conflict that counts its uses.
+    """
     check_project(actor, Action.DELETE_PROJECT, project)
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=project.pk)

@@ -1,4 +1,4 @@
-"""Taking everything personal out of an account for good."""
+"""Purges accounts: deletes all their personal data for good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from backendai.core.errors import Conflict, UserError
 
 
 def check_purge(actor: User, user: User, *, typed: str) -> None:
-    """Refuse unless the actor may purge this user, has typed their address, and the account is not active."""
+    """Raise an error unless the actor may purge this inactive user and has typed the user's address.
+
+    NotAllowed, Conflict (still active), or UserError (wrong address).
+    """
     check_user(actor, Action.PURGE_USER, user)
     if user.is_active:
         raise Conflict("The account is active. Deactivate it first.", code="still-active")
@@ -24,8 +27,10 @@ def check_purge(actor: User, user: User, *, typed: str) -> None:
 
 
 def purge(actor: User, user: User, *, typed: str, now: datetime) -> None:
-    """Take name, address, keys and memberships out of an account. Its row stays without them, because sessions that
-    have ended and figures of use name it; nobody can sign in to it, and nobody sees it any more."""
+    """Delete name, address, keys and memberships of an account.
+
+    Its row stays without them, because ended sessions and usage refer to it. Nobody can sign in to it or see it.
+    """
     with transaction.atomic():
         user = User.objects.select_for_update().get(pk=user.pk)
         check_purge(actor, user, typed=typed)
@@ -39,8 +44,10 @@ def purge(actor: User, user: User, *, typed: str, now: datetime) -> None:
 
 
 def _delete_belongings(user: User) -> None:
-    """Delete what would go with the row: keys, logins, memberships, and whatever rooms above keep about a person.
-    What counts over time says of itself that it stays (``outlives_people``)."""
+    """Delete the rows that a deletion of the user would delete too: keys, logins, memberships and others.
+
+    Models with ``outlives_people`` keep their rows.
+    """
     for relation in user._meta.related_objects:
         model: Any = relation.related_model
         if relation.on_delete is CASCADE and not getattr(model, "outlives_people", False):

@@ -1,4 +1,4 @@
-"""Asking for an account."""
+"""Signs up new users."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from backendai.activity.services import audit
 
 
 def sign_up(email: str, password: str, *, full_name: str = "") -> User | None:
-    """Make an account that lets nobody in until an administrator activates it, without domain or project; return it.
-    None when the address has an account already, which takes as long and changes nothing."""
+    """Create an inactive account without domain or project; an administrator must activate it.
+
+    Returns None if the address is taken; that takes as long, and changes nothing.
+    """
     email = email.strip().lower()
     digest = make_password(password)
     try:

@@ -1,4 +1,4 @@
-"""Bearer tokens: made once, stored as a hash, revoked by their owner."""
+"""Bearer tokens: shown once, stored as a hash, revoked by their owner."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def create_token(
     maker: AccessToken | None = None,
     on_command_line: bool = False,
 ) -> tuple[AccessToken, str]:
-    """Return a new bearer token's row and its text, which nobody can read again. ``scopes`` None: all. One that another
-    token makes can do no more and lasts no longer than its ``maker``. ``on_command_line``: an operator makes it for the
-    user, and the audit log says so."""
+    """Create a bearer token; return its row and its text, which is shown once.
+
+    ``scopes`` None: all. A token created with the token ``maker`` has no more scopes and no later expiry.
+    ``on_command_line``: an operator creates it, and the audit log says so.
+    """
     name = clean_line(name)
     allowed = maker.scopes if maker else all_scopes()
     scopes = clean_scopes(allowed if scopes is None else scopes)
@@ -61,8 +63,11 @@ def create_token(
 
 
 def create_token_for(user: User, name: str, *, scopes: Collection[str] | None = None) -> tuple[AccessToken, str]:
-    """Return a new token as ``create_token``, made by an operator on the command line. The scope ``admin`` is for users
-    who administer something: the default leaves it out for others, and to ask for it raises a UserError."""
+    """Create a token for a user on the command line, as ``create_token`` does.
+
+    The scope ``admin`` is only for users who administer something. By default others do not get it; asking for it
+    raises UserError.
+    """
     administers = user.role != User.Role.USER or user.memberships.filter(role=Membership.Role.ADMIN).exists()
     if not administers:
         if scopes is not None and Scope.ADMIN in scopes:
@@ -75,7 +80,7 @@ def create_token_for(user: User, name: str, *, scopes: Collection[str] | None = 
 
 
 def revoke_token(user: User, token_id: object) -> None:
-    """Delete one of the user's own tokens; anyone who uses it is refused from now on."""
+    """Delete a token of the user. Raises NotFound if the user has no such token."""
     with transaction.atomic():
         deleted, _ = AccessToken.objects.visible_to(user).filter(pk=token_id).delete()
         if not deleted:
@@ -84,7 +89,7 @@ def revoke_token(user: User, token_id: object) -> None:
 
 
 def token_of(text: str) -> AccessToken | None:
-    """Return the valid bearer token with its active user, or None; notes its use once a minute."""
+    """Return the valid bearer token with its active user, or None. Records its use at most once a minute."""
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
@@ -97,13 +102,13 @@ def token_of(text: str) -> AccessToken | None:
 
 
 def user_of_token(text: str) -> User | None:
-    """Return the active user that a bearer token belongs to, whatever it may be used for; or None."""
+    """Return the active user of a bearer token, or None. The token's scopes do not matter."""
     token = token_of(text)
     return token.user if token else None
 
 
 def digest_of(text: str) -> str:
-    """Return the form in which a random token is stored; tokens are long and random, so one SHA-256 is enough."""
+    """Return the digest by which a random token is stored. The tokens are long and random, so one SHA-256 is enough."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
