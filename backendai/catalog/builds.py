@@ -1,6 +1,6 @@
-"""Builds of the platform's own images: who asks for one, when the next try is due, and what the newest try said.
+"""Stores the builds of the platform's own images: requests, tries and the time of the next try.
 
-The work is done where the container engine is, by ``ops.image_watch``; here are the rows that it reads and writes.
+``ops.image_watch`` runs the builds on the machine with the container engine; it reads and writes these rows.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ _FIRST_LONG_PAUSE, _LONGEST_LONG_PAUSE = timedelta(minutes=15), timedelta(hours=
 
 
 def pause_after(code: str, tries: int) -> timedelta:
-    """Return how long to wait after so many failed tries in a row, the newest with this code."""
+    """Return the pause after this many failed tries in a row; ``code`` is the error of the newest."""
     first, most = (_FIRST_PAUSE, _LONGEST_PAUSE) if code in _OUTSIDE else (_FIRST_LONG_PAUSE, _LONGEST_LONG_PAUSE)
     return min(most, first * 2 ** min(tries - 1, 10))
 
 
 def request_build(user: User, image: Image, *, now: datetime) -> BackgroundJob:
-    """Return the job of a build that begins within seconds. Raises UserError for an image that is not built here, and
-    Conflict while a build goes on or no builder runs."""
+    """Request a build that starts within seconds; return its job.
+
+    Raises UserError for an image that is not built here, and Conflict while a build runs or if no builder runs.
+    """
     if not image.is_built_here:
         raise UserError("{image} comes from a registry and is not built here.", image=image.name, code="not-built-here")
     with transaction.atomic():
@@ -57,7 +59,10 @@ def request_build(user: User, image: Image, *, now: datetime) -> BackgroundJob:
 
 
 def retry_build(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJob:
-    """Return the job of another try. Raises Conflict when this one is not the newest, or did not fail."""
+    """Request another build of a failed one's image; return the new job.
+
+    Raises Conflict unless the job is the image's newest build and failed.
+    """
     image = Image.objects.kept().filter(reference=job.subject, is_built_here=True).first()
     if image is None or not failed_builds().filter(pk=job.pk).exists():
         raise Conflict(
@@ -67,19 +72,20 @@ def retry_build(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJ
 
 
 def failed_builds() -> QuerySet[BackgroundJob]:
-    """Return the newest job of each image, where it failed or was cancelled."""
+    """Return the newest build job of each image, if it failed or was cancelled."""
     return BackgroundJob.objects.newest_failed(BUILD_JOB)
 
 
 def asked_builds() -> list[BackgroundJob]:
-    """Return the builds that somebody asked for and no builder has started, the oldest first."""
+    """Return the requested builds that no builder has started, the oldest first."""
     return list(BackgroundJob.objects.running().filter(kind=BUILD_JOB, claimed_at=None).order_by("created_at"))
 
 
 def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> BackgroundJob:
-    """Return the job of a try that begins now; of earlier tries that nobody asked for, the rows are deleted.
+    """Start a try of a build; return its job.
 
-    Raises Conflict when the one that was asked for has ended meanwhile, or another builder took it.
+    ``asked`` is the requested job; without one, earlier jobs that nobody requested are deleted. Raises Conflict if the
+    requested job has ended, or another builder started it.
     """
     message = Message("Building image {image}.", image=image.name)
     earlier = BackgroundJob.objects.filter(kind=BUILD_JOB, subject=image.reference).order_by("-created_at")
@@ -103,7 +109,7 @@ def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> 
 def build_failed(
     job: BackgroundJob, code: str, sentence: str, fix: str, *, may_run_natively: bool, now: datetime
 ) -> None:
-    """Close the job of a try that failed, with the moment of the next one."""
+    """Close the job of a failed try, with the time of the next try."""
     tries = int(job.result.get("tries", 1))
     due = now + pause_after(code, tries)
     result = {"code": code, "tries": tries, "next_at": due.isoformat(), "may_run_natively": may_run_natively}
@@ -111,14 +117,16 @@ def build_failed(
 
 
 def next_try_of(job: BackgroundJob) -> datetime | None:
-    """Return when a failed build is tried again by itself; None when it is not."""
+    """Return the time at which a failed build is retried automatically, or None."""
     said = job.result.get("next_at")
     return parse_datetime(said) if job.status == BackgroundJob.Status.FAILED and isinstance(said, str) else None
 
 
 def is_due(job: BackgroundJob | None, *, now: datetime, is_first_look: bool) -> bool:
-    """Return whether a missing image, whose newest build is ``job``, is to be built now. A builder that has just been
-    started tries everything at once: what it needs may be there."""
+    """Return whether to build a missing image now; ``job`` is its newest build.
+
+    A builder that has just started tries every image, as the cause of a failure may be gone.
+    """
     if job is None or is_first_look:
         return True
     if job.status == BackgroundJob.Status.DONE:  # missing all the same: removed, or the catalogue names another

@@ -1,4 +1,4 @@
-"""What an image of the catalogue may say: bounds that leave something between them, services that can be read."""
+"""Validates images of the catalogue: a minimum below the maximum, and services that parse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backendai.core.slots import Slots, format_amount
 
 
 def wrong_image(minimum: Any, maximum: Any, services: str) -> dict[str, str]:
-    """Return by field what is wrong; nothing when it can be written."""
+    """Return the errors of an image by field; empty if it is valid."""
     wrong: dict[str, str] = {}
     bounds: dict[str, Slots] = {}
     for field, amounts in (("minimum", minimum), ("maximum", maximum)):
@@ -30,7 +30,7 @@ def wrong_image(minimum: Any, maximum: Any, services: str) -> dict[str, str]:
 
 
 def exact_bounds(amounts: Mapping[str, Any]) -> dict[str, str]:
-    """Return amounts that are right as exact decimal strings."""
+    """Return valid amounts as exact decimal strings."""
     return Slots.parse(amounts).to_json()
 
 

@@ -1,4 +1,4 @@
-"""The verbs of images: change, other names, forget."""
+"""Creates, changes and deletes images of the catalogue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_ALIASES = 20
 
 
 def create_image(actor_id: UUID | None, values: Mapping[str, Any]) -> Image:
-    """Return a new image with these values of its fields (``name`` and ``reference`` are needed). Raises UserError."""
+    """Create an image with these values of its fields; ``name`` and ``reference`` are required. Raises UserError."""
     parse_image_name(str(values.get("reference", "")))
     _check_digest(values)
     direct = {name: value for name, value in values.items() if name not in ("aliases", "domains")}
@@ -42,8 +42,10 @@ def create_image(actor_id: UUID | None, values: Mapping[str, Any]) -> Image:
 
 
 def adopt_from_agents(actor_id: UUID | None) -> list[Image]:
-    """Return new, disabled images of the catalogue, for what agents have that was made for this platform and is not
-    there yet."""
+    """Add disabled images for references that agents have and the catalogue lacks; return them.
+
+    Only images built for this platform are added.
+    """
     known = set(Image.objects.values_list("reference", flat=True))
     rows = ImageOnAgent.objects.exclude(reference__in=known).exclude(labels={}).order_by("reference", "pk")
     found: dict[str, ImageOnAgent] = {}
@@ -62,7 +64,10 @@ def adopt_from_agents(actor_id: UUID | None) -> list[Image]:
 
 
 def free_name(reference: str) -> str:
-    """Return a name for a new image: the last part of its reference with its tag, or more of it where that is taken."""
+    """Return an unused name for a new image.
+
+    It is the last part of the reference with its tag, or more of it if that is taken.
+    """
     parts = reference.split("/")
     for start in range(len(parts) - 1, -1, -1):
         name = "/".join(parts[start:]).removesuffix(":latest")
@@ -73,9 +78,9 @@ def free_name(reference: str) -> str:
 
 
 def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any]) -> Image:
-    """Write these values of the image's fields; ``aliases`` and ``domains`` replace what was there.
+    """Save these values of the image's fields; ``aliases`` and ``domains`` replace the earlier ones.
 
-    Raises UserError that names the field, Conflict when a name is taken; then nothing is written.
+    Raises UserError that names the field, or Conflict for a taken name, and then saves nothing.
     """
     old = {name: _shown(image, name) for name in values}
     _check_digest({name: value for name, value in values.items() if value != old[name]})
@@ -95,8 +100,10 @@ def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any])
 
 
 def set_aliases(image: Image, names: Collection[str]) -> None:
-    """Let the image have just these other names, in the caller's transaction. Raises UserError, and Conflict when one
-    is taken."""
+    """Set the aliases of an image to exactly these, in the caller's transaction.
+
+    Raises UserError, or Conflict if a name is taken.
+    """
     wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     if len(wanted) > _MOST_ALIASES:
         raise UserError(
@@ -118,8 +125,10 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
 
 
 def delete_image(actor_id: UUID | None, image: Image) -> None:
-    """Delete an image from the catalogue; what agents and registries have stays. Raises Conflict when sessions name it:
-    disable it instead."""
+    """Delete an image from the catalogue; agents and registries keep their copies.
+
+    Raises Conflict if sessions used it.
+    """
     try:
         with transaction.atomic():
             delete_object(actor_id, image, "image")
@@ -133,7 +142,7 @@ def delete_image(actor_id: UUID | None, image: Image) -> None:
 
 
 def _check_digest(values: Mapping[str, Any]) -> None:
-    """Refuse a digest that every start would find out to be none, on its node."""
+    """Raise UserError for a malformed digest, which would otherwise fail at every start."""
     digest = values.get("digest")
     if digest and not is_exact_digest(digest):
         text = Message("Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty.")

@@ -19,7 +19,7 @@ from backendai.wire.pulls import PULL
 
 
 class PullKind:
-    """Images that agents fetch ahead of time."""
+    """Jobs that pull images to agents before a session needs them."""
 
     name = PULL
 
@@ -37,7 +37,7 @@ class PullKind:
 
 
 class DeleteKind:
-    """Images of sessions that agents still have and nobody wants. The agent's list of images says when one is gone."""
+    """Jobs that delete unneeded images of sessions from agents. A job ends when the agent no longer lists the image."""
 
     name = DELETE
 
@@ -59,7 +59,7 @@ class DeleteKind:
 
 
 def _key(job_id: UUID) -> int:
-    """Return the key of the row; 0, which no row has, for an id that is none of ours."""
+    """Return the row's key for a job id; 0, which no row has, for a foreign id."""
     return job_id.int if job_id.int < 2**63 else 0
 
 

@@ -1,4 +1,4 @@
-"""What a resource preset may say: a name to type, amounts that can be given, shared memory within the memory."""
+"""Validates resource presets: a name, valid amounts, and shared memory within the memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USUAL_MEMORY = 2**30  # what a session gets that does not say how much
 
 
 def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]:
-    """Return by field what is wrong with a preset; nothing when it can be written."""
+    """Return the errors of a preset by field; empty if it is valid."""
     wrong: dict[str, str] = {}
     try:
         check_catalogue_name(name)
@@ -36,13 +36,13 @@ def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]
 
 
 def taken_name(name: str, group: object) -> str:
-    """Return what is said of a second preset of one name in a group, or for all groups (None)."""
+    """Return the error for a second preset of this name in a group, or for all groups (None)."""
     where = Message("resource group {group}", group=group) if group else Message("all groups")
     return Message("A preset {name} for {where} already exists.", name=repr(name), where=where)
 
 
 def exact_amounts(slots: Mapping[str, Any]) -> dict[str, str]:
-    """Return the amounts of a preset that is right as exact decimal strings."""
+    """Return the amounts of a valid preset as exact decimal strings."""
     return _amounts(slots).to_json()
 
 

@@ -1,4 +1,4 @@
-"""Resource presets: what one may say, and the verbs that write and delete them."""
+"""Saves and deletes resource presets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIELD = {"slots": "resources"}  # as REST calls them
 
 
 def write_preset(actor_id: UUID | None, preset: ResourcePreset, values: Mapping[str, Any]) -> ResourcePreset:
-    """Return the preset, new or changed, with these values of its fields, and its audit entry.
+    """Save these fields of a new or stored preset, with an audit entry; return the preset.
 
-    Raises UserError that names the field, and Conflict when the name is taken in this group (or for all groups).
+    Raises UserError that names the field, or Conflict if the name is taken in this group (or for all groups).
     """
     is_new = preset._state.adding
     changes = {}
@@ -45,7 +45,7 @@ def write_preset(actor_id: UUID | None, preset: ResourcePreset, values: Mapping[
 
 
 def delete_preset(actor_id: UUID | None, preset: ResourcePreset) -> None:
-    """Delete a preset; sessions that were made of it keep their amounts."""
+    """Delete a preset. Sessions launched with it keep their amounts."""
     delete_object(actor_id, preset, "preset")
 
 

@@ -1,7 +1,7 @@
-"""Putting an image on agents before anybody waits for it: one background job, one row for each agent.
+"""Pulls an image to agents before a session needs it: one background job, with a row for each agent.
 
-Agents hear of it with their sync, fetch the image with their own engine and say how far they are. A row is over when
-its agent says so, when somebody cancels the job, when the agent is lost, or when the job's time is up.
+Agents get their pulls with a sync, pull with their own engine, and report progress. A row ends by the agent's report,
+the job's cancellation or time limit, or the loss of the agent.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _NAMED_IN_MESSAGE = 3
 def start_pull(
     user: User, image: Image, *, agents: Collection[Agent], groups: Collection[ResourceGroup], now: datetime
 ) -> BackgroundJob:
-    """Return the job that puts the image on these agents, and on those of the groups that answer and can run it.
+    """Start a job that pulls the image to these agents, and to suitable agents of these groups; return it.
 
-    Raises a UserError when an agent that is named cannot take it or none is left, Conflict while one goes on.
+    Raises UserError if a named agent cannot pull it or no agent is left, and Conflict while another pull of it runs.
     """
     if image.is_built_here:
         text = Message(
@@ -80,7 +80,7 @@ def start_pull(
 
 
 def pulls_of(image: Image) -> tuple[BackgroundJob | None, list[ImagePull]]:
-    """Return the newest job that puts this image on agents, with its row for each agent."""
+    """Return the newest pull job of this image, with its row for each agent."""
     newest = ImagePull.objects.filter(image=image).order_by("-job__created_at").select_related("job").first()
     if newest is None:
         return None, []
@@ -88,13 +88,16 @@ def pulls_of(image: Image) -> tuple[BackgroundJob | None, list[ImagePull]]:
 
 
 def pulls_wanted() -> QuerySet[ImagePull]:
-    """Return the pulls that agents should do now."""
+    """Return the pulls that agents should run now."""
     running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
     return ImagePull.objects.filter(running, status__in=_NOT_OVER)
 
 
 def pull_spec(agent: Agent, pull_id: UUID) -> NodeJobSpec:
-    """Return what this agent should fetch, with the account for it. Raises NotFound when it should not (any more)."""
+    """Return the order of a pull for this agent, with the registry account.
+
+    Raises NotFound if the pull is not (or no longer) for this agent.
+    """
     pull = pulls_wanted().filter(pk=pull_id, agent=agent).select_related("image", "agent__resource_group").first()
     if pull is None:
         raise NotFound("This pull is not meant for this agent.")
@@ -110,9 +113,9 @@ def pull_spec(agent: Agent, pull_id: UUID) -> NodeJobSpec:
 
 
 def pull_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
-    """Write what an agent says about its pull; returns whether it is still wanted.
+    """Save an agent's report on its pull; returns whether the pull is still wanted.
 
-    It needs no transaction around it: of two that are the last ones, the later sees both rows and closes the job.
+    Needs no transaction: of the two last reports, the later sees both rows and closes the job.
     """
     row = _live().filter(pk=report.job_id, agent=agent).first()
     if row is None or not row.job.is_running:
@@ -128,8 +131,10 @@ def pull_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
 
 
 def follow_pulls(now: datetime) -> int:
-    """End pulls that nobody will speak of any more: their agent is lost, their job cancelled, or its time is up. Close
-    the jobs of which nothing is left. Returns how many pulls were ended."""
+    """End pulls whose agent is lost, job cancelled or time over, and close finished jobs.
+
+    Returns the number of ended pulls.
+    """
     ended = 0
     for pull in _live().select_related("agent"):
         status, message = _end_of(pull, now)
@@ -166,7 +171,7 @@ def _chosen(image: Image, agents: Collection[Agent], groups: Collection[Resource
 
 
 def _obstacle(image: Image, agent: Agent) -> str:
-    """Return why this agent cannot fetch the image; empty when it can."""
+    """Return why this agent cannot pull the image; empty if it can."""
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
         return Message("is not reachable")
     if Capability.IMAGES not in capabilities_of(agent):
@@ -195,7 +200,7 @@ def _state_after(report: NodeJobReport, job: BackgroundJob) -> str:
 
 
 def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
-    """Return the status in which a pull ends without a word of its agent, and why; empty while it may go on."""
+    """Return the status in which the portal ends a pull, and the reason; empty while the pull may continue."""
     is_waiting, job = pull.status == _Status.WAITING, pull.job
     ending = ending_of(job, pull.agent, PULL, is_waiting=is_waiting, heard_at=pull.heard_at, now=now)
     match ending:
@@ -216,7 +221,7 @@ def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
 
 
 def _follow(job: BackgroundJob, now: datetime) -> None:
-    """Write how far the job is as a whole, or close it when every row is over."""
+    """Update the progress of the whole job, or close it if every row has ended."""
     rows = ImagePull.objects.filter(job=job)
     is_over = ~Q(status__in=_NOT_OVER)
     facts = rows.aggregate(number=Count("pk"), over=Count("pk", filter=is_over), known=Sum("progress", filter=~is_over))

@@ -1,4 +1,4 @@
-"""Which images and presets a person may pick."""
+"""Querysets of images and presets, with the rows that a person may use."""
 
 from __future__ import annotations
 
@@ -15,23 +15,20 @@ if TYPE_CHECKING:
 
 
 class ImageQuerySet(models.QuerySet[Any]):
-    """Images."""
-
     def kept(self) -> ImageQuerySet:
-        """Those that nobody has deleted; of the others only the history of sessions speaks."""
+        """Return the images that are not deleted. Only the history of sessions shows deleted ones."""
         return self.filter(deleted_at=None)
 
     def own_of(self, user: User) -> ImageQuerySet:
-        """Those that this person made of sessions."""
+        """Return the images that this user saved from sessions."""
         return self.kept().filter(is_customized=True, owner=user)
 
     def visible_to(self, user: User) -> ImageQuerySet:
-        """Superadmins see all. Others see enabled ones that are open to one of their domains, of those that were made
-        of sessions their own and what is shared with them; admins those of their domain's people too."""
+        """Return all images for superadmins, else those that the user may start sessions from."""
         return self.kept() if user.role == "superadmin" else self.usable_by(user)
 
     def usable_by(self, user: User) -> ImageQuerySet:
-        """Images the user may start a session from, in some project."""
+        """Return the images from which the user may start a session in some project."""
         enabled = self.kept().filter(is_enabled=True)
         if user.role == "superadmin":
             return enabled
@@ -42,27 +39,29 @@ class ImageQuerySet(models.QuerySet[Any]):
         return enabled.filter(own, self._open_to(Q(domain=user.domain_id) | Q(domain__in=projects)))
 
     def shared_with(self, user: User) -> ImageQuerySet:
-        """Those that others have made of sessions and share with a project of the user's, with their owners."""
+        """Return the saved images that others share with a project of the user, with their owners."""
         return self.usable_by(user).filter(self._shared_with(user)).exclude(owner=user).select_related("owner")
 
     def usable_in(self, domain_id: int) -> ImageQuerySet:
-        """Those that sessions of this domain's projects may start from."""
+        """Return the images from which sessions in projects of this domain may start."""
         return self.filter(self._open_to(Q(domain=domain_id)))
 
     def named(self, name: str) -> ImageQuerySet:
-        """Those of this name, other name or reference; the name comes first, the reference last."""
+        """Return the images with this name, alias or reference: the name first, the reference last."""
         by_alias = Exists(self.model.aliases.rel.related_model.objects.filter(image=OuterRef("pk"), name=name))
         rank = Case(When(name=name, then=0), When(by_alias, then=1), default=2)
         return self.filter(Q(name=name) | Q(reference=name) | by_alias).order_by(rank)
 
     def _shared_with(self, user: User) -> Q:
-        """Return what is true of own images that are shared with a project to which the user and the owner belong. They
-        are looked up once for a statement, not once for each image."""
+        """Return a condition for saved images that are shared with a project of the user.
+
+        The owner must still belong to the project. It runs once for each statement, not once for each image.
+        """
         shares = self.model.shares.rel.related_model.objects.effective()
         return Q(pk__in=shares.filter(project__memberships__user=user).order_by().values("image"))
 
     def _open_to(self, domains: Q) -> Q:
-        """Return what is true of images that are open to these domains, by their own list and by their registry's."""
+        """Return a condition for images that are open to these domains, by their own list and by their registry's."""
         listed = self.model.domains.through.objects.filter(image=OuterRef("pk"))
         of_registry = self.model.registry.field.related_model.domains.through.objects
         allowed = Exists(of_registry.filter(domains, registry=OuterRef("registry")))
@@ -71,24 +70,20 @@ class ImageQuerySet(models.QuerySet[Any]):
 
 
 class ImageShareQuerySet(models.QuerySet[Any]):
-    """Which own images are shared with which projects."""
-
     def effective(self) -> ImageShareQuerySet:
-        """Those of own images whose owner belongs to the project, which is active."""
+        """Return the shares with an active project to which the image's owner belongs."""
         owners = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("image__owner"))
         return self.filter(Exists(owners), project__is_active=True)
 
 
 class PresetQuerySet(models.QuerySet[Any]):
-    """Resource presets."""
-
     def visible_to(self, user: User) -> PresetQuerySet:
-        """Presets of no group or of a group open to the user."""
+        """Return the presets without a group, or of a group open to the user."""
         if user.role == "superadmin":
             return self
         groups = ResourceGroup.objects.visible_to(user).order_by()
         return self.filter(Q(resource_group=None) | Q(resource_group__in=groups))
 
     def in_group(self, group: ResourceGroup) -> PresetQuerySet:
-        """Those of this group, and those for all groups."""
+        """Return the presets of this group, and those for all groups."""
         return self.filter(Q(resource_group=None) | Q(resource_group=group))

@@ -1,4 +1,4 @@
-"""The verbs of registries: write, delete, and look through."""
+"""Saves, deletes and scans registries."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _SILENCE = timedelta(minutes=5)
 
 
 def write_registry(actor_id: UUID | None, registry: Registry, values: Mapping[str, Any]) -> Registry:
-    """Return the registry, new or changed, with these values; passwords and ``domains`` among them. The audit entry
-    says that a password was changed, never what it is. Raises UserError that names the field."""
+    """Save these fields of a new or stored registry, also passwords and ``domains``; return it.
+
+    The audit entry records that a password changed, but not the password. Raises UserError that names the field.
+    """
     is_new = registry._state.adding
     changes: dict[str, list[Any]] = {}
     with transaction.atomic():
@@ -57,7 +59,7 @@ def write_registry(actor_id: UUID | None, registry: Registry, values: Mapping[st
 
 
 def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
-    """Delete a registry; its images stay in the catalogue. Raises Conflict while it confines them to some domains."""
+    """Delete a registry; its images stay in the catalogue. Raises Conflict if it limits images to some domains."""
     if not registry.is_global and registry.images.exists():
         raise Conflict(
             "{count} images are limited to the domains of {registry}: remove them first, or open the registry to all.",
@@ -69,7 +71,10 @@ def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
 
 
 def start_scan(user: User, registry: Registry, *, now: datetime) -> BackgroundJob:
-    """Return the job that looks through the registry soon. Raises Conflict while one does, or when it is disabled."""
+    """Start a job that scans the registry; return it.
+
+    Raises Conflict while a scan runs, or if the registry is disabled.
+    """
     if not registry.is_enabled:
         raise Conflict("Registry {registry} is disabled.", registry=registry.name, code="registry-disabled")
     with transaction.atomic():

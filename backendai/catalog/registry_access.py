@@ -1,4 +1,4 @@
-"""With what account a registry is asked, and an image fetched from it."""
+"""Chooses the account for requests to a registry, and for pulls and pushes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ _HUB = frozenset({USUAL_REGISTRY, "index.docker.io", "registry-1.docker.io"})
 
 
 def access_for(image: Image) -> RegistryAccess:
-    """Return the account of the registry that the image's reference names: its own registry's, else that of another one
-    at the same host. Without one the registry is asked as nobody. Ask for it only when a node is about to pull."""
+    """Return the account for pulling this image.
+
+    It is that of the image's registry, else that of another one at the same host, else empty. Call it only when an
+    agent is about to pull, as it contains the password.
+    """
     host = _known_as(parse_image_name(image.reference).registry)
     registries = Registry.objects.exclude(username="").order_by("name")
     there = [registry for registry in registries if _known_as(registry.host) == host]
@@ -23,14 +26,17 @@ def access_for(image: Image) -> RegistryAccess:
 
 
 def push_account_of(registry: Registry) -> RegistryAccess:
-    """Return the account that pushes and deletes. Ask for it only when a node is about to push."""
+    """Return the account that pushes and deletes images.
+
+    Call it only when an agent is about to push, as it contains the password.
+    """
     if registry.push_username:
         return RegistryAccess(username=registry.push_username, password=registry.push_password)
     return RegistryAccess(username=registry.username, password=registry.password)
 
 
 def client_of(registry: Registry, *, deletes: bool = False) -> RegistryClient:
-    """Return the client of this registry, with the account that may do what is needed."""
+    """Return a client of this registry; with ``deletes`` it uses the account that pushes."""
     account = push_account_of(registry) if deletes else None
     return RegistryClient(
         registry.url,

@@ -1,4 +1,4 @@
-"""Looking through a registry: what it has comes into the catalogue, what is there already learns its present digest."""
+"""Scans a registry: adds its images to the catalogue, and updates the digests of known ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Tally:
     faults: list[tuple[str, str]] = field(default_factory=list)
 
     def words(self) -> str:
-        """What came of it, in one sentence."""
+        """The result of the scan in one sentence."""
         failed = Message(", {number} could not be read", number=len(self.faults)) if self.faults else ""
         return Message(
             "{seen} images, {new} of them new, {changed} with another digest{failed}.",
@@ -51,13 +51,13 @@ class _Tally:
         )
 
     def result(self) -> dict[str, object]:
-        """The numbers, and what could not be read."""
+        """Return the counts of seen, new and changed images, and the images that could not be read."""
         parts = [{"name": name, "ok": False, "message": text} for name, text in self.faults]
         return {"seen": self.seen, "new": self.new, "changed": self.changed, "parts": parts}
 
 
 def scan(job_id: UUID, clock: Clock) -> None:
-    """Carry out a scan that waits for a worker; of several that try one does. Every end of it is written to the job."""
+    """Run a waiting scan and save its result in the job. Does nothing if another worker has started it."""
     if not _claim(job_id, clock()):
         return
     job = BackgroundJob.objects.get(pk=job_id)
@@ -82,7 +82,7 @@ def scan(job_id: UUID, clock: Clock) -> None:
 
 
 def waiting_scans() -> list[UUID]:
-    """Return the scans that no worker has started: their hints were lost."""
+    """Return the scans that no worker has started, because their hints were lost."""
     jobs = BackgroundJob.objects.running().filter(kind=SCAN_JOB, claimed_at=None)
     return list(jobs.values_list("pk", flat=True))
 
@@ -93,7 +93,7 @@ def _claim(job_id: UUID, now: datetime) -> bool:
 
 
 def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -> bool:
-    """Look at every tag; returns False when somebody has cancelled it."""
+    """Read every tag of the registry; returns False if the job was cancelled."""
     client = client_of(registry)
     for repository, tag in _tags(registry, client, tally):
         message = Message("Reading {repository}:{tag}.", repository=repository, tag=tag)

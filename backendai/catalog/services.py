@@ -1,4 +1,4 @@
-"""What images the nodes have, and the images that the platform brings along."""
+"""Records the images of agents, and seeds the platform's own images."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _MINIMUM_PREFIX, _MAXIMUM_PREFIX = "ai.backend.resource.min.", "ai.backend.resou
 
 
 def record_images(agent: Agent, images: Sequence[ImageSighting], digest: str) -> None:
-    """Write which images this agent has; labels of known ones go into the catalogue."""
+    """Save the list of images that this agent has, and copy their labels to catalogue images without labels."""
     record_images_of([agent], images, digest)
 
 
 def record_images_of(agents: Sequence[Agent], images: Sequence[ImageSighting], digest: str) -> None:
-    """Write that all of these agents have just these images; the number of statements does not grow with the agents."""
+    """Save that all these agents have exactly these images. The number of statements does not grow with the agents."""
     seen = {image.reference: image for image in images}
     ids = [agent.pk for agent in agents]
     with transaction.atomic():
@@ -59,26 +59,29 @@ def record_images_of(agents: Sequence[Agent], images: Sequence[ImageSighting], d
 
 
 def seed_images() -> None:
-    """Make sure that the images which the platform builds itself are in the catalogue."""
+    """Create the catalogue entries of the platform's own images if they are missing."""
     for name, values in _BUILT_HERE.items():
         Image.objects.get_or_create(name=name, defaults=values | {"is_built_here": True})
 
 
 def built_here() -> list[Image]:
-    """Return the images that the platform builds itself, in the order in which they are made."""
+    """Return the images that the platform builds itself, in the order of their builds."""
     order = {name: place for place, name in enumerate(_BUILT_HERE)}
     return sorted(Image.objects.kept().filter(is_built_here=True), key=lambda image: order.get(image.name, len(order)))
 
 
 def adopt_labels(image: Image) -> None:
-    """Take over the labels of an image that agents had before the catalogue did; those that it has stay."""
+    """Copy an image's labels from an agent that has the image, if the catalogue has none.
+
+    Also sets its amounts and architecture.
+    """
     there = ImageOnAgent.objects.filter(reference=image.reference).exclude(labels={}).order_by("pk").first()
     if there and not image.labels:
         take_over(image, there.labels, there.architecture)
 
 
 def take_over(image: Image, labels: dict[str, str], architecture: str) -> None:
-    """Write the labels of an image, with the bounds that they name, into the catalogue."""
+    """Save these labels of an image in the catalogue, with the amounts and architecture that they name."""
     image.labels = labels
     image.minimum = _bounds(labels, _MINIMUM_PREFIX) or image.minimum
     image.maximum = _bounds(labels, _MAXIMUM_PREFIX) or image.maximum
@@ -100,8 +103,11 @@ def _row(agent: Agent, image: ImageSighting) -> ImageOnAgent:
 
 
 def _refresh_catalogue(seen: dict[str, ImageSighting]) -> None:
-    """Take over the labels of an image at its first sight only: later, a node's word must not change what everybody
-    may ask for. An administrator who empties the labels asks for them anew."""
+    """Copy the labels of images to catalogue entries without labels, and update digests of the platform's own.
+
+    Existing labels stay, as an agent must not change what people may request. An administrator can empty the labels to
+    have them copied again.
+    """
     for image in Image.objects.filter(reference__in=seen, labels={}):
         found = seen[image.reference]
         take_over(image, found.labels, found.architecture)

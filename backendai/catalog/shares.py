@@ -1,4 +1,4 @@
-"""An owner shares an own image with a project of theirs, and takes it back. Sessions that run of it go on."""
+"""Shares own images with projects of the owner, and ends the sharing. Running sessions continue."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from backendai.core.errors import Conflict, NotFound
 
 
 def projects_to_share_with(owner: User, image: Image) -> list[Project]:
-    """Return the owner's projects that the image is not shared with and is open to, by name."""
+    """Return the owner's projects with which the image can be shared, by name.
+
+    Leaves out those that have it, and those whose domain may not use it.
+    """
     rows = Project.objects.usable_by(owner).exclude(shared_images__image=image).select_related("domain")
     return [project for project in rows.order_by("name") if _is_open_to(image, project)]
 
 
 def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -> ImageShare:
-    """Let the members of a project of the owner's start sessions from their image; sharing it twice changes nothing.
+    """Share an own image with a project of the owner; sharing again changes nothing.
 
-    Raises NotFound for a project that is none of theirs, Conflict when the image is not open to its domain.
+    Raises NotFound for a project of others, or Conflict if its domain may not use the image.
     """
     project = Project.objects.usable_by(owner).filter(pk=project_id).first()
     if project is None:
@@ -45,8 +48,7 @@ def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -
 
 
 def take_back_image(owner: User, image: Image, project_id: UUID) -> Project:
-    """Let the members of the project start no more sessions from the owner's image; returns the project. Raises
-    NotFound when it is not shared with it."""
+    """End the sharing of an image with a project; return the project. Raises NotFound if it is not shared with it."""
     with transaction.atomic():
         share = ImageShare.objects.filter(image=image, project=project_id).select_related("project").first()
         if share is None:

@@ -1,7 +1,7 @@
-"""Tags of deleted own images leave the registries that they were pushed to: a background job for each.
+"""Deletes the tags of deleted own images from their registries, with a background job for each.
 
-Nothing is taken out but what is surely the deleted image, and nothing that an image of the catalogue still needs: a
-registry takes out a whole manifest, with every tag that stands for it.
+A registry deletes a whole manifest with all its tags. So a job deletes it only if it is surely the deleted image, and
+no image of the catalogue needs it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Clock = Callable[[], datetime]
 
 
 class _Stays(PlatformError):
-    """The tag must not be taken out, or cannot be."""
+    """The tag may not or cannot be deleted from the registry."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message, code="tag-stays")
@@ -48,14 +48,20 @@ class _Stays(PlatformError):
 
 
 def start_removal(reference: str, *, now: datetime) -> BackgroundJob:
-    """Return the job that takes this tag of a deleted image out of its registry soon; in the caller's transaction."""
+    """Start a job that deletes this tag of a deleted image from its registry; return it.
+
+    In the caller's transaction.
+    """
     job = start_job(TAG_JOB, reference, WAITING, now=now, silence_limit=_SILENCE, longest=_LONGEST)
     hint_on_commit("controller.remove_tags", queue=CONTROL_QUEUE)
     return job
 
 
 def try_removal_again(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJob:
-    """Return a new job for the tag that this one left there. Raises Conflict when there is nothing to try again."""
+    """Start another job for a tag that this job did not delete; return it.
+
+    Raises Conflict unless this is the tag's newest job, and failed or was cancelled.
+    """
     is_newest = not BackgroundJob.objects.filter(kind=TAG_JOB, subject=job.subject, created_at__gt=job.created_at)
     if job.kind != TAG_JOB or job.status not in (job.Status.FAILED, job.Status.CANCELLED) or not is_newest:
         raise Conflict(
@@ -66,19 +72,21 @@ def try_removal_again(user: User, job: BackgroundJob, *, now: datetime) -> Backg
 
 
 def tags_that_stayed() -> QuerySet[BackgroundJob]:
-    """Return the newest job of each tag that is still in its registry against its owner's will."""
+    """Return the newest job of each tag whose deletion from the registry failed."""
     return BackgroundJob.objects.newest_failed(TAG_JOB)
 
 
 def waiting_removals() -> list[UUID]:
-    """Return the removals that no worker has started, the oldest first."""
+    """Return the deletions that no worker has started, the oldest first."""
     jobs = BackgroundJob.objects.running().filter(kind=TAG_JOB, claimed_at=None)
     return list(jobs.order_by("created_at").values_list("pk", flat=True)[:_MOST_AT_ONCE])
 
 
 def try_old_ones_again(now: datetime) -> int:
-    """Try what failed long ago once more: the registry may be back, and no tag shall be forgotten with its job. Returns
-    0, for that puts nothing right by itself."""
+    """Retry deletions that failed some time ago, as the registry may be back.
+
+    Returns 0, as this repairs nothing itself.
+    """
     old = tags_that_stayed().filter(finished_at__lt=now - PAUSE).order_by("created_at")
     for subject in list(old.values_list("subject", flat=True)[:_MOST_AT_ONCE]):
         start_removal(subject, now=now)
@@ -86,7 +94,7 @@ def try_old_ones_again(now: datetime) -> int:
 
 
 def remove_tag(job_id: UUID, clock: Clock) -> None:
-    """Carry out a removal that waits for a worker; of several that try one does. Every end is written to the job."""
+    """Run a waiting deletion and save its result in the job. Does nothing if another worker has started it."""
     waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=TAG_JOB, claimed_at=None)
     now = clock()
     if not waiting.update(message=Message("Asking the registry."), claimed_at=now, updated_at=now):
@@ -112,7 +120,7 @@ def remove_tag(job_id: UUID, clock: Clock) -> None:
 
 
 def _take_out(reference: str) -> str:
-    """Return what was done. Raises _Stays and RegistryError."""
+    """Delete the tag from its registry; return the result as a sentence. Raises _Stays and RegistryError."""
     image = Image.objects.filter(reference=reference).first()
     if image is not None and image.deleted_at is None:
         raise _Stays(
@@ -132,7 +140,7 @@ def _take_out(reference: str) -> str:
 
 
 def _registry_of(image: Image | None, name: ImageName) -> Registry:
-    """Return the registry that has the tag: the image's own, else one at the same host that takes such images."""
+    """Return the registry of the tag: the image's own, else one at the same host, preferably one that takes pushes."""
     if image is not None and image.registry is not None:
         return image.registry
     rows = Registry.objects.order_by(F("takes_pushes").desc(), "name")
@@ -146,7 +154,7 @@ def _registry_of(image: Image | None, name: ImageName) -> Registry:
 
 
 def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, image: Image | None) -> None:
-    """Raise _Stays unless the tag stands for what was pushed: by its digest, else by the labels of this deployment."""
+    """Raise _Stays unless the tag still points to the pushed image, by its digest or by its labels."""
     if image is not None and image.digest:
         is_it = image.digest == digest
     else:
@@ -162,7 +170,7 @@ def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, i
 
 
 def _check_that_no_other_needs_it(client: RegistryClient, name: ImageName, digest: str, reference: str) -> None:
-    """Raise _Stays when an image of the catalogue is this manifest, by its digest or by what its tag stands for now."""
+    """Raise _Stays if another image of the catalogue is this manifest, by its digest or its tag."""
     others = Image.objects.kept().exclude(reference=reference)
     by_digest = others.filter(digest=digest).first() or others.filter(reference__endswith=f"@{digest}").first()
     if by_digest is not None:

@@ -1,7 +1,7 @@
-"""Hears the news of each audience once for all open pages of this process, however many there are.
+"""Receives the messages of each audience once for all open pages of this process.
 
-An audience is a group of the channel layer: one person's pages, or all superadmins'. A message is fetched, decrypted
-and put into words once; what remains for each page is the sending.
+An audience is a group of the channel layer: one person's pages, or those of all superadmins. A message is fetched,
+decrypted and translated once, and then sent to each page.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PROBE = "layer.probed"
 
 
 class Missed(Exception):
-    """Something was missed: the page has to look again by itself."""
+    """The page missed messages, so it must load its state again."""
 
 
 class Listener:
-    """One open page. ``user_id``: whose news are its own."""
+    """An open page that receives the messages of its audience. ``user_id``: the id of the person whose page this is."""
 
     def __init__(self, group: str, user_id: str) -> None:
         self.group, self.user_id = group, user_id
@@ -37,7 +37,7 @@ class Listener:
         self._more = asyncio.Event()
 
     def tell(self, text: str) -> None:
-        """Keep a text until it is taken; a page that takes none for too long misses something."""
+        """Queue a text for the page. If too many are unsent, the page is marked as having missed messages."""
         if len(self._texts) < MOST_UNSENT:
             self._texts.append(text)
             self._more.set()
@@ -45,12 +45,12 @@ class Listener:
             self.lose()
 
     def lose(self) -> None:
-        """Let it know that it misses something."""
+        """Mark the page as having missed messages."""
         self._has_missed = True
         self._more.set()
 
     async def take(self) -> list[str]:
-        """Wait for texts and return them; raises Missed when some were lost."""
+        """Wait for texts and return them. Raises Missed if some were lost."""
         await self._more.wait()
         self._more.clear()
         if self._has_missed:
@@ -60,7 +60,7 @@ class Listener:
 
 
 class Audiences:
-    """All that listen in one event loop."""
+    """All audiences with listeners in one event loop."""
 
     def __init__(self) -> None:
         self._ears: dict[str, _Ear] = {}
@@ -68,7 +68,10 @@ class Audiences:
         self._prober: asyncio.Task[None] | None = None
 
     async def join(self, listener: Listener) -> None:
-        """Tell this one from now on. Raises what the layer raises when it is not there."""
+        """Start sending the messages of its audience to this listener.
+
+        Raises the channel layer's error if that is unreachable.
+        """
         async with self._changing:
             ear = self._ears.get(listener.group)
             if ear is None or ear.is_deaf:
@@ -78,7 +81,7 @@ class Audiences:
                 self._prober = asyncio.create_task(self._probe())
 
     async def leave(self, listener: Listener) -> None:
-        """Tell this one no more; nothing happens to one that is gone already."""
+        """Stop sending messages to this listener. Does nothing for an unknown one."""
         async with self._changing:
             ear = self._ears.get(listener.group)
             if ear is None:
@@ -92,7 +95,10 @@ class Audiences:
                 self._prober = None
 
     async def _probe(self) -> None:
-        """Let everybody know when the layer is gone: it would retry for ever in silence while the pages look live."""
+        """Mark all pages as having missed messages when the channel layer is gone.
+
+        The layer itself would retry forever, and the pages would look live.
+        """
         while True:
             await asyncio.sleep(PROBE_SECONDS)
             ears = list(self._ears.values())
@@ -107,7 +113,7 @@ class Audiences:
 
 
 class _Ear:
-    """One channel in one group, and who listens to it."""
+    """One channel in a group of the channel layer, and its listeners."""
 
     def __init__(self, layer: Any, group: str, channel: str) -> None:
         self.layer, self.group, self.channel = layer, group, channel
@@ -116,12 +122,12 @@ class _Ear:
         self._listening = asyncio.create_task(self._hear())
 
     def lose(self) -> None:
-        """Let all know that they miss something."""
+        """Mark all listeners as having missed messages."""
         for listener in self.listeners:
             listener.lose()
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop receiving, and leave the group."""
         if not self.is_deaf:
             self._listening.cancel()
         with contextlib.suppress(RedisError, OSError):
@@ -168,5 +174,5 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Audiences] = WeakKeyDicti
 
 
 def audiences() -> Audiences:
-    """Return those of the running loop."""
+    """Return the audiences of the running event loop."""
     return _by_loop.setdefault(asyncio.get_running_loop(), Audiences())

@@ -1,4 +1,4 @@
-"""Who opens a websocket: by bearer token or by the login's cookie, asked again while the socket is open."""
+"""Identifies the user of a websocket by bearer token or login cookie. Open sockets check it again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from backendai.accounts.services import digest_of, token_of
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a handshake brought; ``bearer`` None: no such header, ``login`` empty: no cookie. ``needed``: the scope that
-    a token must have for what is asked."""
+    """The credentials of a handshake.
+
+    ``bearer`` None: no such header; ``login`` empty: no cookie. ``needed``: the scope that a token must have.
+    """
 
     bearer: str | None
     login: str
@@ -29,7 +31,7 @@ class Credentials:
 
 
 def credentials_of(scope: Mapping[str, Any], needed: Scope = Scope.READ) -> Credentials:
-    """Return the token and the login that the handshake brought, not yet checked."""
+    """Return the unchecked token and login of the handshake."""
     headers = headers_of(scope)
     kind, _, text = headers.get("authorization", "").partition(" ")
     cookies = parse_cookie(headers.get("cookie", ""))
@@ -38,8 +40,11 @@ def credentials_of(scope: Mapping[str, Any], needed: Scope = Scope.READ) -> Cred
 
 
 def user_of(credentials: Credentials) -> User | None:
-    """Return who they belong to now, or None: logged out, revoked, expired, disabled, a token without the scope. A bad
-    token is not made good by a login beside it. Asks the database."""
+    """Return the current user of these credentials, or None if they are invalid.
+
+    None after a sign-out, revocation, expiry or deactivation, and for a token without the scope. With an invalid token
+    the login does not count. Queries the database.
+    """
     if credentials.bearer is not None:
         token = token_of(credentials.bearer)
         return token.user if token and token.allows((credentials.needed,)) else None
@@ -52,12 +57,12 @@ def user_of(credentials: Credentials) -> User | None:
 
 
 def credential_of(credentials: Credentials) -> Credential:
-    """Return what has to last for them to be good."""
+    """Return the credential that must stay valid: the token, else the login."""
     if credentials.bearer is not None:
         return Credential(token=digest_of(credentials.bearer))
     return Credential(login=credentials.login)
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Return the handshake's headers by lower-case name."""
+    """Return the headers of the handshake by lower-case name."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

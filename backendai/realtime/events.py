@@ -1,5 +1,7 @@
-"""Tells a browser which sessions and background jobs changed. Lost events cost freshness, nothing else: the page looks
-again by itself."""
+"""Sends the changes of sessions and background jobs to browsers.
+
+A lost event only delays the page, which loads its state again by itself.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,12 @@ TRY_AGAIN_LATER = 1013
 
 
 class EventsConsumer(GuardedConsumer):
-    """Sends ``{"type": "hello"}``, then ``{"type": "session", "id", "status", "version", "own"}`` for every change of
-    one's own sessions and ``{"type": "job", "id", "kind", "status"}`` of one's own background jobs; superadmins get
-    everybody's, where ``own`` is false. When the channel layer dies, or the browser takes nothing for too long, the
-    socket closes with 1013."""
+    """Sends the user's events as JSON: first ``{"type": "hello"}``.
+
+    Then ``{"type": "session", "id", "status", "version", "own"}`` for each change of an own session, and ``{"type":
+    "job", "id", "kind", "status"}`` for own background jobs. Superadmins get everybody's, with ``own`` false. If the
+    channel layer is lost or the browser reads too slowly, the socket closes with 1013.
+    """
 
     channel_layer_alias = None  # the audience has one for all of them
 
@@ -40,7 +44,7 @@ class EventsConsumer(GuardedConsumer):
         self._teller: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Serve one socket; without the layer it closes, and the browser comes back."""
+        """Serve one socket. If the channel layer is unreachable, it closes, and the browser reconnects."""
         try:
             await super().__call__(scope, receive, send)
         except (RedisError, OSError) as error:
@@ -59,16 +63,16 @@ class EventsConsumer(GuardedConsumer):
         self._teller = asyncio.create_task(self._tell(self._listener))
 
     def may_stay(self) -> bool:
-        """Return whether the user is still let in, with the same reach."""
+        """Return whether the user may still sign in and belongs to the same audience."""
         user = user_of(self.credentials)
         return user is not None and self._listener is not None and self._listener.group == _group_of(user)
 
     def question(self) -> Hashable:
-        """Pages of one login with the same reach may stay, or not, together."""
+        """Return the credentials and the audience: pages that share both share the check."""
         return self.credentials, self._listener and self._listener.group
 
     async def hang_up(self) -> None:
-        """Leave the audience."""
+        """Stop sending, and leave the audience."""
         if self._teller:
             self._teller.cancel()
         if self._listener:
@@ -79,7 +83,7 @@ class EventsConsumer(GuardedConsumer):
         return _group_of(user), str(user.pk)
 
     async def _tell(self, listener: Listener) -> None:
-        """Pass on what the audience hears, until the browser has left or something was missed."""
+        """Send the audience's messages until the browser leaves or messages were missed."""
         with contextlib.suppress(OSError, RuntimeError):
             try:
                 while True:

@@ -1,4 +1,4 @@
-"""What every websocket here has in common: it opens or says why not, and it closes when its owner is let in no more."""
+"""The base of all websockets: opens or refuses the socket, and closes it when its user loses access."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ _LONGEST_REASON = 123  # bytes, RFC 6455 5.5
 
 
 class GuardedConsumer(AsyncWebsocketConsumer):
-    """A websocket that is guarded while it is open. Subclasses fill in ``open``, ``may_stay`` and ``hang_up``, and say
-    which scope a bearer token must have."""
+    """A websocket whose access is checked while it is open.
+
+    Subclasses define ``open``, ``may_stay``, ``hang_up`` and the scope that a bearer token must have.
+    """
 
     token_scope = Scope.READ
 
     async def open(self) -> None:
-        """Accept the socket and start to serve it; a Refusal when that cannot be."""
+        """Accept the socket and start to serve it. Raises Refusal if that is not possible."""
         raise NotImplementedError
 
     def may_stay(self) -> bool:
-        """Return whether the person who opened it may still use it. Runs in a thread, may ask the database."""
+        """Return whether the user of the socket may still use it. Runs in a thread and may query the database."""
         raise NotImplementedError
 
     def question(self) -> Hashable:
-        """Return what ``may_stay`` is about: sockets that ask the same share an answer."""
+        """Return the key of the check ``may_stay``: sockets with the same key share a result."""
         return self
 
     async def hang_up(self) -> None:
-        """Let go of everything that ``open`` took. Called at least once, whatever happened."""
+        """Release everything that ``open`` took. Called at least once, also after errors."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve one socket from its handshake to its end."""
@@ -73,8 +75,11 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         await super().__call__(scope, receive, send)
 
     async def connect(self) -> None:
-        """Open the socket. Strangers are refused at the handshake: the server would read and inflate what they send
-        after it. Any other refusal accepts first, because a browser sees no code of a refused handshake."""
+        """Open the socket, or refuse it.
+
+        Strangers are refused at the handshake, as the server would read and decompress their frames. Other refusals
+        accept first, because browsers do not see the code of a refused handshake.
+        """
         try:
             await self.open()
         except NotLetIn as refusal:
@@ -92,7 +97,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
             self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Ask again at times, and at once when the credentials have changed."""
+        """Check access periodically and after each change of the credentials; close the socket when access is lost."""
         with rounds().watching(credential_of(self.credentials)) as changed:
             while True:
                 with contextlib.suppress(TimeoutError):

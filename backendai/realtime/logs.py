@@ -1,4 +1,4 @@
-"""The output of a kernel: followed while it runs, as it was kept when it has ended."""
+"""Sends the output of a kernel: live while it runs, from the stored log afterwards."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ _ON_NODE = frozenset({Status.CREATING, Status.RUNNING, Status.TERMINATING})
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The output of a kernel that has ended."""
+    """The stored output of an ended kernel."""
 
     content: bytes
     truncated: bool
 
 
 class LogConsumer(RelayConsumer):
-    """Binary frames are the output. ``{"type": "truncated"}`` comes first when its beginning was not kept.
+    """Sends the output of a kernel as binary frames.
 
-    Closes with 4000 at the end of the output, 4003 refused, 4004 nothing to read yet, 1011 the node was lost.
+    ``{"type": "truncated"}`` comes first if the beginning was not kept. Close codes: 4000 end of the output, 4003
+    refused, 4004 no output yet, 1011 agent lost.
     """
 
     async def open(self) -> None:
-        """Find the output, at the node or kept here, and start to send it."""
+        """Find the output, at the agent or in the stored log, and start to send it."""
         wanted = self.credentials, self.session_id, self.query.get("kernel")
         if app := self.query.get("app"):
             await self._open_app(app)
@@ -58,7 +59,7 @@ class LogConsumer(RelayConsumer):
             self.start_pump(self._follow(response))
 
     async def _open_app(self, app: str) -> None:
-        """Send what an app has written so far; it is read once, and not followed."""
+        """Send the current output of an app once, without following it."""
         wanted = self.credentials, self.session_id, self.query.get("kernel")
         response = await self._dial(await database_sync_to_async(_address_for)(*wanted, app), app=app)
         if response is None:
@@ -67,7 +68,7 @@ class LogConsumer(RelayConsumer):
         self.start_pump(self._follow(response))
 
     async def _dial(self, address: Address, *, app: str = "") -> aiohttp.ClientResponse | None:
-        """Return the gateway's answer, or None when the node does not have the kernel any more."""
+        """Return the gateway's answer, or None if the agent no longer has the kernel."""
         query = {"app": app} if app else {"follow": "1"}
         if tail := number_in(self.query, "tail", most=_MOST_LINES):
             query["tail"] = str(tail)

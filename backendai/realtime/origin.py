@@ -1,4 +1,4 @@
-"""Browsers let any page open a websocket with the visitor's cookies; only our own pages may."""
+"""Rejects websockets from pages of other origins, which browsers would open with the visitor's cookies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from backendai.realtime.credentials import credentials_of, headers_of
 
 
 class OriginGate:
-    """Refuses a handshake (HTTP 403) from a page of another origin. No origin at all is a script, which must bring a
-    bearer token: a cookie alone is not enough for it."""
+    """Refuses a handshake (HTTP 403) from a page of another origin.
+
+    A handshake without an origin comes from a script, which must send a bearer token.
+    """
 
     def __init__(self, application: Any) -> None:
         self._application = application

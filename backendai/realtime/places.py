@@ -1,4 +1,4 @@
-"""How many websockets one person, or one kernel, may hold in a process: each terminal is a program on the node."""
+"""Limits the websockets of one person, or of one kernel, in a process. Each terminal is a program on the agent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _held: Counter[Hashable] = Counter()
 
 
 class Places:
-    """The places of one websocket, given back together."""
+    """The counted places of one websocket, released together."""
 
     def __init__(self) -> None:
         self._taken: list[Hashable] = []
 
     def take(self, key: Hashable, most: int, kind: str) -> None:
-        """Take one more place. Raises a Refusal when ``most`` are taken."""
+        """Count one more websocket under this key.
+
+        Raises Refusal if ``most`` are open; ``kind`` names them in its text.
+        """
         if _held[key] >= most:
             raise Refusal(
                 TOO_MANY, Message("{most} {kind} are open: close one, then open another.", most=most, kind=kind)
@@ -32,7 +35,7 @@ class Places:
         self._taken.append(key)
 
     def leave(self) -> None:
-        """Give all of them back; may be called twice."""
+        """Release all places; may be called twice."""
         for key in self._taken:
             _held[key] -= 1
             if _held[key] <= 0:

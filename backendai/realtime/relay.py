@@ -1,4 +1,4 @@
-"""What terminal and log have in common: a connection to the node's gateway whose bytes are passed on."""
+"""The base of terminals and logs: relays bytes between the browser and the agent's gateway."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _Opened = TypeVar("_Opened")
 
 
 class RelayConsumer(GuardedConsumer):
-    """Passes a kernel's bytes between gateway and browser, each send awaited: back-pressure is TCP's.
+    """Relays a kernel's bytes between gateway and browser.
 
-    It has no channel layer, so it outlives Redis.
+    It awaits each send, so TCP's back-pressure applies. It needs no channel layer, so it survives an outage of Redis.
     """
 
     channel_layer_alias = None
@@ -43,7 +43,7 @@ class RelayConsumer(GuardedConsumer):
 
     @property
     def session_id(self) -> UUID:
-        """The compute session that the address names."""
+        """The id of the compute session in the address."""
         found: UUID = self.scope["url_route"]["kwargs"]["session_id"]
         return found
 
@@ -53,37 +53,39 @@ class RelayConsumer(GuardedConsumer):
         return query_of(self.scope)
 
     async def take_places(self) -> None:
-        """Count this terminal or log for its person and its session. Raises a Refusal when there are too many."""
+        """Count this terminal or log for its person and its session. Raises Refusal if too many are open."""
         holder = await database_sync_to_async(holder_of)(self.credentials)
         self.places.take(("stream", holder), MOST_STREAMS, Message("terminals and logs of yours"))
         self.places.take(("session", self.session_id), MOST_OF_KERNEL, Message("terminals and logs of this session"))
 
     async def dial(self) -> aiohttp.ClientSession:
-        """Return a client for the gateway, closed with the socket."""
+        """Return an HTTP client for the gateway, which closes with the socket."""
         return await self.keep(new_client())
 
     async def keep(self, opening: AbstractAsyncContextManager[_Opened]) -> _Opened:
-        """Open something that ``hang_up`` closes."""
+        """Enter a context that ``hang_up`` closes; return its value."""
         return await self._open_ends.enter_async_context(opening)
 
     def start_pump(self, pump: Coroutine[Any, Any, tuple[int, str]]) -> None:
-        """Run the pump beside the incoming frames; it returns the code and reason with which the socket is closed."""
+        """Run the pump next to the incoming frames. It returns the code and reason with which the socket closes."""
         self._pump = asyncio.create_task(self._run(pump))
 
     def may_stay(self) -> bool:
-        """Return whether the one who opened it may still see the session."""
+        """Return whether the user of the socket may still see the session."""
         return may_see(self.credentials, self.session_id)
 
     async def hang_up(self) -> None:
-        """Stop the pump and close what was dialled."""
+        """Stop the pump, and close the connections to the gateway."""
         if self._pump:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         await self._open_ends.aclose()
 
     async def serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Handle the events one after the other. The framework's own way, made for two sources of them, costs a task
-        and a thread hop per key."""
+        """Handle the events in sequence.
+
+        The framework's own loop, made for two sources, costs a task and a thread hop per key.
+        """
         self.scope, self.base_send = scope, send
         with contextlib.suppress(StopConsumer):
             while True:

@@ -1,4 +1,4 @@
-"""Looks every two seconds, for all open websockets of this process at once, whether somebody's credentials changed."""
+"""Checks every two seconds whether the credentials of open websockets have changed, for all sockets at once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ LOOK_SECONDS = 2.0
 
 
 class Rounds:
-    """One per event loop: a few queries per look, however many sockets are open. It says only that something changed;
-    each socket then asks for itself whether it may stay."""
+    """The periodic check of one event loop: a few queries for all its open sockets.
+
+    It only signals a change; each socket then checks its own access.
+    """
 
     def __init__(self) -> None:
         self._open: defaultdict[Credential, set[asyncio.Event]] = defaultdict(set)
@@ -34,8 +36,10 @@ class Rounds:
 
     @contextlib.contextmanager
     def watching(self, credential: Credential) -> Iterator[asyncio.Event]:
-        """Give an event that is set when the answer for this credential may have changed; and once at the first look,
-        because it may have changed before that."""
+        """Yield an event that is set when this credential may have changed.
+
+        It is also set at the first check, as the credential may have changed before.
+        """
         changed = asyncio.Event()
         self._open[credential].add(changed)
         if self._looker is None or self._looker.done():
@@ -52,8 +56,11 @@ class Rounds:
                 self._looker = None
 
     async def shared(self, question: Hashable, ask: Callable[[], bool]) -> bool:
-        """Return what ``ask`` returns in a thread. Those who have the same question at the same time share an answer,
-        but nobody gets one that was started before they asked."""
+        """Return the result of ``ask``, which runs in a thread.
+
+        Callers with the same question at the same time share a result. It never comes from a call that started before
+        theirs.
+        """
         answer = self._answers.setdefault(question, _Answer())
         answer.wanted += 1
         asked = next(self._order)
@@ -89,7 +96,7 @@ class Rounds:
 
 
 class _Answer:
-    """The last answer to a question, when it was started, and how many wait for it."""
+    """The last result of a question, when its call started, and the number of waiting callers."""
 
     def __init__(self) -> None:
         self.asking = asyncio.Lock()
@@ -101,5 +108,5 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Rounds] = WeakKeyDictiona
 
 
 def rounds() -> Rounds:
-    """Return those of the running loop."""
+    """Return the check of the running event loop."""
     return _by_loop.setdefault(asyncio.get_running_loop(), Rounds())

@@ -15,7 +15,7 @@ from backendai.realtime.terminal import TerminalConsumer
 
 
 async def nowhere(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Refuse the handshake (HTTP 403): there is no such address."""
+    """Refuse the handshake (HTTP 403), as the address is unknown."""
     await receive()
     await send({"type": "websocket.close"})
 

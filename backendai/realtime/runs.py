@@ -1,4 +1,4 @@
-"""Runs of code over a websocket: what happens is told as it happens, and orders come back the same way."""
+"""Runs of code over a websocket: sends their events, and receives orders."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _ORDERS: dict[str, tuple[str, ...]] = {
 
 
 class RunsConsumer(RelayConsumer):
-    """Frames are JSON. Up: ``{"type": "attach", "after": {run id: offset}}`` begins to tell what happens; the other
-    types are orders, with ``id`` for their answer. Down: ``{"type": "ready"}``, ``{"type": "run", …}`` (state, items,
-    offset), ``{"type": "answer", "id", …}``, ``{"type": "connection", "is_up"}`` about the way to the agent.
+    """Sends the events of runs and receives orders, as JSON frames.
 
-    Closes with 4000 the session has ended, 4003 refused, 4004 not running or not interactive. Whatever happens to this
-    socket, runs go on.
+    Up: ``{"type": "attach", "after": {run id: offset}}`` starts the events after these offsets. The other types are
+    orders, with ``id`` for their answer. Down: ``{"type": "ready"}``, ``{"type": "run", …}`` (state, items, offset),
+    ``{"type": "answer", "id", …}``, and ``{"type": "connection", "is_up"}`` about the connection to the agent. Close
+    codes: 4000 session ended, 4003 refused, 4004 not running or not interactive. Runs continue when the socket closes.
     """
 
     token_scope = Scope.SESSIONS
     _target: GuestTarget
 
     async def open(self) -> None:
-        """Find the kernel and accept."""
+        """Find the kernel, and accept the socket."""
         self._target = await database_sync_to_async(self._find)()
         await self.take_places()
         self._orders: set[asyncio.Task[None]] = set()
@@ -56,7 +56,7 @@ class RunsConsumer(RelayConsumer):
         await self._send({"type": "ready"})
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Take one order; it is carried out beside the others."""
+        """Receive one order, and start it next to the others."""
         try:
             order = json.loads(text_data or "")
             kind = str(order["type"])
@@ -82,7 +82,7 @@ class RunsConsumer(RelayConsumer):
         await self._send({"type": "answer", "id": order.get("id"), "error": {"code": code, "message": message, **more}})
 
     async def hang_up(self) -> None:
-        """Let go of what is open; what runs goes on."""
+        """Cancel the open orders, and close the connections. Runs continue."""
         for task in list(getattr(self, "_orders", ())):
             task.cancel()
         await super().hang_up()
@@ -113,7 +113,10 @@ class RunsConsumer(RelayConsumer):
         note_use(signed_in(self.credentials), self._target, by=by[:64])
 
     async def _tell(self, after: dict[str, int]) -> tuple[int, str]:
-        """Pass on what happens until the session has ended; when agent or guest go away, go on where it was."""
+        """Send the events of runs until the session ends.
+
+        Returns the close code and reason. After a loss of agent or guest it continues at the last offset.
+        """
         while True:
             try:
                 async with followed(self._target, after) as happenings:

@@ -1,4 +1,4 @@
-"""Which kernel a websocket is about, and whether the one who asks may reach it."""
+"""Finds the kernel of a websocket, and checks whether the user may reach it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_RUNNING = 4004
 
 
 class Refusal(Exception):
-    """The socket cannot be served: the close code and a sentence for the person."""
+    """The socket cannot be served: has the close code and a sentence for the user."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -29,11 +29,11 @@ class Refusal(Exception):
 
 
 class NotLetIn(Refusal):
-    """Nobody is signed in, or the session is not visible: the handshake itself is refused, with HTTP 403."""
+    """Nobody is signed in, or the session is not visible. The handshake is refused with HTTP 403."""
 
 
 def signed_in(credentials: Credentials) -> User:
-    """Return the user; NotLetIn when nobody is signed in."""
+    """Return the user. Raises NotLetIn if nobody is signed in."""
     user = user_of(credentials)
     if user is None and credentials.bearer is not None and credentials.needed != Scope.READ:
         raise NotLetIn(
@@ -45,13 +45,15 @@ def signed_in(credentials: Credentials) -> User:
 
 
 def holder_of(credentials: Credentials) -> str:
-    """Return whose websockets are counted together; NotLetIn when nobody is signed in."""
+    """Return the id of the user, under which websockets are counted. Raises NotLetIn if nobody is signed in."""
     return str(signed_in(credentials).pk)
 
 
 def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None, purpose: Purpose = "log") -> Kernel:
-    """Return the named kernel (the main one when None) with its agent and session; a Refusal when the one who asks
-    may not reach it for this purpose (NotLetIn: may not see the session either)."""
+    """Return the named kernel (None: the main one) with its agent and session.
+
+    Raises Refusal if the user may not reach it for this purpose, or NotLetIn if the session is not visible either.
+    """
     user = signed_in(credentials)
     try:
         return reach(user, purpose, session_id=session_id, kernel_id=_uuid(kernel_id) if kernel_id else None)
@@ -61,23 +63,26 @@ def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | Non
 
 
 def may_see(credentials: Credentials, session_id: UUID) -> bool:
-    """Return whether the person who opened the socket may still sign in and see the session."""
+    """Return whether the user of the socket may still sign in and see the session."""
     return still_visible(user_of(credentials), session_id)
 
 
 def query_of(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Return the query parameters of the handshake; of one given twice the last."""
+    """Return the query parameters of the handshake; of repeated ones the last counts."""
     return {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
 
 
 def number_in(query: Mapping[str, str], name: str, *, most: int) -> int | None:
-    """Return a whole number from 1 to ``most``; None when it is not there or no such number."""
+    """Return the parameter as a whole number from 1 to ``most``; None if it is missing or invalid.
+
+    Larger numbers become ``most``.
+    """
     text = query.get(name, "")
     return min(int(text), most) if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text) else None
 
 
 def _uuid(text: str) -> UUID:
-    """Return the id; for any other text one that no kernel has."""
+    """Return the id; for an invalid text an id that no kernel has."""
     try:
         return UUID(text)
     except ValueError:

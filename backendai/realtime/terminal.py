@@ -1,4 +1,4 @@
-"""The terminal of a kernel: browser ↔ node gateway, byte by byte."""
+"""The terminal of a kernel: relays bytes between the browser and the agent's gateway."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _CLOSE_SECONDS = 2.0
 
 
 class TerminalConsumer(RelayConsumer):
-    """Binary frames are bytes; text frames are JSON between browser and gateway and pass unread.
+    """Relays a terminal: binary frames are bytes, text frames are JSON that passes unread.
 
-    Closes with 4000 the shell ended, 4001 the kernel is gone, 4003 refused, 4004 not running, 1012 the node's agent
-    restarts, 1011 the node was lost or could not open a terminal.
+    Close codes: 4000 shell ended, 4001 kernel gone, 4003 refused, 4004 not running, 1012 agent restarts, 1011 agent
+    lost or terminal not opened.
     """
 
     token_scope = Scope.SESSIONS
     _gateway: aiohttp.ClientWebSocketResponse
 
     async def open(self) -> None:
-        """Dial the gateway, and accept once it has answered."""
+        """Connect to the gateway, and accept the socket once the gateway has answered."""
         kernel_id = self.query.get("kernel")
         kernel = await database_sync_to_async(find_kernel)(self.credentials, self.session_id, kernel_id, "terminal")
         await self.take_places()
@@ -46,7 +46,7 @@ class TerminalConsumer(RelayConsumer):
         self.start_pump(self._pass_output())
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Pass one frame on; when the gateway is gone the pump says so, not this."""
+        """Send one frame to the gateway. If the gateway is gone, the pump closes the socket, not this method."""
         if self._pump is None:
             return
         try:

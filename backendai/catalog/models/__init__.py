@@ -1,4 +1,4 @@
-"""What one picks: images and resource presets."""
+"""Images and resource presets, from which people choose at a launch."""
 
 from backendai.catalog.models.images import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.models.presets import ResourcePreset

@@ -1,4 +1,4 @@
-"""Environments that sessions start from, their other names, and which agent has them."""
+"""Images that sessions start from, their aliases, and the agents that have them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ FEATURES_LABEL, SHM_LABEL = "ai.backend.features", "ai.backend.resource.preferre
 
 
 class Image(models.Model):
-    """An environment that sessions start from. ``name`` is what people type, ``reference`` what the engine pulls.
+    """An image that sessions start from.
 
-    ``digest`` is that of the manifest for what comes from a registry, and the engine's id of what nodes make.
+    People type its ``name``; the container engine pulls its ``reference``. ``digest`` is the manifest's for an image of
+    a registry, and the engine's image id for one made on agents.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -85,7 +86,7 @@ class Image(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse, by field, what makes no sense; bring the amounts into their exact form."""
+        """Normalize the amounts to exact decimal strings. Raises ValidationError with the errors by field."""
         wrong = wrong_image(self.minimum, self.maximum, self.services)
         if ImageAlias.objects.filter(name=self.name).exclude(image=self.pk).exists():
             wrong["name"] = Message("{name} is another name of another image already.", name=self.name)
@@ -95,17 +96,20 @@ class Image(models.Model):
 
     @property
     def minimum_slots(self) -> Slots:
-        """The smallest amounts a kernel of it may ask for."""
+        """The smallest amounts that a kernel of the image may request."""
         return Slots.parse(self.minimum)
 
     @property
     def maximum_slots(self) -> dict[str, int]:
-        """The largest amounts (thousandths) a kernel of it may ask for; what is not named has no limit."""
+        """The largest amounts (thousandths) that a kernel of the image may request. A missing slot has no limit."""
         return dict(Slots.parse(self.maximum))
 
     @property
     def accelerators(self) -> frozenset[str] | None:
-        """The kinds of accelerators that it can use, such as ``cuda``; None: nobody has said, so it may be any."""
+        """The kinds of accelerators that the image can use, such as ``cuda``.
+
+        None: the image has no label for it, so it may use any.
+        """
         label = self.effective_labels.get(ACCELERATORS_LABEL)
         if label is None:
             return None
@@ -113,19 +117,19 @@ class Image(models.Model):
         return frozenset(kinds | {kind_of(slot) for slot in self.minimum_slots if is_accelerator(slot)})
 
     def can_use(self, slot: str) -> bool:
-        """Return whether a kernel of it has a use for this slot."""
+        """Return whether a kernel of the image can use this slot."""
         kinds = self.accelerators
         return kinds is None or not is_accelerator(slot) or kind_of(slot) in kinds
 
     @property
     def runs_programs(self) -> bool:
-        """Whether batch sessions may run its programs: not if it names its features and ``batch`` is none of them."""
+        """Whether batch sessions may run the image's programs. False if its label of features lacks ``batch``."""
         features = str(self.labels.get(FEATURES_LABEL, "")).split()
         return not features or "batch" in features
 
     @property
     def preferred_shm(self) -> str:
-        """The shared memory of a kernel whose launch asks for none, as its label says; empty: it does not."""
+        """The default shared memory of a kernel, from the image's label; empty if the label is missing or invalid."""
         said = str(self.labels.get(SHM_LABEL, "")).strip()
         try:
             return said if said and parse_size(said, field="shm") > 0 else ""
@@ -134,13 +138,15 @@ class Image(models.Model):
 
     @property
     def is_on_nodes_only(self) -> bool:
-        """Whether no registry has it, so that sessions start only where it lies already."""
+        """Whether no registry has the image, so that sessions start only on agents that already have it."""
         return self.is_built_here or (self.is_customized and self.registry_id is None)
 
     @property
     def effective_labels(self) -> dict[str, str]:
-        """Its labels, with the services that an administrator has set instead. Of one that no agent has as a container,
-        the services of its native environment."""
+        """The labels of the image, with the services that an administrator has set.
+
+        If no agent has it as a container, its services are those of its native environment.
+        """
         labels: dict[str, str] = self.labels
         if not labels and self.process_reference:
             labels = {SERVICES_LABEL: NATIVE_SERVICES}
@@ -148,12 +154,12 @@ class Image(models.Model):
 
     @property
     def display_name(self) -> str:
-        """The name to show."""
+        """The title, or else the name."""
         return self.title or self.name
 
 
 class ImageAlias(models.Model):
-    """Another name under which an image can be launched; no image and no other alias bears it."""
+    """Another name under which an image can be launched. No image and no other alias has the same name."""
 
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="aliases")
     name = models.CharField(max_length=128, unique=True)
@@ -166,13 +172,13 @@ class ImageAlias(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse the name of an image."""
+        """Raise ValidationError if an image has this name."""
         if Image.objects.filter(name=self.name).exists():
             raise ValidationError({"name": Message("There is an image named {name} already.", name=self.name)})
 
 
 class ImageOnAgent(models.Model):
-    """An agent can start this reference without a pull."""
+    """An image reference that an agent can start without a pull."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="images")
     reference = models.CharField(max_length=255, db_index=True)

@@ -1,4 +1,4 @@
-"""Named amounts of resources."""
+"""Resource presets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backendai.core.slots import Slots
 
 
 class ResourcePreset(models.Model):
-    """A named amount of resources to pick instead of numbers."""
+    """A named set of amounts, which people choose instead of numbers."""
 
     name = models.CharField(max_length=64)
     resource_group = models.ForeignKey(
@@ -40,19 +40,22 @@ class ResourcePreset(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; raises a ValidationError by field for what makes no sense."""
+        """Save the preset. Raises ValidationError with the errors by field."""
         self.full_clean(validate_unique=False, validate_constraints=False)
         super().save(*args, **kwargs)
 
     def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
-        """Say of a name that is taken where it is, at its field: what the constraints are called tells nobody that."""
+        """Raise ValidationError at the field ``name`` for a violated constraint.
+
+        Its text says where the name is already used.
+        """
         try:
             super().validate_constraints(exclude)
         except ValidationError as error:
             raise ValidationError({"name": taken_name(self.name, self.resource_group)}) from error
 
     def clean(self) -> None:
-        """Bring the amounts into their exact form."""
+        """Normalize the amounts to exact decimal strings. Raises ValidationError with the errors by field."""
         wrong = wrong_preset(self.name, self.slots, self.shm_bytes)
         if wrong:
             raise ValidationError(wrong)
@@ -60,5 +63,5 @@ class ResourcePreset(models.Model):
 
     @property
     def amounts(self) -> Slots:
-        """The preset as amounts."""
+        """The amounts of the preset as slots."""
         return Slots.parse(self.slots)

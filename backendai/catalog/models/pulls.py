@@ -1,4 +1,4 @@
-"""Images on their way to agents."""
+"""Pulls of images by agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backendai.core.messages import Message
 
 
 class ImagePull(NodeJobRow):
-    """One agent's part of a background job that puts an image on agents. It goes with the job."""
+    """One agent's part of a background job that pulls an image. Deleting the job deletes it."""
 
     class Status(models.TextChoices):
         WAITING = "WAITING", Message("waiting")
@@ -39,10 +39,10 @@ class ImagePull(NodeJobRow):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the pull has ended."""
         return self.status not in (self.Status.WAITING, self.Status.PULLING)
 
     @property
     def percent(self) -> int | None:
-        """How far it is, 0 to 100; None when that is not known."""
+        """The progress from 0 to 100, or None if it is unknown."""
         return None if self.progress is None else int(100 * self.progress)

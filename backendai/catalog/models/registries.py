@@ -1,4 +1,4 @@
-"""Registries: where images come from."""
+"""Image registries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ name_rule = RegexValidator(
 
 
 class Registry(models.Model):
-    """A server that images are pulled from. Its passwords are kept sealed and out of logs. An agent gets the account
-    that it needs, with its password: for a pull, or for a push while it makes an image."""
+    """A server from which images are pulled.
+
+    Its passwords are stored encrypted and never logged. An agent gets an account with its password only for a pull, or
+    for a push while it saves an image.
+    """
 
     class Kind(models.TextChoices):
         DOCKER = "docker", "Docker Registry"
@@ -80,23 +83,23 @@ class Registry(models.Model):
 
     @property
     def host(self) -> str:
-        """Its host, with the port if one is named."""
+        """The host, with its port if there is one."""
         return self.url.partition("://")[2]
 
     @property
     def password(self) -> str:
-        """The password in the clear, for the client alone; empty when there is none or its key is lost."""
+        """The decrypted password; empty if there is none or its key is lost."""
         return unseal(self.sealed_password)
 
     @property
     def push_password(self) -> str:
-        """As ``password``, of the account that pushes."""
+        """The decrypted password of the account that pushes images; empty if there is none or its key is lost."""
         return unseal(self.sealed_push_password)
 
     def set_push_password(self, password: str) -> None:
-        """As ``set_password``, of the account that pushes."""
+        """Encrypt and set the password of the account that pushes images, without saving; an empty one removes it."""
         self.sealed_push_password = seal(password) if password else ""
 
     def set_password(self, password: str) -> None:
-        """Keep the password sealed; an empty one forgets it."""
+        """Encrypt and set the password, without saving; an empty one removes it."""
         self.sealed_password = seal(password) if password else ""

@@ -1,4 +1,4 @@
-"""Own images that their owners share with projects."""
+"""Shares of own images with projects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.catalog.querysets import ImageShareQuerySet
 
 
 class ImageShare(models.Model):
-    """The members of a project may start sessions from an image that somebody of them made of a session."""
+    """The right of a project's members to start sessions from the image of one of them."""
 
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="shares")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="shared_images")
