@@ -1,4 +1,4 @@
-"""What requests about agents and their join tokens look like."""
+"""Bodies of requests and answers about agents and their join tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AgentChange(StrictSerializer):
 
 
 class DrainRequest(StrictSerializer):
-    """How to drain an agent."""
+    """The end of a drain."""
 
     ends_at = serializers.DateTimeField(
         default=None, allow_null=True, help_text="When the remaining sessions end; null: never."

@@ -1,5 +1,8 @@
-"""Rows as they are shown. REST framework works out the fields of a body for each request and asks much of each of them
-for each row; here what reads a field is made once for the class."""
+"""Serializers of rows in answers.
+
+REST framework computes the fields of a body for each request, and queries each field's settings for each row. These
+prepare the reader of each field once for the class.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def _readers(kind: type[Answer[Any]]) -> list[tuple[str, Reader]]:
 
 
 def _reader(field: Any) -> Reader:
-    """Return what reads the field's value. The kinds that most fields are of get short ways; others show themselves."""
+    """Return a function that reads the field's value from a row.
+
+    The common kinds of fields have fast readers; others use their own representation.
+    """
     if isinstance(field, serializers.SerializerMethodField):
         method = str(field.method_name)
         return lambda body, row: getattr(body, method)(row)

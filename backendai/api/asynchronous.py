@@ -1,4 +1,4 @@
-"""REST views that wait for a node: everything of the framework, but no thread and no database connection meanwhile."""
+"""Asynchronous REST views that wait for an agent without holding a thread or a database connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``read`` returns; run it in a thread and release its database connection at once."""
+    """Call ``read`` in a thread and return its result; releases its database connection at once."""
     return await sync_to_async(_look)(read, *args, **kwargs)
 
 

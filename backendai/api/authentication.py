@@ -1,4 +1,7 @@
-"""Who is asking: a bearer token or a signature here, the login session by the framework's own class (with CSRF)."""
+"""Authenticates requests by bearer token or signature.
+
+The framework's own class handles the login session (with CSRF).
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ class SignatureAuthentication(BaseAuthentication):
         return pair.user, pair
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the challenge."""
+        """Return the challenge of the header ``WWW-Authenticate``."""
         return SCHEME
 
 

@@ -1,4 +1,4 @@
-"""What inference endpoints look like in requests and answers."""
+"""Bodies of requests and answers about inference endpoints."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class EndpointBody(serializers.Serializer[Any]):
 
     @extend_schema_field(_Reason)
     def get_reason(self, shown: Shown) -> Any:
-        """Return the reason of its state."""
+        """Return the reason of the endpoint's state."""
         return reason_body(shown.reason)
 
 
@@ -273,11 +273,11 @@ class ReplicaBody(serializers.Serializer[Any]):
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_agents(self, seen: Seen) -> list[str]:
-        """Return the names of the agents of its kernels."""
+        """Return the names of the agents that run the replica's kernels."""
         return [name for name, *_ in seen.agents]
 
     def get_is_answering(self, seen: Seen) -> bool:
-        """Return whether it answers an app proxy."""
+        """Return whether the replica answers an app proxy."""
         return seen.has_answered
 
 

@@ -1,4 +1,4 @@
-"""What SSH keys, dotfiles and the bootstrap script look like."""
+"""Bodies of SSH keys, dotfiles and the bootstrap script."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Every refusal as an RFC 9457 problem: ``code`` is stable, ``detail`` one plain sentence, ``field`` names the input.
+"""Answers with errors as RFC 9457 problems:
 
-A fault of the platform is logged under an id and shown with the id alone.
+``code`` is stable, ``detail`` is a sentence, ``field`` names the input. A fault of the platform is logged under an id,
+and the answer has only the id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an explanation looks like: why a session waits, who is ahead, and what would start it now."""
+"""Bodies of explanations: why a session waits, which sessions are ahead, and what would start it now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Amounts = {"type": "object", "additionalProperties": {"type": "string"}, "nulla
 
 
 class ReasonBody(serializers.Serializer[Reason]):
-    """A stable code, one plain sentence and its numbers."""
+    """A reason with a stable code, a sentence and its numbers."""
 
     code = serializers.CharField()
     message = serializers.CharField()

@@ -1,4 +1,4 @@
-"""What lists can be narrowed by."""
+"""Filters of the lists of sessions, history, jobs and images."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from backendai.core.session_kinds import kind_choices
 
 
 class FiltersAskedFor(filters.DjangoFilterBackend):
-    """Filter backend that only builds the filter form when the request has query parameters, because building costs
-    as much as authentication.
+    """A filter backend that builds its form only for requests with filters in the query.
+
+    Building it costs as much as authentication.
     """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
-        """Return the filtered rows; raises a ValidationError for an invalid filter."""
+        """Return the filtered rows. Raises ValidationError for an invalid filter."""
         known = self.get_filterset_class(view, queryset)
         if known and known.base_filters.keys().isdisjoint(request.query_params):
             return queryset
@@ -29,7 +30,7 @@ class FiltersAskedFor(filters.DjangoFilterBackend):
 
 
 class SessionFilter(filters.FilterSet):
-    """Compute sessions; ``status`` may be given several times."""
+    """Filters compute sessions; ``status`` may be given several times."""
 
     status = filters.MultipleChoiceFilter(choices=Status.choices)
     type = filters.ChoiceFilter(field_name="session_type", choices=kind_choices())
@@ -49,7 +50,7 @@ class SessionFilter(filters.FilterSet):
 
 
 class HistoryFilter(filters.FilterSet):
-    """Rows of a session's scheduling history."""
+    """Filters a session's scheduling history."""
 
     id = filters.UUIDFilter(field_name="uid")
     phase = filters.MultipleChoiceFilter(choices=Phase.choices)
@@ -65,7 +66,7 @@ class HistoryFilter(filters.FilterSet):
 
 
 class JobFilter(filters.FilterSet):
-    """Background jobs; ``status`` may be given several times."""
+    """Filters background jobs; ``status`` may be given several times."""
 
     status = filters.MultipleChoiceFilter(choices=BackgroundJob.Status.choices)
     kind = filters.CharFilter(max_length=32)
@@ -77,7 +78,7 @@ class JobFilter(filters.FilterSet):
 
 
 class ImageFilter(filters.FilterSet):
-    """Images."""
+    """Filters images."""
 
     mine = filters.BooleanFilter(method="filter_mine", help_text="true: the user's own images; false: others.")
 

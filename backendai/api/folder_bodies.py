@@ -1,4 +1,4 @@
-"""What folders, shares and storage hosts look like in requests and answers."""
+"""Bodies of requests and answers about folders, shares and storage hosts."""
 
 from __future__ import annotations
 
@@ -59,36 +59,36 @@ class FolderBody(Answer[Folder]):
         read_only_fields = fields
 
     def get_owner(self, folder: Folder) -> str | None:
-        """Return the address of the user that owns it."""
+        """Return the e-mail address of the user that owns the folder, or None."""
         return folder.user.email if folder.user else None
 
     @extend_schema_field(_Project)
     def get_project(self, folder: Folder) -> dict[str, str] | None:
-        """Return the project that owns it."""
+        """Return the project that owns the folder, or None."""
         project = folder.project
         if project is None:
             return None
         return {"id": str(project.pk), "name": project.name, "domain": project.domain.name}
 
     def get_files_url(self, folder: Folder) -> str:
-        """Return the origin of its files."""
+        """Return the origin (scheme and host) of the folder's file pages."""
         return file_origin(folder.pk)
 
     def get_is_linked(self, folder: Folder) -> bool:
-        """Return whether it offers an existing directory."""
+        """Return whether the folder is an existing directory of the storage host."""
         return bool(folder.linked_path)
 
     def get_is_reachable(self, folder: Folder) -> bool:
-        """Return whether its storage host works."""
+        """Return whether the folder's storage host works."""
         return not folder.host.fault
 
     def get_is_limit_enforced(self, folder: Folder) -> bool:
-        """Return whether the file system enforces its limit."""
+        """Return whether the file system enforces the folder's limit."""
         return folder.host.quota_mode == "enforced"
 
     @extend_schema_field({"type": "string", "format": "date-time", "nullable": True})
     def get_deleted_at(self, folder: Folder) -> str | None:
-        """Return when it will be deleted from the trash."""
+        """Return when the folder will be purged from the trash; None if it is not in the trash, or stays there."""
         if folder.trashed_at is None or not settings.FOLDER_TRASH_FOR:
             return None
         return (folder.trashed_at + settings.FOLDER_TRASH_FOR).isoformat().replace("+00:00", "Z")
@@ -140,7 +140,7 @@ class FolderPurgeRequest(StrictSerializer):
 
 
 class FolderCloneRequest(StrictSerializer):
-    """The copy."""
+    """The name and place of a folder's copy."""
 
     name = _name()
     project = serializers.UUIDField(required=False, help_text="A project that you manage; default: your own folder.")
@@ -149,7 +149,7 @@ class FolderCloneRequest(StrictSerializer):
 
 
 class FolderShareRequest(StrictSerializer):
-    """The person and the rights."""
+    """The person to share with, and the rights."""
 
     email = serializers.CharField(max_length=254)
     rights = serializers.CharField(max_length=8, help_text=_RIGHTS)

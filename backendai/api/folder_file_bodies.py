@@ -1,4 +1,4 @@
-"""What files of folders look like in requests and answers."""
+"""Bodies of requests and answers about files of folders."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DirectoryRequest(StrictSerializer):
 
 
 class MoveRequest(StrictSerializer):
-    """Source and target."""
+    """Source and target of a move or copy."""
 
     source = _path()  # type: ignore[assignment]  # the name of an attribute of serializers, too
     target = _path()
@@ -48,7 +48,7 @@ class MoveRequest(StrictSerializer):
 
 
 class DeletionRequest(StrictSerializer):
-    """Files and directories for the folder's trash."""
+    """Files and directories to move to the folder's trash."""
 
     paths = serializers.ListField(child=_path(), min_length=1, max_length=_MOST_PATHS)
 

@@ -1,4 +1,4 @@
-"""What lists of folders can be narrowed by."""
+"""Filters of the list of folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STATUSES = [(str(status), FolderStatus(status).label) for status in sorted(LIVE
 
 
 class FolderFilter(filters.FilterSet):
-    """Folders; ``status`` may be given several times."""
+    """Filters folders; ``status`` may be given several times."""
 
     status = filters.MultipleChoiceFilter(choices=_STATUSES)
     name = filters.CharFilter(max_length=64)
@@ -32,7 +32,7 @@ class FolderFilter(filters.FilterSet):
         fields: list[str] = []
 
     def filter_offered(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """Return the folders that the launcher offers, or the others that an administrator sees."""
+        """Return the folders that the launcher offers to the user, or with False the other visible ones."""
         user = getattr(self.request, "user", None)
         if not isinstance(user, User):
             return queryset.none()

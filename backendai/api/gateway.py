@@ -1,4 +1,4 @@
-"""Asking a node's gateway for a kernel's output."""
+"""Reads a kernel's output from the gateway of its agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of a resource group look like in requests and answers."""
+"""Bodies of requests and answers about the settings of a resource group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupSettingsBody(serializers.ModelSerializer[ResourceGroup]):
         extra_kwargs: ClassVar[dict[str, Any]] = {"is_default": {"validators": []}, "name": {"validators": []}}
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the validated values; an unknown field is rejected by name."""
+        """Return the validated values. Raises ValidationError that names unknown fields."""
         if isinstance(data, Mapping):
             known = sorted(self.fields)
             text = f"Unknown field. Known fields: {', '.join(known)}."

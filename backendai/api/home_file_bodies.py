@@ -1,4 +1,4 @@
-"""What files in the home folder of a session look like in requests; answers are as those of folders."""
+"""Bodies of requests about files in the home folder of a session. The answers have the bodies of folders."""
 
 from __future__ import annotations
 

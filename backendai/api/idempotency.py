@@ -1,4 +1,4 @@
-"""The header by which a request that is sent again does nothing twice."""
+"""Reads the header ``Idempotency-Key``, with which a repeated request has no second effect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 128
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Return the request's ``Idempotency-Key``, or None; raises a UserError for an invalid one."""
+    """Return the request's ``Idempotency-Key``, or None. Raises UserError for an invalid one."""
     key = request.headers.get("Idempotency-Key", "").strip()
     if len(key) > _LONGEST or not key.isprintable():
         raise UserError(

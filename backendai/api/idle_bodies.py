@@ -1,4 +1,4 @@
-"""What idle checkers, and what they say of a session, look like."""
+"""Bodies of idle checkers, and of their results for a session."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CheckerChange(StrictSerializer):
 
 
 class CheckerRequest(CheckerChange):
-    """A new idle checker; it applies only where the request says so."""
+    """A new idle checker. It applies only to the groups and projects that the request names."""
 
     name = serializers.CharField(max_length=64)
     kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
@@ -60,7 +60,7 @@ class CheckerRequest(CheckerChange):
 
 
 class CheckerBody(Answer[IdleChecker]):
-    """An idle checker, and where it applies."""
+    """An idle checker, with the groups and projects to which it applies."""
 
     thresholds = serializers.SerializerMethodField()
     session_types = serializers.SerializerMethodField()
@@ -80,26 +80,26 @@ class CheckerBody(Answer[IdleChecker]):
 
     @extend_schema_field({"type": "object", "additionalProperties": {"type": "number"}})
     def get_thresholds(self, checker: IdleChecker) -> dict[str, float]:
-        """Return slot → per cent."""
+        """Return the thresholds in per cent, by slot."""
         return dict(checker.thresholds)
 
     @extend_schema_field(_Names)
     def get_session_types(self, checker: IdleChecker) -> list[str]:
-        """Return the types of sessions that it checks."""
+        """Return the types of sessions that the idle checker applies to."""
         return list(checker.session_types)
 
     def get_is_site_wide(self, checker: IdleChecker) -> bool:
-        """Return whether it applies to the whole site."""
+        """Return whether the idle checker applies to the whole site."""
         return any(row.applies and not (row.resource_group or row.project) for row in checker.bindings.all())
 
     @extend_schema_field(_Names)
     def get_groups(self, checker: IdleChecker) -> list[str]:
-        """Return the names of the resource groups to which it applies."""
+        """Return the names of the resource groups to which the idle checker applies."""
         return [row.resource_group.name for row in checker.bindings.all() if row.applies and row.resource_group]
 
     @extend_schema_field(_Names)
     def get_projects(self, checker: IdleChecker) -> list[str]:
-        """Return the IDs of the projects to which it applies."""
+        """Return the IDs of the projects to which the idle checker applies."""
         return [str(row.project_id) for row in checker.bindings.all() if row.applies and row.project]
 
     @extend_schema_field(_Names)
@@ -155,8 +155,9 @@ class ExtendRequest(StrictSerializer):
 
 
 def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places | None:
-    """Remove the places from ``data`` and return them complete, with the current values for omitted ones; None if
-    the request has none.
+    """Remove the places of an idle checker from ``data`` and return them.
+
+    Omitted ones get the checker's current values. Returns None if the request has no places.
     """
     said = {name: data.pop(name) for name in ("is_site_wide", *_LISTS) if name in data}
     if not said:

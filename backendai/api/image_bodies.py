@@ -1,4 +1,4 @@
-"""What images look like, and what may be changed of them."""
+"""Bodies of images and of their changes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class ImageBody(Answer[Image]):
 
     @extend_schema_field(_Names)
     def get_aliases(self, image: Image) -> list[str]:
-        """Return its aliases, which the query has prefetched."""
+        """Return the image's aliases, which the query has prefetched."""
         return [alias.name for alias in image.aliases.all()]
 
     def get_owner(self, image: Image) -> str | None:
-        """Return the address of its creator, if it was saved from a session."""
+        """Return the e-mail address of the image's creator, if it was saved from a session."""
         return image.owner.email if image.owner else None
 
     @extend_schema_field(_Amounts)
@@ -49,7 +49,7 @@ class ImageBody(Answer[Image]):
 
     @extend_schema_field(_Amounts)
     def get_maximum(self, image: Image) -> dict[str, str]:
-        """Return the largest slots of a kernel; slots that are missing have no limit."""
+        """Return the largest slots of a kernel, as decimal strings. Missing slots have no limit."""
         amounts: dict[str, str] = image.maximum
         return amounts
 
@@ -65,7 +65,7 @@ class OwnImageBody(ImageBody):
 
     @extend_schema_field({"type": "array", "items": {"type": "object", "properties": _PROJECT}})
     def get_projects(self, image: Image) -> list[dict[str, str]]:
-        """Return the projects that it is shared with, which the query has prefetched."""
+        """Return the projects that the image is shared with, which the query has prefetched."""
         shares = sorted(image.shares.all(), key=lambda share: share.project.name)
         return [{"id": str(share.project_id), "name": share.project.name} for share in shares]
 
@@ -99,5 +99,5 @@ class ImageChange(StrictSerializer):
 
 
 def image_values(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the request's values as the service takes them."""
+    """Return the request's values for the service, with plain dicts."""
     return {name: dict(value) if isinstance(value, dict) else value for name, value in data.items()}

@@ -1,4 +1,4 @@
-"""What background jobs look like."""
+"""The body of a background job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What key pairs look like."""
+"""Bodies of key pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeyPairBody(Answer[KeyPair]):
         read_only_fields = fields
 
     def get_has_secret(self, pair: KeyPair) -> bool:
-        """Return whether it can sign requests."""
+        """Return whether the key pair has a secret, so can sign requests."""
         return bool(pair.secret)
 
 

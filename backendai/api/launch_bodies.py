@@ -1,4 +1,4 @@
-"""What a launch looks like in a request. These names are a contract: add, never rename."""
+"""The body of a launch request. Its names are a contract: add, never rename."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class MountBody(StrictSerializer):
 
 
 class ReadyBody(StrictSerializer):
-    """Ready when a program in the kernel listens on a port."""
+    """The readiness check of a kernel: it is ready when a program listens on the port."""
 
     tcp = serializers.IntegerField(required=False, help_text="The port.")
     within = serializers.IntegerField(required=False, help_text="Seconds until the start has failed: 1 to 100.")
 
 
 class RoleBody(StrictSerializer):
-    """Kernels of a session that differ from the others; omitted fields are the session's."""
+    """The settings of kernels that differ from the others; omitted fields are the session's."""
 
     count = serializers.IntegerField(default=1)
     image = serializers.CharField(max_length=255, default="", allow_blank=True)
@@ -189,7 +189,10 @@ class LaunchRequest(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values; raises a ValidationError if a kernel has no image."""
+        """Return the values.
+
+        Raises ValidationError if a kernel has no image, or there are parameters without a template.
+        """
         main = attrs["roles"].get(MAIN)
         if not attrs["image"] and not (main and main["image"]):
             raise serializers.ValidationError({"image": "Write an image, or a template that has one."}, "required")
@@ -198,7 +201,7 @@ class LaunchRequest(StrictSerializer):
         return attrs
 
     def spec(self) -> SessionSpec:
-        """Return the validated request as the services take it."""
+        """Return the validated request as a session spec for the services."""
         values = dict(self.validated_data)
         del values["version"], values["retry"]
         files = [LaunchFile(**each) for each in values.pop("files")]

@@ -1,4 +1,4 @@
-"""What one's limits look like. A limit, or what it leaves, is null where there is none."""
+"""Bodies of the user's own limits. null means no limit, or an unlimited rest."""
 
 from __future__ import annotations
 

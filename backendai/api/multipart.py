@@ -1,4 +1,4 @@
-"""Files of a form, one after the other, while the form is still coming."""
+"""Reads the files of a form in sequence, while the form is still arriving."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = "The form cannot be read: send multipart/form-data with files that
 
 
 class _Valve(BaseProtocol):
-    """Holds up the sender while what came is not read."""
+    """Pauses the sender while received bytes are unread. It stands in for the protocol of a stream."""
 
     def __init__(self) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -27,22 +27,25 @@ class _Valve(BaseProtocol):
 
     @property
     def connected(self) -> bool:
-        """What is asked of a connection: more may come."""
+        """Return True, as the stream asks whether more bytes may come."""
         return True
 
     def pause_reading(self) -> None:
-        """Close."""
+        """Pause the sender."""
         self._reading_paused = True
         self.is_open.clear()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Open."""
+        """Let the sender continue."""
         self._reading_paused = False
         self.is_open.set()
 
 
 async def files_in(content_type: str, body: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, AsyncIterator[bytes]]]:
-    """Yield name and content of each file; read each before the next. Raises UserError for an invalid form."""
+    """Yield name and content of each file of the form; read each content before the next.
+
+    Raises UserError for an invalid form.
+    """
     if not content_type.lower().startswith("multipart/form-data"):
         raise UserError(_UNREADABLE, code="bad-form")
     valve = _Valve()

@@ -1,4 +1,4 @@
-"""Names in request bodies → the rows that the user may name."""
+"""Finds the rows that a request body names, among those the user may name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.core.errors import UserError
 
 
 def domain_named(user: User, name: str | None) -> Domain | None:
-    """Return the domain of this name, or the user's own for an empty one. Raises a UserError if it is not visible."""
+    """Return the domain of this name, or the user's own for an empty one. Raises UserError if it is not visible."""
     if not name:
         return user.domain
     domain: Domain | None = Domain.objects.visible_to(user).filter(name=name).select_related("policy").first()
@@ -21,7 +21,7 @@ def domain_named(user: User, name: str | None) -> Domain | None:
 
 
 def policy_named(name: str | None) -> ResourcePolicy | None:
-    """Return the policy of this name, None for None; raises a UserError if it does not exist."""
+    """Return the policy of this name, or None for None. Raises UserError if it does not exist."""
     if name is None:
         return None
     policy: ResourcePolicy | None = ResourcePolicy.objects.filter(name=name).first()
@@ -31,8 +31,9 @@ def policy_named(name: str | None) -> ResourcePolicy | None:
 
 
 def project_named(user: User, name: str, *, domain: Domain | None = None, field: str = "project") -> Project:
-    """Return the project of this ID or name whose members the user manages; raises a UserError if there is not
-    exactly one.
+    """Return the project of this ID or name among those whose members the user manages.
+
+    Raises UserError if there is not exactly one.
     """
     projects = Project.objects.managed_by(user).select_related("domain__policy")
     found: list[Project] = []

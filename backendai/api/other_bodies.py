@@ -1,4 +1,4 @@
-"""What images, presets, resource groups, agents, people and tokens look like."""
+"""Bodies of resource groups, agents, projects, the user and tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ResourceGroupBody(serializers.Serializer[Any]):
 
 
 class NoteBody(serializers.Serializer[Any]):
-    """A note about an agent, with the remedy."""
+    """A note about an agent: a problem and its remedy."""
 
     code = serializers.CharField()
     message = serializers.CharField()
@@ -62,18 +62,18 @@ class AgentBody(Answer[Agent]):
         read_only_fields = fields
 
     def get_disk_free(self, agent: Agent) -> int | None:
-        """Return the free bytes on the disk of images and home folders; null: not known."""
+        """Return the free bytes of the disk with images and home folders; null: unknown."""
         free: int | None = agent.live.get("disk_free")
         return free
 
     def get_disk_total(self, agent: Agent) -> int | None:
-        """Return the size of that disk in bytes; null: not known."""
+        """Return the size of the disk with images and home folders in bytes; null: unknown."""
         total: int | None = agent.live.get("disk_total")
         return total
 
     @extend_schema_field(_Amounts)
     def get_occupied(self, agent: Agent) -> dict[str, str]:
-        """Return the amounts that its kernels hold, as decimal strings."""
+        """Return the amounts that the agent's kernels hold, as decimal strings."""
         taken = self.context["occupied"].get(agent.pk)
         return taken.to_json() if taken else {}
 
@@ -106,7 +106,7 @@ class MeBody(Answer[User]):
 
     @extend_schema_field({"type": "string", "nullable": True})
     def get_default_resource_group(self, user: User) -> str | None:
-        """Return its name."""
+        """Return the name of the user's default resource group, or None."""
         group = default_group_of(user)
         return group.name if group else None
 

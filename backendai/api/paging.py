@@ -1,4 +1,4 @@
-"""Cursor paging: stable while rows are added, and as fast on the last page as on the first."""
+"""Cursor paging: stable while rows are added, with equally fast pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NewestFirst(CursorPagination):
         return (*ordering, key)
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> Any:
-        """Return one page of rows; a manipulated cursor is rejected."""
+        """Return one page of rows. Raises NotFound for an invalid cursor."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValidationError, ValueError) as error:
@@ -35,12 +35,12 @@ class NewestFirst(CursorPagination):
 
 
 class ByName(NewestFirst):
-    """The same pages, ordered by name."""
+    """Pages as of ``NewestFirst``, ordered by name."""
 
     ordering = "name"
 
 
 class ByRank(NewestFirst):
-    """The same pages, in the order that an administrator has set."""
+    """Pages as of ``NewestFirst``, in the order that an administrator has set."""
 
     ordering = ("rank", "name")

@@ -1,4 +1,4 @@
-"""Reading request bodies strictly: a limited size, known fields only, and every problem names its field."""
+"""Parses request bodies strictly: a limited size, only known fields, and errors that name their field."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LONGEST_SLOT = 64
 
 
 class StrictJSONParser(JSONParser):
-    """JSON of at most ``largest`` bytes."""
+    """Parses JSON of at most ``largest`` bytes."""
 
     largest = LARGEST_BODY
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        """Return the parsed body; raises ParseError or BodyTooLarge."""
+        """Return the parsed body. Raises ParseError, or BodyTooLarge."""
         content = stream.read(self.largest + 1)
         if len(content) > self.largest:
             raise BodyTooLarge(f"A request may have at most {self.largest} bytes.")
@@ -38,10 +38,10 @@ class StrictJSONParser(JSONParser):
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A request body: unknown fields are rejected by name.
+    """A request body that rejects unknown fields by name.
 
-    The class shares its fields, which know nothing of the request: copying them for each request took longer than
-    reading it.
+    All instances share the class's fields, which do not depend on the request. Copying them for each request took
+    longer than parsing it.
     """
 
     @property
@@ -50,7 +50,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return _fields_of(type(self))
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the validated values; raises a ValidationError that names every wrong field."""
+        """Return the validated values. Raises ValidationError that names every invalid field."""
         if isinstance(data, Mapping):
             known = sorted(self.fields)
             text = f"Unknown field. Known fields: {', '.join(known)}."
@@ -85,13 +85,16 @@ class AmountField(serializers.Field[Any, Any, Any, Any]):
     default_error_messages = {"invalid": 'Write a number or a text such as "512m".'}
 
     def to_internal_value(self, data: Any) -> int | float | str:
-        """Return the number or text as it came."""
+        """Return the number or text unchanged.
+
+        Raises ValidationError for other types, and for texts that are too long.
+        """
         if isinstance(data, bool) or not isinstance(data, int | float | str) or len(str(data)) > _LONGEST_AMOUNT:
             self.fail("invalid")
         return data
 
     def to_representation(self, value: Any) -> str:
-        """Return it as text."""
+        """Return the amount as text."""
         return str(value)
 
 
@@ -102,6 +105,6 @@ class AmountsField(serializers.DictField):
     _slot_name = serializers.CharField(max_length=_LONGEST_SLOT)
 
     def run_child_validation(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the amounts; raises a ValidationError that names the slot."""
+        """Return the amounts by slot. Raises ValidationError that names the slot."""
         named = {self._slot_name.run_validation(slot): amount for slot, amount in data.items()}
         return super().run_child_validation(named)

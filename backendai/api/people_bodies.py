@@ -1,4 +1,4 @@
-"""What people, projects, domains and invitations look like in requests and answers."""
+"""Bodies of requests and answers about people, projects, domains and invitations."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ class MemberBody(Answer[Membership]):
 
 
 class NewMemberRequest(StrictSerializer):
-    """A user of the project's domain, by e-mail address."""
+    """The user of the project's domain to add, by e-mail address."""
 
     email = serializers.CharField(max_length=254)
     role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.MEMBER)
 
 
 class MemberChange(StrictSerializer):
-    """Another role in the project."""
+    """The new role of a member in the project."""
 
     role = serializers.ChoiceField(choices=Membership.Role.choices)
 
@@ -177,7 +177,7 @@ class InvitationBody(Answer[Invitation]):
 
     @extend_schema_field({"type": "string", "enum": Invitation.State.values})
     def get_state(self, invitation: Invitation) -> str:
-        """Return whether it is open, accepted, expired or withdrawn."""
+        """Return whether the invitation is open, accepted, expired or revoked."""
         return str(invitation.state(timezone.now()))
 
 

@@ -1,4 +1,4 @@
-"""What lists of people, projects and invitations can be narrowed by."""
+"""Filters of the lists of people, projects and invitations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backendai.accounts.models import Invitation, Membership, Project, User
 
 
 class UserFilter(filters.FilterSet):
-    """Users; ``role`` may be given several times."""
+    """Filters users; ``role`` may be given several times."""
 
     search = filters.CharFilter(method="filter_search", max_length=200, help_text="In address or name.")
     email = filters.CharFilter(lookup_expr="iexact", max_length=254)
@@ -35,7 +35,7 @@ class UserFilter(filters.FilterSet):
 
 
 class ProjectFilter(filters.FilterSet):
-    """Projects."""
+    """Filters projects."""
 
     search = filters.CharFilter(field_name="name", lookup_expr="icontains", max_length=64)
     name = filters.CharFilter(max_length=64)
@@ -48,7 +48,7 @@ class ProjectFilter(filters.FilterSet):
 
 
 class InvitationFilter(filters.FilterSet):
-    """Invitations."""
+    """Filters invitations."""
 
     email = filters.CharFilter(lookup_expr="iexact", max_length=254)
     project = filters.UUIDFilter(field_name="project")
@@ -59,5 +59,5 @@ class InvitationFilter(filters.FilterSet):
         fields: list[str] = []
 
     def filter_state(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Return those of which this has become."""
+        """Return the invitations in this state."""
         return queryset & Invitation.objects.in_state(value, timezone.now())

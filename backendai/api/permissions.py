@@ -1,4 +1,4 @@
-"""Who may write what everybody may read."""
+"""A permission for objects that everybody reads and superadmins change."""
 
 from __future__ import annotations
 

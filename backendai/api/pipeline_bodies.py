@@ -1,4 +1,4 @@
-"""What runs of arrays and pipelines look like in requests and answers."""
+"""Bodies of requests and answers about runs of arrays and pipelines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.pipelines.showing import with_zeros
 
 
 class RunRequest(StrictSerializer):
-    """A run: its document as text (YAML or JSON), as data, or of a template."""
+    """A run: its document as text (YAML or JSON), its document as data, or the name of a template."""
 
     text = serializers.CharField(required=False, trim_whitespace=False, max_length=LARGEST)
     document = serializers.DictField(required=False, child=serializers.JSONField(allow_null=True))
@@ -28,13 +28,13 @@ class RunRequest(StrictSerializer):
     name = serializers.CharField(default="", allow_blank=True, max_length=40)
 
     def validate(self, attrs: Any) -> Any:
-        """Refuse a request with several documents or none."""
+        """Return the values. Raises ValidationError unless exactly one of text, document and template is given."""
         if len({"text", "document", "template"} & set(attrs)) != 1:
             raise serializers.ValidationError({"document": "Write one of text, document and template."})
         return attrs
 
     def wish(self) -> RunWish:
-        """Return the run that is asked for."""
+        """Return the requested run."""
         return RunWish(**self.validated_data)
 
 
@@ -46,13 +46,13 @@ class RetryRequest(StrictSerializer):
 
 
 class AtOnceRequest(StrictSerializer):
-    """How many sessions the run has at once."""
+    """The number of sessions that the run may have at once."""
 
     at_once = serializers.IntegerField(min_value=0, max_value=MOST_TASKS, help_text="0: no limit.")
 
 
 class CountsBody(serializers.Serializer[Any]):
-    """Elements by state."""
+    """The numbers of elements, by state."""
 
     waiting = serializers.IntegerField()
     released = serializers.IntegerField(help_text="Elements with a live session.")
@@ -176,14 +176,14 @@ class RunPreviewBody(serializers.Serializer[Any]):
 
 
 def brief(run: Run, counts: Counter[State]) -> dict[str, Any]:
-    """Return a run as JSON values for a list."""
+    """Return the values of a run in a list."""
     same = ("id", "name", "kind", "status", "message", "size", "at_once", "on_failure", "created_at", "ended_at")
     found = {name: getattr(run, name) for name in same}
     return found | {"owner": run.owner.email, "project": run.project.name, "counts": with_zeros(counts)}
 
 
 def step_body(step: Step, counts: Counter[State]) -> dict[str, Any]:
-    """Return a step; its edges are fetched with it."""
+    """Return the values of a step. Its edges must be prefetched."""
     same = ("name", "size", "at_once", "probe", "give_up_after", "message")
     found = {name: getattr(step, name) for name in same}
     after = {edge.on.name: edge.when for edge in step.edges.all()}
@@ -191,7 +191,7 @@ def step_body(step: Step, counts: Counter[State]) -> dict[str, Any]:
 
 
 def task_bodies(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Return elements; their steps are fetched with them."""
+    """Return the values of elements. Their steps must be prefetched."""
     same = ("index", "state", "attempt", "code", "cause", "retry_at", "ended_at")
     return [
         {name: getattr(task, name) for name in same}
@@ -201,6 +201,6 @@ def task_bodies(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def values_of(task: Task) -> dict[str, str]:
-    """Return the variables that are an element's own."""
+    """Return the variables that belong to this element alone."""
     found: dict[str, str] = task.step.values[task.place] if task.step.values else {}
     return found

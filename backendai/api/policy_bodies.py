@@ -1,4 +1,4 @@
-"""What a resource policy looks like in requests and answers. A limit that is null is none."""
+"""Bodies of requests and answers about resource policies. A limit that is null is none."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PolicyChange(StrictSerializer):
 
 
 class PolicyRequest(PolicyChange):
-    """A new policy; omitted fields are not limited."""
+    """A new policy; omitted fields mean no limit."""
 
     name = serializers.CharField(max_length=64)
 
@@ -86,10 +86,10 @@ class PolicyBody(Answer[ResourcePolicy]):
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_default_for(self, policy: ResourcePolicy) -> list[str]:
-        """Return the kinds of new holders that get it."""
+        """Return the kinds of new holders that get this policy."""
         return sorted(default.holder for default in policy.default_for.all())
 
     @extend_schema_field(_Numbers)
     def get_used_by(self, policy: Any) -> dict[str, int]:
-        """Return the number of holders, by kind."""
+        """Return the number of the policy's holders, by kind."""
         return {word.replace(" ", "-"): getattr(policy, f"number_of_{kind}") for kind, word in HOLDER_WORDS.items()}

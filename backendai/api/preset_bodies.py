@@ -1,4 +1,4 @@
-"""What presets, and the room for them, look like."""
+"""Bodies of presets, and of the resources available for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PresetBody(Answer[ResourcePreset]):
 
     @extend_schema_field(_Amounts)
     def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
-        """Return its slots as decimal strings."""
+        """Return the slots of the preset as decimal strings."""
         return preset.amounts.to_json()
 
 
@@ -88,7 +88,7 @@ class HolderBody(serializers.Serializer[Any]):
 
 
 class RoomBody(serializers.Serializer[Any]):
-    """Resources of the reachable agents that take sessions."""
+    """The resources of the reachable agents that take sessions."""
 
     agents = serializers.IntegerField()
     total = serializers.DictField(child=serializers.CharField())
@@ -103,7 +103,7 @@ class RoomBody(serializers.Serializer[Any]):
 
 
 class PresetFitBody(PresetBody):
-    """A preset, and whether one session of it could start now."""
+    """A preset, and whether one session with it could start now."""
 
     fits = serializers.BooleanField()
     reason = ReasonBody(allow_null=True)

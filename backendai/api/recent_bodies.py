@@ -1,4 +1,4 @@
-"""What the recent history of launches looks like."""
+"""Bodies of the user's recent launches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecentLaunchBody(Answer[LaunchRecord]):
 
 
 class RecentLaunchChange(StrictSerializer):
-    """Changes of an entry; omitted fields stay unchanged."""
+    """Changes of a recent launch; omitted fields stay unchanged."""
 
     name = serializers.CharField(required=False, max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
     is_pinned = serializers.BooleanField(required=False)

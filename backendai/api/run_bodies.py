@@ -1,4 +1,4 @@
-"""Bodies of requests about runs of code."""
+"""Bodies of requests and answers about runs of code."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ContextWish(StrictSerializer):
 
 
 class ContextEnd(serializers.Serializer[Any]):
-    """What is deleted with a context."""
+    """Whether deleting a context also deletes its runs."""
 
     runs = serializers.BooleanField(default=False, help_text="Its runs and their output as well.")
 

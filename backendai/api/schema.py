@@ -1,4 +1,4 @@
-"""How bearer token and signature appear in the OpenAPI document."""
+"""Describes bearer tokens and signatures in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 
 class BearerScheme(OpenApiAuthenticationExtension):
-    """``Authorization: Bearer <token>``."""
+    """Describes ``Authorization: Bearer <token>``."""
 
     target_class = "backendai.api.authentication.BearerAuthentication"
     name = "bearer"
@@ -19,7 +19,7 @@ class BearerScheme(OpenApiAuthenticationExtension):
 
 
 class SignatureScheme(OpenApiAuthenticationExtension):
-    """``Authorization: BackendAI signMethod=HMAC-SHA256, credential=<access key>:<signature>``."""
+    """Describes ``Authorization: BackendAI signMethod=HMAC-SHA256, credential=<access key>:<signature>``."""
 
     target_class = "backendai.api.authentication.SignatureAuthentication"
     name = "signature"

@@ -1,4 +1,4 @@
-"""What a compute session looks like in requests and answers. These names are a contract: add, never rename."""
+"""Bodies of requests and answers about compute sessions. Their names are a contract: add, never rename."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ _Values = {"type": "object", "additionalProperties": {}}
 
 
 class RenameRequest(StrictSerializer):
-    """Another name."""
+    """The new name of a session."""
 
     name = serializers.CharField(max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
 
 
 class PriorityRequest(StrictSerializer):
-    """Another priority."""
+    """The new priority of a session."""
 
     priority = serializers.IntegerField(help_text="0 to 100, within the policies of the owner.")
 
 
 class TerminateRequest(StrictSerializer):
-    """How to end a session."""
+    """How to terminate a session."""
 
     force = serializers.BooleanField(default=False)
 
 
 class TerminateManyRequest(TerminateRequest):
-    """Which sessions to end, and how."""
+    """The sessions to terminate, and whether to force it."""
 
     sessions = serializers.ListField(child=serializers.UUIDField(), allow_empty=False, help_text="At most 100.")
 
 
 class RefusalBody(serializers.Serializer[Refusal]):
-    """A session that was not terminated, and why. Without a name no such session is visible."""
+    """A session that was not terminated, with the reason.
+
+    Without a name the session is not visible or does not exist.
+    """
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -87,12 +90,12 @@ class KernelBody(Answer[Kernel]):
 
     @extend_schema_field(_Values)
     def get_status_values(self, kernel: Kernel) -> dict[str, Any]:
-        """Return the values of its status message."""
+        """Return the values in the kernel's status message."""
         return values_of(kernel.reason_text)
 
     @extend_schema_field(_Amounts)
     def get_resources(self, kernel: Kernel) -> dict[str, str]:
-        """Return its slots as decimal strings."""
+        """Return the slots of the kernel as decimal strings."""
         return dict(kernel.slots)
 
     @extend_schema_field({"type": "object", "additionalProperties": _Amounts})
@@ -150,7 +153,7 @@ class SessionBody(Answer[ComputeSession]):
 
     @extend_schema_field(_Values)
     def get_status_values(self, session: ComputeSession) -> dict[str, Any]:
-        """Return the values of its status message."""
+        """Return the values in the session's status message."""
         return values_of(session.reason_text)
 
     @extend_schema_field(_Amounts)
@@ -160,7 +163,7 @@ class SessionBody(Answer[ComputeSession]):
 
     @extend_schema_field(_Words)
     def get_environ(self, session: ComputeSession) -> dict[str, Any] | None:
-        """Return the variables to the owner only: they can contain keys."""
+        """Return the environment variables to the owner, None to others, as they can contain keys."""
         return dict(session.environ) if session.owner_id == self.context["request"].user.pk else None
 
 
@@ -195,10 +198,10 @@ class RecordBody(Answer[SchedulingRecord]):
 
     @extend_schema_field(_Values)
     def get_values(self, record: SchedulingRecord) -> dict[str, Any]:
-        """Return the values of its message."""
+        """Return the values in the row's message."""
         return values_of(record.message)
 
     @extend_schema_field(StepBody(many=True))
     def get_sub_steps(self, record: SchedulingRecord) -> list[dict[str, Any]]:
-        """Return its steps, each with all of its fields."""
+        """Return the steps of the row, each with all fields."""
         return shown_steps(record)

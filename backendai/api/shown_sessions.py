@@ -1,5 +1,7 @@
-"""Sessions and kernels with what an answer shows of them. Of the rows that they point to only a name is shown: it comes
-as a column, which costs half of what the rows would."""
+"""Queries for sessions and kernels in answers.
+
+Of related rows an answer has only the name. The query returns it as a column, at half the cost of the rows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
 
 
 def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
-    """Return a new session with the same attributes as ``shown_sessions``."""
+    """Add the attributes that ``shown_sessions`` queries to a new session, and return it."""
     session.owner_email, session.project_name = session.owner.email, session.project.name
     session.launched_by_email = session.launched_by.email if session.launched_by else None
     session.resource_group_name, session.image_name = session.resource_group.name, session.image.name

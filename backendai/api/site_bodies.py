@@ -1,4 +1,4 @@
-"""What slot types, settings of the site and announcements look like."""
+"""Bodies of slot types, settings of the site and announcements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SlotTypeChange(StrictSerializer):
 
 
 class SettingsBody(StrictSerializer):
-    """The settings of the site; in a request, those to change."""
+    """The settings of the site; a request contains those to change."""
 
     custom_allocation = serializers.BooleanField(required=False)
     agent_select = serializers.BooleanField(required=False)

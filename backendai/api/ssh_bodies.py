@@ -1,4 +1,4 @@
-"""Bodies of SSH access."""
+"""Bodies of requests and answers about SSH access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class SshConfigBody(serializers.Serializer[Any]):
 
 
 class SshWayBody(serializers.Serializer[Any]):
-    """How to reach a session. ``commands`` by purpose; ``other_kernels``: shells in the other kernels of a cluster."""
+    """How to reach a session by SSH.
+
+    ``commands`` are by purpose; ``other_kernels`` are shells in the other kernels of a cluster session.
+    """
 
     host = serializers.CharField()
     port = serializers.IntegerField()

@@ -1,4 +1,4 @@
-"""What storage hosts look like in requests and answers."""
+"""Bodies of requests and answers about storage hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backendai.storage.models import StorageHost
 
 
 class StorageHostBody(Answer[StorageHost]):
-    """A host for new folders."""
+    """A storage host for new folders."""
 
     quota_mode = serializers.CharField(
         help_text="enforced: the file system enforces limits; measured: only uploads are stopped."
@@ -23,7 +23,7 @@ class StorageHostBody(Answer[StorageHost]):
         read_only_fields = fields
 
     def get_is_reachable(self, host: StorageHost) -> bool:
-        """Return whether it works."""
+        """Return whether the storage host works."""
         return not host.fault
 
 
@@ -39,7 +39,7 @@ class WholeHostBody(StorageHostBody):
 
 
 class HostChange(StrictSerializer):
-    """Changes of a storage host; its name stays."""
+    """Changes of a storage host, except its name."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
     address = serializers.CharField(max_length=255, required=False)

@@ -1,4 +1,4 @@
-"""Request bodies that pass through as they come: neither memory nor disk of the web process holds one."""
+"""Streams request bodies to a view. The web process holds no body in memory or on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.handlers.asgi import ASGIHandler
 
 
 class StreamedBody:
-    """Replaces a request's body file and the server's messages. Read ``pieces`` only once."""
+    """Replaces a request's body file and the messages of the server. Read ``pieces`` only once."""
 
     def __init__(self, receive: Any) -> None:
         self._receive = receive
@@ -31,14 +31,14 @@ class StreamedBody:
                 yield piece
 
     async def __call__(self) -> Any:
-        """Return what the server says after the body: the one who asked has left."""
+        """Wait until the body has ended, and return the server's next message: the client's disconnect."""
         await self._ended.wait()
         return {"type": "http.disconnect"} if self._is_gone else await self._receive()
 
     def read(self, *_: Any) -> bytes:
-        """Refuse to read the whole body, which would block the worker.
+        """Raise OSError, as reading the whole body would block the worker.
 
-        Django then looks for the CSRF token in the header.
+        Django then takes the CSRF token from the header.
         """
         raise OSError("this body is read in pieces")
 
@@ -56,5 +56,5 @@ class StreamingHandler(ASGIHandler):
         await super().handle(scope, StreamedBody(receive), send)
 
     async def read_body(self, receive: Any) -> Any:
-        """Return the body without waiting for it."""
+        """Return the stream instead of the body, without waiting."""
         return receive

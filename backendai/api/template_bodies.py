@@ -1,4 +1,4 @@
-"""What templates look like in requests and answers."""
+"""Bodies of requests and answers about templates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.templates.rendering import CALLER, GROUP, PARAMETER, TEMPLATE, Re
 
 
 class TemplateBody(Answer[Template]):
-    """A template; ``current`` is the version for launches that name none."""
+    """A template; ``current`` is the version for launches that name no version."""
 
     project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -46,7 +46,7 @@ class TemplateBody(Answer[Template]):
 
 
 class VersionBody(Answer[TemplateVersion]):
-    """A version of a template; it never changes."""
+    """A version of a template, which never changes."""
 
     author = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)
 
@@ -72,7 +72,7 @@ class VersionDetailBody(VersionBody):
 
 
 class WrittenRequest(StrictSerializer):
-    """A document, as text or as an object."""
+    """A template's document, as text or as an object."""
 
     text = serializers.CharField(
         max_length=MOST_CHARACTERS,
@@ -84,7 +84,7 @@ class WrittenRequest(StrictSerializer):
     note = serializers.CharField(max_length=255, default="", allow_blank=True, help_text="A description of the change.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values; raises a ValidationError unless exactly one of text and document is given."""
+        """Return the values. Raises ValidationError unless exactly one of text and document is given."""
         if ("text" in attrs) == ("document" in attrs):
             raise serializers.ValidationError({"text": "Write either text or document."}, "required")
         return attrs
@@ -104,7 +104,7 @@ class TemplateRequest(WrittenRequest):
 
 
 class TemplateChange(StrictSerializer):
-    """Changes of a template; its versions never change."""
+    """Changes of a template's title, description, icon or deprecation reason. Its versions stay unchanged."""
 
     title = serializers.CharField(max_length=128, required=False, allow_blank=True)
     description = serializers.CharField(max_length=500, required=False, allow_blank=True)
@@ -121,7 +121,7 @@ class ActivateRequest(StrictSerializer):
 
 
 class RenderRequest(StrictSerializer):
-    """Parameters and the rest of a launch request."""
+    """The parameters, and the other fields of a launch request."""
 
     version = serializers.IntegerField(min_value=1, required=False, help_text="Left out: the current one.")
     parameters = serializers.DictField(child=serializers.JSONField(), default=dict)
@@ -133,7 +133,7 @@ class RenderRequest(StrictSerializer):
 
 
 class SourceBody(serializers.Serializer[Any]):
-    """The source of a value; ``name``: the template with its version, the parameters, or the resource group."""
+    """The source of a value. ``name``: the template with its version, the parameters, or the resource group."""
 
     path = serializers.CharField()
     origin = serializers.ChoiceField(choices=[GROUP, TEMPLATE, PARAMETER, CALLER])
@@ -179,12 +179,12 @@ class TemplateDetailBody(TemplateBody):
 
     @extend_schema_field(ParameterBody(many=True))
     def get_parameters(self, template: Template) -> Any:
-        """Return its parameters."""
+        """Return the parameters of the current version."""
         return ParameterBody(parts_of(_document(template)).parameters.values(), many=True).data
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_locked(self, template: Template) -> list[str]:
-        """Return the keys that a launch cannot change."""
+        """Return the keys that a launch may not change."""
         return parts_of(_document(template)).locked
 
     @extend_schema_field({"type": "object", "additionalProperties": {}})
@@ -194,7 +194,7 @@ class TemplateDetailBody(TemplateBody):
 
 
 def rendered_body(template: str, rendered: Rendered) -> dict[str, Any]:
-    """Return a rendered request as JSON values."""
+    """Return a rendered launch request and its sources as JSON values."""
     sources = [{"path": path, "origin": one.kind, "name": one.name} for path, one in rendered.sources.items()]
     return {"template": template, "document": rendered.document, "sources": sources}
 

@@ -1,4 +1,4 @@
-"""A launch request as it comes, with what its template brings."""
+"""Reads a launch request and merges it over its template."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def spec_asked_for(request: Request) -> SessionSpec:
 
 
 def launch_asked_for(request: Request) -> tuple[SessionSpec, Any]:
-    """Return the same launch request, and its rule for retries (None: never)."""
+    """Return the validated launch request, merged over its template, and its retry rule (None: no retries).
+
+    Two queries for a template.
+    """
     said = request.data
     if isinstance(said, Mapping) and said.get("template"):
         parameters = said.get("parameters") or {}

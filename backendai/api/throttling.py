@@ -1,4 +1,4 @@
-"""How often one may ask."""
+"""Limits the rate of requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PersonalRate(BaseThrottle):
     """Counts the request for its user and key pair; a POST to a view with ``launches`` also counts as a launch."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Return True; raises TooFast with the time until the next attempt."""
+        """Return True. Raises TooFast with the time until the next try."""
         if isinstance(request.user, User):
             launches = request.method == "POST" and getattr(view, "launches", False)
             check_rates(request.user, now=timezone.now(), key_pair=signing_pair(request), launches=launches)

@@ -1,4 +1,4 @@
-"""What the use of a session looks like: what was measured, over time and on the whole."""
+"""Bodies of the measured usage of a session: points over time, and means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UsageQuery(serializers.Serializer[Any]):
 
 
 class UsageAveragesBody(serializers.Serializer[Any]):
-    """The mean over the whole time."""
+    """The mean usage over the whole time."""
 
     slots = serializers.DictField(
         child=serializers.FloatField(allow_null=True),
@@ -41,7 +41,7 @@ class UsageAveragesBody(serializers.Serializer[Any]):
 
 
 class UsagePointBody(serializers.Serializer[Any]):
-    """The mean over one step."""
+    """The mean usage over one step."""
 
     at = serializers.DateTimeField(help_text="Start of the step.")
     used = serializers.DictField(child=serializers.FloatField(), help_text="By slot: cores, bytes, devices.")
@@ -52,7 +52,7 @@ class UsagePointBody(serializers.Serializer[Any]):
 
 
 class UsageBody(serializers.Serializer[Any]):
-    """The actual usage of a session. Steps without measurements have no point."""
+    """The measured usage of a session. Steps without measurements have no point."""
 
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()

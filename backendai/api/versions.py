@@ -1,4 +1,7 @@
-"""Two people who change the same thing: who says which version they have seen is refused when it is no longer so."""
+"""Detects lost updates by entity tags.
+
+A change whose ``If-Match`` names another version than the current one is rejected.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ class Stale(APIException):
 
 
 def tag_of(shown: Mapping[str, Any]) -> str:
-    """Return the entity tag of the shown values."""
+    """Return the entity tag of these values."""
     kept = {name: value for name, value in shown.items() if name not in _UNTOUCHED}
     text = json.dumps(kept, sort_keys=True, cls=JSONEncoder)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 def check_seen(request: Request, shown: Mapping[str, Any]) -> None:
-    """Raise Stale if the request's ``If-Match`` is not the current version.
+    """Raise Stale if the request's ``If-Match`` does not name the current version.
 
     Call it while the row is locked, before the change.
     """

@@ -1,4 +1,4 @@
-"""Answers as YAML: ``?format=yaml``, or asked for by the header Accept."""
+"""Answers in YAML, requested by ``?format=yaml`` or the header Accept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from backendai.core.written_documents import written
 
 
 class YAMLRenderer(BaseRenderer):
-    """Sends a text unchanged, other data in block style."""
+    """Renders a text unchanged, and other data in block style."""
 
     media_type = "application/yaml"
     format = "yaml"
     charset = "utf-8"
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """Return the answer as bytes."""
+        """Return the answer as bytes of YAML."""
         text = data if isinstance(data, str) else written(data) if isinstance(data, Mapping) else ""
         return text.encode()

@@ -1,4 +1,4 @@
-"""The one who asks, and their bearer tokens."""
+"""The user of the request, and their bearer tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Me(GenericAPIView[User]):
 
 
 class TokenList(ListAPIView[AccessToken]):
-    """The user's own bearer tokens, and creating one."""
+    """The user's own bearer tokens; creates one."""
 
     queryset = AccessToken.objects.none()
     serializer_class = TokenBody

@@ -1,4 +1,4 @@
-"""The machines, for superadmins: looking, switching, emptying, letting in and turning away."""
+"""Agents and their join tokens, for superadmins."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AgentList(ListAPIView[Agent]):
         return Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
 
     def get_serializer_context(self) -> dict[str, Any]:
-        """Return what the rows need: the allocations of each agent."""
+        """Return the context of the rows: the amounts that each agent's kernels hold."""
         superadmin = getattr(self.request.user, "is_superadmin", False)
         return {**super().get_serializer_context(), "occupied": occupied_by_agent() if superadmin else {}}
 
@@ -63,12 +63,12 @@ class AgentView(GenericAPIView[Agent]):
     filter_backends: list[Any] = []
 
     def find(self) -> Agent:
-        """Return the agent that the address names."""
+        """Return the agent in the address. Raises 404 if it is not visible."""
         visible = Agent.objects.visible_to(user_of(self.request)).select_related("resource_group")
         return get_object_or_404(visible, pk=self.kwargs["agent_id"])
 
     def answer(self) -> Response:
-        """Return the agent as it is now."""
+        """Return the agent's current values."""
         agent = self.find()
         return Response(AgentBody(agent, context={"occupied": occupied_by_agent([agent.pk])}).data)
 
@@ -82,7 +82,7 @@ class AgentDetail(AgentView):
 
     @extend_schema(request=AgentChange, responses=AgentBody)
     def patch(self, request: Request, agent_id: UUID) -> Response:
-        """Change its settings, or move it to another group; 409 if its kernels prevent that."""
+        """Change the agent's settings, or move it to another group; 409 if its kernels prevent that."""
         agent = self.find()
         body = AgentChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -99,7 +99,7 @@ class AgentDrain(AgentView):
 
     @extend_schema(request=DrainRequest, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Start draining: no new sessions start, running ones continue, until ``ends_at`` if given."""
+        """Start draining: no new sessions start, and running ones continue, until ``ends_at`` if given."""
         agent = self.find()
         body = DrainRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -118,7 +118,7 @@ class AgentEnd(AgentView):
 
     @extend_schema(request=None, responses=AgentBody)
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Remove the agent: its sessions end. 409 while it is reachable and runs sessions."""
+        """Remove the agent, which ends its sessions. 409 while it is reachable and runs sessions."""
         retire_agent(user_of(request), self.find(), now=timezone.now())
         return self.answer()
 
@@ -128,7 +128,7 @@ class AgentCredential(AgentView):
 
     @extend_schema(request=None, responses={201: NewJoinTokenBody})
     def post(self, request: Request, agent_id: UUID) -> Response:
-        """Create a join token with which only this agent gets a new credential, once, within a day."""
+        """Create a join token with which only this agent gets a new credential. It is valid once, within a day."""
         agent = self.find()
         return _new_token(renew_credential(user_of(request), agent, now=timezone.now()), name=agent.name)
 

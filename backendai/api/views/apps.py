@@ -1,4 +1,4 @@
-"""The apps of a session: what there is, and a way in for scripts."""
+"""The apps of a session, and access to them for scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backendai.core.app_arguments import LONGEST_VALUE
 
 
 class AppBody(serializers.Serializer[Any]):
-    """One service of the session's image."""
+    """One app of the session's image."""
 
     name = serializers.CharField()
     title = serializers.CharField()
@@ -52,17 +52,17 @@ class AppBody(serializers.Serializer[Any]):
     )
 
     def get_is_public(self, app: App) -> bool:
-        """Return whether anyone with the address can use it."""
+        """Return whether anyone with the address can use the app."""
         return app.name in self.context["public"]
 
     def get_public_until(self, app: App) -> datetime | None:
-        """Return when it becomes private."""
+        """Return when the app becomes private."""
         end: datetime | None = self.context["public"].get(app.name)
         return end
 
 
 class AppListBody(serializers.Serializer[Any]):
-    """All apps, in the image's order."""
+    """All apps of a session, in the image's order."""
 
     results = AppBody(many=True)
 
@@ -116,9 +116,8 @@ class SessionApp(APIView):
 
     @extend_schema(request=None, responses={201: AppEntryBody})
     def post(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Return a one-time code; access ends with the token or sign-in of this request.
-
-        409 if the app cannot be opened now.
+        """Return a one-time code; access ends with the token or sign-in of this request. 409 if the app cannot be
+        opened now.
         """
         session = _session(request, session_id)
         credential = credential_of(request)
@@ -156,8 +155,10 @@ class SessionAppForEverybody(APIView):
 
     @extend_schema(request=PublicAppBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Create the app public for an hour, a day (the default) or until the session ends. Doing it again changes the
-        end. 409 when the site does not allow it, or the app cannot be opened now."""
+        """Make the app public for an hour, a day (the default) or until the session ends.
+
+        A repeated request changes the end. 409 if the site does not allow it, or the app cannot be opened now.
+        """
         session, now = _session(request, session_id), timezone.now()
         body = PublicAppBody(data=request.data)
         body.is_valid(raise_exception=True)
@@ -167,7 +168,7 @@ class SessionAppForEverybody(APIView):
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Create the app private again. Open connections of others are cut within seconds."""
+        """Make the app private again. Open connections of others are closed within seconds."""
         close_to_others(user_of(request), _session(request, session_id), service)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -1,4 +1,4 @@
-"""The API's description of itself, and the answer for addresses that do not exist."""
+"""The API's OpenAPI document, and the answer for unknown addresses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Documents(SpectacularSwaggerSplitView):
 
 @extend_schema(exclude=True)
 class Nowhere(APIView):
-    """All other addresses, so that a script gets a problem document instead of a redirect that loses its body."""
+    """Answers all other addresses with a problem document.
+
+    A redirect instead would lose the body of a script's request.
+    """
 
     token_scopes = (Scope.READ,)
 

@@ -57,13 +57,13 @@ class DomainDetail(GenericAPIView[Domain]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, domain_id: int) -> Response:
-        """Return the domain; ``ETag`` is for ``If-Match`` of a change."""
+        """Return the domain; use ``ETag`` as ``If-Match`` of a change."""
         shown = _shown(request, domain_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
     @extend_schema(request=DomainChange, responses=DomainBody)
     def patch(self, request: Request, domain_id: int) -> Response:
-        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 if ``If-Match`` does not name the current version."""
         domain = get_object_or_404(_shown_domains(user_of(request)), pk=domain_id)
         body = DomainChange(data=request.data)
         body.is_valid(raise_exception=True)

@@ -39,7 +39,7 @@ class EndpointTokens(ListAPIView[EndpointToken]):
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[EndpointToken]:
-        """Return the tokens of an endpoint that one may see."""
+        """Return the tokens of a visible endpoint."""
         if getattr(self, "swagger_fake_view", False):
             return EndpointToken.objects.none()
         return _endpoint(self.request, self.kwargs["endpoint_id"]).tokens.order_by()
@@ -64,7 +64,7 @@ class EndpointTokenDetail(GenericAPIView[EndpointToken]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, endpoint_id: UUID, endpoint_token_id: UUID) -> Response:
-        """Revoke the token; app proxies know within two seconds."""
+        """Revoke the token; app proxies reject it within two seconds."""
         endpoint = _endpoint(request, endpoint_id)
         revoke_token(get_object_or_404(EndpointToken, endpoint=endpoint, pk=endpoint_token_id), user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -80,12 +80,12 @@ class EndpointRules(GenericAPIView[AutoScalingRule]):
 
     @extend_schema(responses=RuleBody(many=True))
     def get(self, request: Request, endpoint_id: UUID) -> Response:
-        """Return all rules: at most 20."""
+        """Return all scaling rules, at most 20."""
         return Response(RuleBody(_endpoint(request, endpoint_id).rules.all(), many=True).data)
 
     @extend_schema(request=RulesRequest, responses=RuleBody(many=True))
     def put(self, request: Request, endpoint_id: UUID) -> Response:
-        """Replace all rules."""
+        """Replace all scaling rules."""
         endpoint = _endpoint(request, endpoint_id)
         body = RulesRequest(data=request.data)
         body.is_valid(raise_exception=True)

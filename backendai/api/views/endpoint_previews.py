@@ -1,4 +1,4 @@
-"""Trying an endpoint out before it is created."""
+"""Checks an endpoint before it is created."""
 
 from __future__ import annotations
 

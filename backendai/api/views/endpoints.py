@@ -1,4 +1,4 @@
-"""Inference endpoints: create, look, change, update, stop, delete."""
+"""Inference endpoints: lists, creates, changes, updates, stops and deletes them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _HOUR = timedelta(hours=1)
 
 
 class EndpointList(ListAPIView[Endpoint]):
-    """The endpoints that one may see, and creating another."""
+    """The visible endpoints; creates one."""
 
     queryset = Endpoint.objects.none()
     serializer_class = EndpointBody
@@ -95,7 +95,7 @@ class EndpointDetail(GenericAPIView[Endpoint]):
 
     @extend_schema(request=EndpointChange, responses=EndpointBody)
     def patch(self, request: Request, endpoint_id: UUID) -> Response:
-        """Change limits, numbers of replicas and access."""
+        """Change limits, number of replicas or access of the endpoint."""
         endpoint = _endpoint(request, endpoint_id)
         body = _checked(EndpointChange, request)
         change_endpoint(endpoint, user_of(request), **body.validated_data)
@@ -130,7 +130,7 @@ class EndpointStop(GenericAPIView[Endpoint]):
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Stop the endpoint: it keeps its address, and has no replicas."""
+        """Stop the endpoint: it keeps its address, and its replicas end."""
         endpoint = _endpoint(request, endpoint_id)
         set_wish(endpoint, user_of(request), Wish.STOPPED)
         return Response(_body(endpoint))
@@ -144,14 +144,14 @@ class EndpointRetry(GenericAPIView[Endpoint]):
 
     @extend_schema(request=None, responses=EndpointBody)
     def post(self, request: Request, endpoint_id: UUID) -> Response:
-        """Start a replica now instead of waiting after a failed start."""
+        """Start a replica now, without the pause after a failed start."""
         endpoint = _endpoint(request, endpoint_id)
         retry_now(endpoint, user_of(request))
         return Response(_body(endpoint))
 
 
 class EndpointRevisions(ListAPIView[Revision]):
-    """The revisions of an endpoint, and updating it."""
+    """The revisions of an endpoint; creates one."""
 
     queryset = Revision.objects.none()
     serializer_class = RevisionBody
@@ -161,7 +161,7 @@ class EndpointRevisions(ListAPIView[Revision]):
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[Revision]:
-        """Return the revisions of an endpoint that one may see."""
+        """Return the revisions of a visible endpoint."""
         if getattr(self, "swagger_fake_view", False):
             return Revision.objects.none()
         return _endpoint(self.request, self.kwargs["endpoint_id"]).revisions.select_related("image").order_by()
@@ -213,7 +213,7 @@ class EndpointHistory(ListAPIView[ScalingRecord]):
     filter_backends: list[Any] = []
 
     def get_queryset(self) -> QuerySet[ScalingRecord]:
-        """Return the decisions about an endpoint that one may see."""
+        """Return the scaling decisions about a visible endpoint."""
         if getattr(self, "swagger_fake_view", False):
             return ScalingRecord.objects.none()
         return _endpoint(self.request, self.kwargs["endpoint_id"]).records.order_by()

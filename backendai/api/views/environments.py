@@ -1,4 +1,4 @@
-"""What sessions find in their home: the user's own SSH keys, dotfiles and script; dotfiles of projects and domains."""
+"""SSH keys, dotfiles and bootstrap script of the user, and dotfiles of projects and domains."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SshKeyDetail(GenericAPIView[Any]):
 
 
 class Dotfiles(GenericAPIView[Dotfile]):
-    """Dotfiles of one owner: at most 30, so they are not paged."""
+    """The dotfiles of one owner, at most 30, so without pages."""
 
     queryset = Dotfile.objects.none()
     serializer_class = DotfileBody
@@ -89,7 +89,7 @@ class Dotfiles(GenericAPIView[Dotfile]):
 
     @extend_schema(responses=DotfileBody(many=True))
     def get(self, request: Request, **_: Any) -> Response:
-        """Return the files by path."""
+        """Return the files, ordered by path."""
         return Response(DotfileBody(dotfiles_of(self.owner()), many=True).data)
 
     @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
@@ -109,7 +109,7 @@ class DotfileDetail(GenericAPIView[Any]):
     token_scopes = (Scope.ACCOUNT,)
 
     def owner(self) -> Owner:
-        """Return whose file it is; 404 when that is not visible."""
+        """Return the owner of the file; 404 if not visible."""
         return user_of(self.request)
 
     @extend_schema(responses={204: None})
@@ -123,7 +123,7 @@ class _OfProject:
     token_scopes = (Scope.ADMIN,)
 
     def owner(self) -> Owner:
-        """Return the project; 404 unless one may change its files."""
+        """Return the project; 404 unless the user may change its files."""
         view: Any = self
         actor = user_of(view.request)
         project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
@@ -136,7 +136,7 @@ class _OfDomain:
     token_scopes = (Scope.ADMIN,)
 
     def owner(self) -> Owner:
-        """Return the domain; 404 unless one may change its files."""
+        """Return the domain; 404 unless the user may change its files."""
         view: Any = self
         actor = user_of(view.request)
         domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()

@@ -1,4 +1,4 @@
-"""The original's call to run code, and the files of a session."""
+"""Code execution in the form of the original Backend.AI, and the files of a session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Execute(GuestView):
 
     @extend_schema(request=ExecuteWish, responses={200: dict})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Run, continue, answer, complete or interrupt; a run that has not ended after 2 s is ``continued``."""
+        """Run, continue, answer, complete or interrupt code; a run that has not ended after 2 s is ``continued``."""
         wish = self.read(ExecuteWish, request.data)
         run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
         if mode == "complete":
@@ -115,13 +115,13 @@ def _cursor(options: dict[str, Any], code: str) -> int:
 
 
 def _offset(options: dict[str, Any]) -> int | None:
-    """Return the offset that the client keeps; None: the session keeps it."""
+    """Return the output offset that the client sends; None: the session keeps the offset."""
     value = options.get("offset")
     return value if isinstance(value, int) and value >= 0 else None
 
 
 class RawParser(BaseParser):
-    """Leaves the body unread: the view reads it in pieces."""
+    """Leaves the body unread, as the view reads it in pieces."""
 
     media_type = "*/*"
 
@@ -137,7 +137,7 @@ class SessionFiles(GuestView):
 
     @extend_schema(operation_id="v1_sessions_files_list", responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the entries."""
+        """Return the entries of the home folder."""
         async with file_of(self.target, "") as (about, _content):
             return Response(about)
 
@@ -218,7 +218,7 @@ async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> Async
 
 
 async def _pieces(request: Any) -> AsyncIterator[bytes]:
-    """Yield the body as it comes; outside of the web server it is there already."""
+    """Yield the body in pieces as it arrives. Outside of the web server, it is already complete."""
     if isinstance(request._stream, StreamedBody):
         async for piece in request._stream.pieces():
             yield piece

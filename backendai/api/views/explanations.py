@@ -1,4 +1,4 @@
-"""Why a session waits, and what would become of one that is not launched yet."""
+"""Explains why a session waits, and whether a session could start before it is launched."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The files of a folder: list, make directories, move, copy, delete, and the folder's own trash. No bytes of files pass
-here."""
+"""The files of a folder and the folder's own trash: lists, moves, copies and deletes them.
+
+The contents of files do not pass through here.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class FolderEntries(GenericAPIView[Any]):
 
     @extend_schema(parameters=[EntriesQuery], responses=EntriesBody)
     def get(self, request: Request, folder_id: UUID) -> Response:
-        """Return a page of its entries; 503 ``storage-silent`` when its storage host does not answer in 3 s."""
+        """Return a page of the directory; 503 ``storage-silent`` if its storage host does not answer in 3 s."""
         return Response(_files(request, folder_id).entries(_query(EntriesQuery, request)))
 
 
@@ -55,7 +57,7 @@ class FolderDirectories(GenericAPIView[Any]):
 
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Create a directory; 409 ``exists``."""
+        """Create a directory; 409 ``exists`` if there is one."""
         files = _files(request, folder_id, to_edit=True)
         made = files.make_directory(_body(DirectoryRequest, request)["path"])
         return Response(made, status=status.HTTP_201_CREATED)
@@ -118,12 +120,12 @@ class FolderOperation(GenericAPIView[Any]):
 
     @extend_schema(responses=OperationBody)
     def get(self, request: Request, folder_id: UUID, operation: str) -> Response:
-        """Return its progress; waits up to 2 s for its end. It is kept for 10 minutes after that."""
+        """Return the operation's progress; waits up to 2 s for its end. It is kept for 10 minutes after that."""
         return Response(_files(request, folder_id, to_edit=True).operation(operation))
 
     @extend_schema(responses={200: OperationBody})
     def delete(self, request: Request, folder_id: UUID, operation: str) -> Response:
-        """Stop it: deleted files stay deleted, and an incomplete copy is removed."""
+        """Stop the operation: deleted files stay deleted, and an incomplete copy is removed."""
         return Response(_files(request, folder_id, to_edit=True).stop(operation))
 
 
@@ -147,7 +149,7 @@ class FolderTrash(GenericAPIView[Any]):
 
 
 class FolderTrashItem(GenericAPIView[Any]):
-    """One of the deleted files."""
+    """One file in the trash of a folder."""
 
     serializer_class = TrashBody
     token_scopes = (Scope.FOLDERS,)
@@ -168,7 +170,7 @@ class FolderTrashRestore(GenericAPIView[Any]):
 
     @extend_schema(request=ItemRestoreRequest, responses=EntryBody)
     def post(self, request: Request, folder_id: UUID, item: str) -> Response:
-        """Move it back to its path; 409 ``exists``, unless ``overwrite``."""
+        """Move the file back to its path; 409 ``exists``, unless ``overwrite``."""
         files = _files(request, folder_id, to_edit=True)
         return Response(files.restore(item, **_body(ItemRestoreRequest, request)))
 
@@ -195,7 +197,7 @@ def _files(request: Request, folder_id: UUID, *, to_edit: bool = False) -> Folde
 
 
 def _done(folder_id: UUID, answer: dict[str, Any]) -> Response:
-    """Return what a change has brought, or with 202 the operation that goes on and where to ask about it."""
+    """Return the result of a change. A long operation gets status 202, and its address in ``Location``."""
     if "operation" not in answer:
         return Response(answer)
     where = reverse("api:folder-operation", args=[folder_id, answer["operation"]])

@@ -1,4 +1,4 @@
-"""With whom folders are shared, invitations to those of others, and giving folders to somebody else."""
+"""Shares of folders, invitations to folders, and their transfer to another person."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FolderShares(ListAPIView[FolderGrant]):
     token_scopes = (Scope.FOLDERS,)
 
     def get_queryset(self) -> QuerySet[FolderGrant]:
-        """Return the invitations, accepted or not, and the overrides."""
+        """Return the shares of the folder: invitations, accepted or not, and other rights of project members."""
         if getattr(self, "swagger_fake_view", False):
             return FolderGrant.objects.none()
         folder = require_rights(user_of(self.request), self.kwargs["folder_id"], MANAGE)
@@ -63,8 +63,11 @@ class FolderShares(ListAPIView[FolderGrant]):
 
     @extend_schema(request=FolderShareRequest, responses={201: FolderGrantBody})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Invite somebody by e-mail address, or give a member of the folder's project other rights than the others.
-        Again it changes the rights. 404 ``unknown-person``: nobody of your domain or projects has this address."""
+        """Invite a person by e-mail address, or change the rights of a member of the folder's project.
+
+        A repeated request changes the rights. 404 ``unknown-person``: nobody of your domain or projects has this
+        address.
+        """
         user, now = user_of(request), timezone.now()
         folder = require_rights(user, folder_id, MANAGE)
         body = FolderShareRequest(data=request.data)
@@ -108,7 +111,7 @@ class FolderLeave(GenericAPIView[Any]):
 
 
 class FolderInvitations(ListAPIView[FolderGrant]):
-    """Invitations of others to their folders."""
+    """The user's invitations to folders of others."""
 
     queryset = FolderGrant.objects.none()
     serializer_class = FolderInvitationBody
@@ -159,8 +162,10 @@ class FolderTransfer(GenericAPIView[Any]):
 
     @extend_schema(request=FolderTransferRequest, responses=FolderBody(many=True))
     def post(self, request: Request) -> Response:
-        """Transfer them, those in the trash included, and return them; administrators of both people only. A name that
-        the new owner uses already gets a number."""
+        """Transfer all folders, also those in the trash, and return them; only for administrators of both people.
+
+        A folder gets a number if the new owner already uses its name.
+        """
         user = user_of(request)
         if not rules_people(user):
             raise NotFound("Not found, or you have no access.")

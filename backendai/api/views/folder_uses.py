@@ -1,4 +1,4 @@
-"""Which sessions mount a folder, and how large it is."""
+"""The sessions that mount a folder, and the folder's size."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FolderUses(ListAPIView[SessionMount]):
 
 
 class FolderCutOff(GenericAPIView[SessionMount]):
-    """Cutting off a session."""
+    """Ending the access of a session to a folder."""
 
     token_scopes = (Scope.FOLDERS,)
     queryset = SessionMount.objects.none()
@@ -57,8 +57,11 @@ class FolderCutOff(GenericAPIView[SessionMount]):
 
     @extend_schema(request=FolderCutWish, responses={200: FolderUseBody, 202: FolderUseBody})
     def post(self, request: Request, folder_id: UUID, session_id: UUID) -> Response:
-        """End a session that mounts the folder, whose owner has lost the rights to it; 409 while they have them. With
-        ``keep_session`` unmount the folder in the session instead, which goes on; 409 where its agent cannot."""
+        """End a session that mounts the folder without rights; 409 while its owner still has them.
+
+        With ``keep_session`` the folder is unmounted instead and the session continues; 409 if its agent cannot do
+        that.
+        """
         user, folder = user_of(request), visible_folder(user_of(request), folder_id)
         wish = FolderCutWish(data=request.data)
         wish.is_valid(raise_exception=True)
@@ -77,7 +80,7 @@ class FolderUsage(GenericAPIView[Any]):
 
     @extend_schema(responses=FolderUsageBody)
     def get(self, request: Request, folder_id: UUID) -> Response:
-        """Return its size by day for the last year; measured once a day."""
+        """Return the folder's size by day for the last year; measured once a day."""
         folder = visible_folder(user_of(request), folder_id)
         days = folder.sizes.order_by("-day")[:_MOST_DAYS]
         shown = {

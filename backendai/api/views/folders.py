@@ -1,4 +1,4 @@
-"""Folders: make, look, change, clone, trash, restore, purge."""
+"""Folders: lists, creates, changes, copies, deletes and restores them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,16 @@ class FolderList(ListAPIView[Folder]):
     token_scopes = (Scope.FOLDERS,)
 
     def get_queryset(self) -> QuerySet[Folder]:
-        """Return the visible folders with all that an answer shows."""
+        """Return the visible folders with everything that an answer contains."""
         return shown_folders(user_of(self.request))
 
     @extend_schema(request=FolderRequest, responses={201: FolderBody}, parameters=[KEY])
     def post(self, request: Request) -> Response:
-        """Create a folder, or return the one made before under the same idempotency key. It is ``CREATING`` as long as
-        its storage host has not made it. 409 ``name-taken``, ``too-many-folders``,
-        ``folder-bytes``, ``limit-needed``."""
+        """Create a folder, or return the one created before with the same idempotency key.
+
+        It is ``CREATING`` until its storage host has created it. 409 ``name-taken``, ``too-many-folders``,
+        ``folder-bytes``, ``limit-needed``.
+        """
         user, now = user_of(request), timezone.now()
         data = _checked(FolderRequest, request)
         host, project = host_named(user, data.pop("host", "")), _project(user, data.pop("project", None))
@@ -145,7 +147,7 @@ class FolderPurge(GenericAPIView[Folder]):
 
     @extend_schema(request=FolderPurgeRequest, responses={202: None})
     def post(self, request: Request, folder_id: UUID) -> Response:
-        """Delete the folder with its files; ``name`` is its name, to confirm."""
+        """Delete the folder with its files; ``name`` is its name, as confirmation."""
         user = user_of(request)
         folder = visible_folder(user, folder_id)
         name = _checked(FolderPurgeRequest, request)["name"]
@@ -179,18 +181,21 @@ def shown_folders(user: User) -> QuerySet[Folder]:
 
 
 def shown_folder(user: User, folder_id: UUID) -> dict[str, Any]:
-    """Return one folder as an answer shows it; 404 when it is not visible."""
+    """Return one folder as its answer; 404 if it is not visible."""
     return FolderBody(get_object_or_404(shown_folders(user), pk=folder_id)).data
 
 
 def visible_folder(user: User, folder_id: UUID) -> Folder:
-    """Return the folder; 404 when it is not visible."""
+    """Return the folder; 404 if it is not visible."""
     found: Folder = get_object_or_404(shown_folders(user), pk=folder_id)
     return found
 
 
 def host_named(user: User, name: str) -> StorageHost | None:
-    """Return the visible storage host of this name, None for an empty name; raises a UserError if it does not exist."""
+    """Return the visible storage host of this name, or None for an empty name.
+
+    Raises UserError if it does not exist.
+    """
     if not name:
         return None
     host: StorageHost | None = StorageHost.objects.visible_to(user).filter(name=name).first()

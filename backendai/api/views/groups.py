@@ -1,4 +1,4 @@
-"""Resource groups: the room in them for anyone who may use them, and their settings for superadmins."""
+"""Resource groups: their free resources for their users, and their settings for superadmins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
         return ResourceGroup.objects.visible_to(user_of(self.request))
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return one page of groups with their totals, in four queries for any number."""
+        """Return one page of groups with their totals, in four queries."""
         return [_body(room) for room in room_in(super().paginate_queryset(queryset) or [])]
 
     @extend_schema(request=GroupSettingsBody, responses={201: GroupSettingsBody})
@@ -81,13 +81,13 @@ class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, group: str) -> Response:
-        """Return all settings."""
+        """Return all settings of the group."""
         superadmin_of(request)
         return Response(GroupSettingsBody(_with_lists(group)).data)
 
     @extend_schema(request=GroupSettingsBody(partial=True), responses=GroupSettingsBody)
     def patch(self, request: Request, group: str) -> Response:
-        """Change the given fields; the next scheduler pass follows them."""
+        """Change the given fields; they apply from the next scheduler pass."""
         actor, found = superadmin_of(request), _with_lists(group)
         body = GroupSettingsBody(found, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
@@ -101,7 +101,10 @@ def _with_lists(name: str) -> ResourceGroup:
 
 
 def _body(room: GroupRoom) -> dict[str, Any]:
-    """Return the group with capacity, what is taken and what is free, over agents that answer and take sessions."""
+    """Return the group with its capacity and its occupied and free amounts.
+
+    They count the reachable agents that take sessions.
+    """
     return {
         "name": room.group.name,
         "description": room.group.description,

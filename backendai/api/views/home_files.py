@@ -1,6 +1,6 @@
-"""The home folder of a running interactive session: list, search, make directories, move, delete, pack.
+"""The home folder of a running interactive session: lists, searches, moves, deletes and downloads its files.
 
-All of it is done by the guest agent in the session, with the rights of its user.
+The guest agent in the session does the work, with the rights of its user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HomeEntries(GuestView):
 
     @extend_schema(parameters=[HomeEntriesQuery], responses=EntriesBody)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return a page of its entries."""
+        """Return a page of the directory."""
         query = self.read(HomeEntriesQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "list", **query))
 
@@ -41,7 +41,7 @@ class HomeEntry(GuestView):
 
     @extend_schema(parameters=[HomePathQuery], responses=EntryBody)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the entry."""
+        """Return the file or directory."""
         query = self.read(HomePathQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "stat", **query))
 
@@ -51,7 +51,10 @@ class HomeSearch(GuestView):
 
     @extend_schema(parameters=[HomeSearchQuery], responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return entries by name, 500 at most; ``complete`` is false when there may be more, or after 10 s."""
+        """Return the entries whose name contains the text, at most 500.
+
+        ``complete`` is false if there may be more, or after 10 s.
+        """
         query = self.read(HomeSearchQuery, request.query_params.dict())
         return Response(await ask_home(self.target, "find", **query))
 
@@ -61,7 +64,7 @@ class HomeDirectories(GuestView):
 
     @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Create a directory; 409 ``exists``."""
+        """Create a directory; 409 ``exists`` if there is one."""
         made = await ask_home(self.target, "mkdir", **self.read(DirectoryRequest, request.data))
         return Response(made, status=status.HTTP_201_CREATED)
 

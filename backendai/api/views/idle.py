@@ -1,4 +1,4 @@
-"""Idle checkers for superadmins, and what they say of one session for anyone who may see it."""
+"""Idle checkers for superadmins, and their results for a visible session."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class IdleCheckerList(ListAPIView[IdleChecker]):
     token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[IdleChecker]:
-        """Return the visible checkers with their places."""
+        """Return the visible idle checkers with the groups and projects to which they apply."""
         return _visible(self.request)
 
     @extend_schema(request=CheckerRequest, responses={201: CheckerBody})
     def post(self, request: Request) -> Response:
-        """Create an idle checker; it checks sessions within 15 seconds."""
+        """Create an idle checker; its checks start within 15 seconds."""
         if not user_of(request).is_superadmin:
             raise Http404
         body = CheckerRequest(data=request.data)
@@ -76,7 +76,7 @@ class IdleCheckerDetail(GenericAPIView[IdleChecker]):
 
     @extend_schema(request=CheckerChange, responses=CheckerBody)
     def patch(self, request: Request, pk: int) -> Response:
-        """Change the given fields; warnings of the old rule are issued again."""
+        """Change the given fields; existing warnings are issued again by the new rule."""
         checker = get_object_or_404(_visible(request), pk=pk)
         body = CheckerChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -114,7 +114,7 @@ class SessionIdleExtension(GenericAPIView[Any]):
 
     @extend_schema(request=ExtendRequest, responses=IdleChecksBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Postpone the announced end, as long and as often as the checker allows; then 409 ``no-more-extensions``."""
+        """Postpone the announced end; 409 ``no-more-extensions`` if the checker allows no more."""
         session = _session(request, session_id)
         body = ExtendRequest(data=request.data)
         body.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""Images: what sessions start from."""
+"""Images that sessions start from."""
 
 from __future__ import annotations
 

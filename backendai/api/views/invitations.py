@@ -1,4 +1,4 @@
-"""Invitations into projects."""
+"""Invitations to projects."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class InvitationDetail(GenericAPIView[Invitation]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, invitation_id: UUID) -> Response:
-        """Withdraw the invitation: its link stops working."""
+        """Revoke the invitation: its link stops working."""
         rows = Invitation.objects.visible_to(user_of(request)).select_related("project")
         revoke_invitation(user_of(request), get_object_or_404(rows, pk=invitation_id), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,4 +1,4 @@
-"""Background jobs: look, and ask for their end."""
+"""Background jobs: lists, cancels and retries them."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class JobRetry(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, job_id: UUID) -> Response:
-        """Return the new job: the build of an image (kind ``image.build``), or the deletion of a deleted image's tag
-        from its registry (``image.untag``). 409 for jobs that cannot be retried.
+        """Retry the build of an image (kind ``image.build``) or the deletion of an image's tag (``image.untag``), and
+        return the new job. 409 for jobs that cannot be retried.
         """
         user = superadmin_of(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)

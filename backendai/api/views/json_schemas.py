@@ -11,7 +11,7 @@ from backendai.pipelines.json_schema import run_schema, template_schema
 
 
 class RunSchema(APIView):
-    """The keys of a pipeline or an array."""
+    """The JSON Schema of pipelines and arrays."""
 
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
@@ -20,7 +20,7 @@ class RunSchema(APIView):
 
 
 class TemplateSchema(APIView):
-    """The keys of a template."""
+    """The JSON Schema of templates."""
 
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Key pairs of the people that one rules: what they are limited to."""
+"""The limits of key pairs, for administrators of their users."""
 
 from __future__ import annotations
 

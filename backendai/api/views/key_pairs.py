@@ -1,4 +1,4 @@
-"""The user's own key pairs. What makes or changes one needs a token with every scope: signed requests have them all."""
+"""The user's own key pairs. Creating or changing one needs a token with every scope; signed requests have them all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backendai.compute.services.key_pairs import delete_key_pair
 
 
 class KeyPairList(ListAPIView[KeyPair]):
-    """The user's own key pairs, and creating one."""
+    """The user's own key pairs; creates one."""
 
     queryset = KeyPair.objects.none()
     serializer_class = KeyPairBody
@@ -71,7 +71,7 @@ class KeyPairRotation(GenericAPIView[Any]):
 
     @extend_schema(request=None, responses=NewKeyPairBody)
     def post(self, request: Request, access_key: str) -> Response:
-        """Return the new secret, only this once; signatures with the old one are rejected from now on."""
+        """Return the new secret, which is shown only once; signatures with the old one are rejected from now on."""
         return _with_secret(*rotate_secret(user_of(request), access_key), status.HTTP_200_OK)
 
 

@@ -25,7 +25,7 @@ _MOST_LINES = 1_000_000
 
 
 class TextRenderer(BaseRenderer):
-    """Lets clients ask for ``text/plain``; the view writes the text itself."""
+    """Accepts requests for ``text/plain``; the view itself writes the text."""
 
     media_type = "text/plain"
     format = "text"
@@ -36,7 +36,7 @@ class TextRenderer(BaseRenderer):
 
 
 class LogQuery(serializers.Serializer[Any]):
-    """The kernel or app, and the part of its log."""
+    """The kernel or app, and the part of its log to return."""
 
     kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; default: the main one.")
     app = serializers.CharField(

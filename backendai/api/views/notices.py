@@ -1,4 +1,4 @@
-"""Where one wants to be told of one's sessions."""
+"""The user's settings of notifications about sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.api.parsing import StrictJSONParser, StrictSerializer
 
 
 class ChannelsBody(StrictSerializer):
-    """The channels of one kind of notification; in a request, the changes."""
+    """The channels of one kind of notification; a request contains the changes."""
 
     card = serializers.BooleanField(required=False, help_text="A card on the current page.")
     bell = serializers.BooleanField(required=False, help_text="An entry under the bell.")
@@ -25,7 +25,7 @@ class ChannelsBody(StrictSerializer):
 
 
 class NoticeChoicesBody(StrictSerializer):
-    """The channels of each kind of notification; in a request, the changes."""
+    """The channels of each kind of notification; a request contains the changes."""
 
     started = ChannelsBody(required=False, help_text="Launches, and starts after a wait of more than a minute.")
     failed = ChannelsBody(required=False)

@@ -1,4 +1,4 @@
-"""Images that one made of one's sessions: make, look, rename, share, delete."""
+"""Images that the user saved from sessions: creates, renames, shares and deletes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommitRequest(StrictSerializer):
 
 
 class ShareRequest(StrictSerializer):
-    """The project to share it with."""
+    """The project to share the image with."""
 
     project = serializers.UUIDField(help_text="The ID of one of your projects.")
 
@@ -50,8 +50,8 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=CommitRequest, responses={202: JobBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Start saving, and return the background job, whose result names the image; 409 if the session cannot be
-        saved.
+        """Save the session as an image; returns the background job, whose result names the image. 409 if the session
+        cannot be saved.
         """
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image__registry")
         session = get_object_or_404(visible, pk=session_id)
@@ -83,7 +83,7 @@ class OwnImageDetail(GenericAPIView[Image]):
 
     @extend_schema(request=CommitRequest, responses=OwnImageBody)
     def patch(self, request: Request, own_image_id: UUID) -> Response:
-        """Change its title; the name for launches stays."""
+        """Change the image's title; its name for launches stays."""
         image = self._find(request, own_image_id)
         body = CommitRequest(data=request.data)
         body.is_valid(raise_exception=True)

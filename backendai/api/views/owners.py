@@ -1,4 +1,4 @@
-"""For whom an administrator may launch sessions, and where."""
+"""The people for whom an administrator may launch sessions, with their projects and groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backendai.cluster.models import ResourceGroup
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A person with what sessions of theirs may be launched in."""
+    """A person, with the projects and groups in which sessions may be launched for them."""
 
     email: str
     full_name: str

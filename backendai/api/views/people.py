@@ -1,4 +1,4 @@
-"""People: who is here, making, changing, letting in, and purging them."""
+"""People: lists, creates, changes, deactivates and purges them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backendai.compute.services.purging import purge_user
 
 
 class ByEmail(NewestFirst):
-    """The same pages, in the order of addresses."""
+    """Pages as of ``NewestFirst``, ordered by e-mail address."""
 
     ordering = "email"
 
@@ -78,7 +78,7 @@ class UserDetail(GenericAPIView[User]):
 
     @extend_schema(request=UserChange, responses=UserBody)
     def patch(self, request: Request, user_id: UUID) -> Response:
-        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 if ``If-Match`` does not name the current version."""
         user = _person(request, user_id)
         body = UserChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -101,7 +101,7 @@ class UserActivation(GenericAPIView[User]):
 
     @extend_schema(request=None, responses=UserBody)
     def post(self, request: Request, user_id: UUID) -> Response:
-        """Change the state; repeating it changes nothing."""
+        """Change the state of the account; repeating the request changes nothing."""
         set_user_active(user_of(request), _person(request, user_id), self.active, now=timezone.now())
         return Response(_shown(request, user_id))
 

@@ -1,4 +1,4 @@
-"""What is done with runs: cancel, pause, resume, try again, limit."""
+"""Actions on runs: cancel, pause, resume, retry, limit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BatchRunPause(_Action):
 
     @extend_schema(request=None, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Launch no more elements until the run is resumed; running ones continue."""
+        """Pause the run: no more elements are launched until it is resumed, and running ones continue."""
         run = self._run(run_id)
         pause_run(run, user_of(request))
         return self._answer(run)
@@ -73,7 +73,7 @@ class BatchRunRetry(_Action):
 
     @extend_schema(request=RetryRequest, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Make failed and cancelled elements wait again, and those that were skipped because of them."""
+        """Retry failed and cancelled elements, and those skipped because of them."""
         run = self._run(run_id)
         body = RetryRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -87,7 +87,7 @@ class BatchRunAtOnce(_Action):
 
     @extend_schema(request=AtOnceRequest, responses=BatchRunBody)
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Change the number; running sessions continue."""
+        """Change the number of simultaneous sessions; running ones continue."""
         run = self._run(run_id)
         body = AtOnceRequest(data=request.data)
         body.is_valid(raise_exception=True)

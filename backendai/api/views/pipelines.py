@@ -1,4 +1,4 @@
-"""Runs of arrays and pipelines: create, look, and why what waits waits."""
+"""Runs of arrays and pipelines: lists, launches and explains them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STEP = OpenApiParameter("step", str, description="Its name; default: every step
 
 
 class ByPlace(NewestFirst):
-    """The same pages, in the order of the document."""
+    """Pages as of ``NewestFirst``, in the order of the document."""
 
     ordering = ("step__place", "place")
     page_size = 100
@@ -70,7 +70,7 @@ class ComparisonQuery(serializers.Serializer[Any]):
     """The run to compare with."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields: ``with`` is a word of Python."""
+        """Return the field ``with``, which cannot be a class attribute, as it is a keyword of Python."""
         return {"with": serializers.UUIDField(required=False)}
 
 
@@ -236,13 +236,13 @@ class BatchRunComparison(GenericAPIView[Run]):
 
 
 def runs_of(request: Request) -> QuerySet[Run]:
-    """Return the visible runs with all that an answer shows."""
+    """Return the visible runs with everything that an answer contains."""
     visible: QuerySet[Run] = Run.objects.visible_to(user_of(request))
     return visible.select_related("owner", "project")
 
 
 def run_body(run: Run) -> dict[str, Any]:
-    """Return a run with its steps; three queries."""
+    """Return the values of a run with its steps, in three queries."""
     counts = step_counts(run)
     steps = [step_body(step, counts[step.pk]) for step in steps_of(run)]
     total = sum(counts.values(), Counter[State]())

@@ -1,4 +1,4 @@
-"""Resource policies, for superadmins; for others there are none."""
+"""Resource policies, for superadmins. Others see none."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
 
     @extend_schema(request=PolicyChange, responses=PolicyBody)
     def patch(self, request: Request, pk: int) -> Response:
-        """Change the given fields; they apply from the next pass, and running sessions are not ended."""
+        """Change the given fields. They apply from the next pass; running sessions continue."""
         policy = get_object_or_404(_visible(request), pk=pk)
         body = PolicyChange(data=request.data)
         body.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""Resource presets, and whether there is room for them."""
+"""Resource presets, and whether they fit the available resources."""
 
 from __future__ import annotations
 
@@ -96,8 +96,9 @@ class CheckPresets(GenericAPIView[Any]):
 
     @extend_schema(request=CheckPresetsRequest, responses=AvailabilityBody)
     def post(self, request: Request) -> Response:
-        """Return the user's remaining limits, the group's resources, and the presets that fit on a single agent now,
-        otherwise with the reason. Changes nothing.
+        """Return the remaining limits, the group's resources, and the presets.
+
+        Each preset says whether it fits on a single agent now, or the reason. Changes nothing.
         """
         body = CheckPresetsRequest(data=request.data)
         body.is_valid(raise_exception=True)
@@ -106,7 +107,7 @@ class CheckPresets(GenericAPIView[Any]):
 
 
 def _values(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the request says by the fields of the model."""
+    """Return the request's values by the fields of the model."""
     values = {name: data[name] for name in ("name", "shm_bytes", "rank") if name in data}
     if "resources" in data:
         values["slots"] = dict(data["resources"])

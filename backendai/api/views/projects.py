@@ -1,4 +1,4 @@
-"""Projects and their members, and domains."""
+"""Projects and their members."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class ProjectPage(GenericAPIView[Project]):
     filter_backends: list[Any] = []
 
     def get(self, request: Request, project_id: UUID) -> Response:
-        """Return the project; ``ETag`` is for ``If-Match`` of a change."""
+        """Return the project; use ``ETag`` as ``If-Match`` of a change."""
         shown = _shown(request, project_id)
         return Response(shown, headers={"ETag": tag_of(shown)})
 
     @extend_schema(request=ProjectChange, responses=ProjectDetail)
     def patch(self, request: Request, project_id: UUID) -> Response:
-        """Change the given fields. 412 when ``If-Match`` names another version than there is now."""
+        """Change the given fields. 412 if ``If-Match`` does not name the current version."""
         project = _project(request, project_id)
         body = ProjectChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -100,7 +100,7 @@ class ProjectPage(GenericAPIView[Project]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project_id: UUID) -> Response:
-        """Delete a project in which nothing was ever run; otherwise 409 with its uses."""
+        """Delete a project that was never used; otherwise 409 with its uses."""
         delete_project(user_of(request), _project(request, project_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -1,4 +1,4 @@
-"""Putting an image on agents ahead of time, for superadmins."""
+"""Pulls of images to agents before a session needs them, for superadmins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ImagePulls(GenericAPIView[Any]):
 
     @extend_schema(responses=PullsBody)
     def get(self, request: Request, image_id: UUID) -> Response:
-        """Return the newest pull."""
+        """Return the newest pull of the image."""
         job, pulls = pulls_of(_image(request, image_id))
         return Response(PullsBody({"job": job, "agents": pulls}).data)
 

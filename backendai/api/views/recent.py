@@ -1,4 +1,4 @@
-"""The user's own recent history of launches by the form."""
+"""The user's recent launches by the form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backendai.compute.services.recent import (
 
 
 class RecentLaunchList(GenericAPIView[LaunchRecord]):
-    """The user's recent launches: few, so they are not paged."""
+    """The user's recent launches, without pages, as they are few."""
 
     queryset = LaunchRecord.objects.none()
     serializer_class = RecentLaunchBody
@@ -35,7 +35,7 @@ class RecentLaunchList(GenericAPIView[LaunchRecord]):
 
     @extend_schema(responses=RecentLaunchBody(many=True))
     def get(self, request: Request) -> Response:
-        """Return those pinned, then the newest."""
+        """Return the pinned launches first, then the newest."""
         return Response(RecentLaunchBody(recent_launches(user_of(request)), many=True).data)
 
 

@@ -44,15 +44,15 @@ class RegistryBody(Answer[Registry]):
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_domains(self, registry: Registry) -> list[str]:
-        """Return the names of the domains that its images are open to, if not to all."""
+        """Return the names of the domains that may use the registry's images; empty if all may."""
         return [domain.name for domain in registry.domains.all()]
 
     def get_has_password(self, registry: Registry) -> bool:
-        """Return whether a password is kept."""
+        """Return whether the registry has a password."""
         return bool(registry.sealed_password)
 
     def get_has_push_password(self, registry: Registry) -> bool:
-        """Return whether one is kept for pushing."""
+        """Return whether the registry has a password for pushing."""
         return bool(registry.sealed_push_password)
 
 
@@ -94,7 +94,7 @@ class RegistryRequest(RegistryChange):
 
 
 class RegistryList(ListAPIView[Registry]):
-    """Every registry; empty for others than superadmins."""
+    """All registries; empty for others than superadmins."""
 
     queryset = Registry.objects.none()
     serializer_class = RegistryBody

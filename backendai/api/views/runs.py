@@ -1,4 +1,4 @@
-"""Running code in an interactive session."""
+"""Runs code in an interactive session."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from backendai.wire.runs import ENDED
 
 
 class RunJSONParser(StrictJSONParser):
-    """JSON with code of 1 MiB, escaped."""
+    """Parses JSON with up to 1 MiB of code, escaped."""
 
     largest = 4 * 2**20
 
 
 class GuestView(AsyncAPIView):
-    """A view that asks the guest agent of the session's main kernel."""
+    """A view that sends requests to the guest agent of the session's main kernel."""
 
     token_scopes = (Scope.SESSIONS,)
     parser_classes = [RunJSONParser]
@@ -45,7 +45,7 @@ class GuestView(AsyncAPIView):
     target: GuestTarget
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check access to the session before anything else of the request is read."""
+        """Check the user's access to the session before reading the request."""
         super().initial(request, *args, **kwargs)
         user = user_of(request)
         self.target = find_target(user, kwargs["session_id"])
@@ -53,7 +53,7 @@ class GuestView(AsyncAPIView):
             note_use(user, self.target, by=str(request.auth or request.session.session_key)[:64])
 
     async def ask(self, op: str, **order: Any) -> dict[str, Any]:
-        """Return the guest's answer."""
+        """Send an operation to the guest agent, and return its answer."""
         return await ask(self.target, {"op": op, **order})
 
     def read(self, kind: type[serializers.Serializer[Any]], data: Any) -> Mapping[str, Any]:
@@ -65,7 +65,7 @@ class GuestView(AsyncAPIView):
 
 
 class RunList(GuestView):
-    """The runs of a session; code is run by adding one."""
+    """The runs of a session; runs code."""
 
     runs_code = True
 
@@ -76,7 +76,7 @@ class RunList(GuestView):
 
     @extend_schema(request=RunWish, responses={200: RunBody, 202: RunBody})
     async def post(self, request: Request, session_id: UUID) -> Response:
-        """Run code: 200 when it has ended within ``wait`` seconds, 202 when not yet."""
+        """Run code: 200 if it has ended within ``wait`` seconds, otherwise 202."""
         wish = self.read(RunWish, request.data)
         told = await self.ask("run", **{**wish, "options": dict(wish["options"])})
         return Response(told, status.HTTP_200_OK if told.get("state") in ENDED else status.HTTP_202_ACCEPTED)
@@ -87,13 +87,13 @@ class RunDetail(GuestView):
 
     @extend_schema(parameters=[RunQuery], responses=RunBody)
     async def get(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Return state and items from an offset on; optionally waits for something new."""
+        """Return the state of the run and its items from an offset; optionally waits for new ones."""
         query = self.read(RunQuery, request.query_params)
         return Response(await self.ask("read", run_id=run_id, **query))
 
     @extend_schema(responses={200: dict})
     async def delete(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Withdraw a queued run, or delete an ended one with its output."""
+        """Cancel a queued run, or delete an ended one with its output."""
         return Response(await self.ask("withdraw", run_id=run_id))
 
 
@@ -121,7 +121,7 @@ class RunInterrupt(GuestView):
 
     @extend_schema(request=None, responses={200: dict})
     async def post(self, request: Request, session_id: UUID, run_id: str) -> Response:
-        """Interrupt a run; a queued one is withdrawn."""
+        """Interrupt a run; a queued one is cancelled."""
         return Response(await self.ask("interrupt", run_id=run_id))
 
 
@@ -130,7 +130,7 @@ class ContextList(GuestView):
 
     @extend_schema(responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the contexts."""
+        """Return the contexts of the session."""
         return Response({"results": (await self.ask("runs"))["contexts"]})
 
     @extend_schema(request=ContextWish, responses={201: dict})
@@ -146,12 +146,12 @@ class LanguageList(GuestView):
 
     @extend_schema(responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
-        """Return name and title of each; the first is the default of a context."""
+        """Return name and title of each language; the first is the default of a context."""
         return Response({"results": (await self.ask("languages"))["languages"]})
 
 
 class ContextDetail(GuestView):
-    """One interpreter."""
+    """One context with its interpreter."""
 
     @extend_schema(parameters=[ContextEnd], responses={204: None})
     async def delete(self, request: Request, session_id: UUID, context: str) -> Response:
@@ -161,7 +161,7 @@ class ContextDetail(GuestView):
 
 
 class ContextRestart(GuestView):
-    """A new interpreter."""
+    """Restarting the interpreter of a context."""
 
     @extend_schema(request=None, responses={200: dict})
     async def post(self, request: Request, session_id: UUID, context: str) -> Response:

@@ -1,4 +1,4 @@
-"""Keeping the home folder of a running session as a folder."""
+"""Copies the home folder of a running session into a new folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionHome(GenericAPIView[Folder]):
 
     @extend_schema(request=KeepHomeRequest, responses={202: FolderBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Start to copy the home folder into a new folder, which is READY when all files are copied."""
+        """Start to copy the home folder into a new folder, which is READY once all files are copied."""
         user = user_of(request)
         session = get_object_or_404(ComputeSession.objects.visible_to(user), pk=session_id)
         body = KeepHomeRequest(data=request.data)

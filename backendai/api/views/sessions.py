@@ -1,4 +1,4 @@
-"""Compute sessions: launch, look, end, and read what happened."""
+"""Compute sessions: lists, launches, changes and terminates them, and shows their history."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from backendai.pipelines.services.single import launch_with_retries
 
 
 class SessionList(ListAPIView[ComputeSession]):
-    """The sessions that one may see, and launching another."""
+    """The visible sessions; launches one."""
 
     queryset = ComputeSession.objects.none()
     serializer_class = SessionBody
@@ -57,7 +57,7 @@ class SessionList(ListAPIView[ComputeSession]):
     launches = True
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
-        """Return the visible sessions with all that an answer shows."""
+        """Return the visible sessions with everything that an answer contains."""
         return shown_sessions(user_of(self.request))
 
     @extend_schema(
@@ -97,7 +97,7 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
     lookup_url_kwarg = "session_id"
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
-        """Return the visible sessions with all that an answer shows."""
+        """Return the visible sessions with everything that an answer contains."""
         return shown_sessions(user_of(self.request))
 
 
@@ -110,7 +110,7 @@ class SessionEnd(GenericAPIView[ComputeSession]):
 
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Terminate the session; ``force`` kills at once. 409 if it has ended."""
+        """Terminate the session; ``force`` ends its programs at once. 409 if it has ended."""
         visible = (
             ComputeSession.objects.visible_to(user_of(request))
             .select_related("owner")
@@ -134,7 +134,7 @@ class SessionsEnd(GenericAPIView[Any]):
         operation_id="v1_sessions_terminate_many_create", request=TerminateManyRequest, responses=EndedManyBody
     )
     def post(self, request: Request) -> Response:
-        """Terminate the live and visible ones, at most 100; the response says why each of the others was refused."""
+        """Terminate at most 100 sessions; the response names those that could not be terminated, with the reason."""
         body = TerminateManyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -151,7 +151,7 @@ class SessionName(GenericAPIView[ComputeSession]):
 
     @extend_schema(request=RenameRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Rename the session; 409 when it has ended, or another live session of its owner has the name."""
+        """Rename the session; 409 if it has ended, or another live session of its owner has the name."""
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("owner")
         session = get_object_or_404(visible, pk=session_id)
         body = RenameRequest(data=request.data)
@@ -186,7 +186,7 @@ class SessionKernels(GenericAPIView[Kernel]):
 
     @extend_schema(responses=KernelBody(many=True))
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return all kernels: at most sixteen."""
+        """Return all kernels, at most 16."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         return Response(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
@@ -203,7 +203,7 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
     ordering = ["-created_at"]
 
     def get_queryset(self) -> QuerySet[SchedulingRecord]:
-        """Return the rows of a session that one may see."""
+        """Return the scheduling history of a visible session."""
         if getattr(self, "swagger_fake_view", False):
             return SchedulingRecord.objects.none()
         visible = ComputeSession.objects.visible_to(user_of(self.request))

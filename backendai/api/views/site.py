@@ -1,4 +1,4 @@
-"""What holds for the whole site: slot types, settings, announcements."""
+"""Settings of the whole site: slot types, settings and announcements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SlotTypeList(ListAPIView[SlotType]):
     pagination_class = ByRank
 
     def get_queryset(self) -> QuerySet[SlotType]:
-        """Return all of them."""
+        """Return all slot types."""
         return SlotType.objects.all()
 
 
@@ -50,7 +50,7 @@ class SlotTypeDetail(GenericAPIView[SlotType]):
 
     @extend_schema(request=SlotTypeChange, responses=SlotTypeBody)
     def patch(self, request: Request, slot: str) -> Response:
-        """Change how it is displayed and allocated; superadmins only."""
+        """Change how the slot type is displayed and allocated; superadmins only."""
         actor = superadmin_of(request)
         found = get_object_or_404(SlotType, name=slot)
         body = SlotTypeChange(data=request.data)

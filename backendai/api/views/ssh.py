@@ -1,4 +1,4 @@
-"""How sessions are reached by SSH."""
+"""SSH access to sessions: configuration, commands and keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from backendai.gateways.ssh_access import (
 
 
 class SshConfig(GenericAPIView[Any]):
-    """All the user's sessions as blocks of ``~/.ssh/config``."""
+    """The user's sessions as blocks of ``~/.ssh/config``."""
 
     serializer_class = SshConfigBody
     token_scopes = (Scope.SESSIONS,)
@@ -81,7 +81,7 @@ class SystemSessions(GenericAPIView[Any]):
 
 
 class SessionSshKeyView(GenericAPIView[Any]):
-    """The key for this session only."""
+    """The SSH key that opens only this session."""
 
     serializer_class = SshPrivateKeyBody
     parser_classes = [StrictJSONParser]
@@ -89,7 +89,7 @@ class SessionSshKeyView(GenericAPIView[Any]):
 
     @extend_schema(request=SshKeyWish, responses={200: SshPrivateKeyBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Return the private key, with ``renew`` a new one; for the owner only."""
+        """Return the private key, or with ``renew`` a new one; for the owner only."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         wish = SshKeyWish(data=request.data)
         wish.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""What was held and used over some days, as JSON or CSV."""
+"""Allocations and measured usage over some days, as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StatisticsView(GenericAPIView[Any]):
 
     @extend_schema(parameters=[StatisticsQuery], responses=StatisticsBody)
     def get(self, request: Request) -> HttpResponseBase:
-        """Return hours by slot for each user, project, domain, resource group or day."""
+        """Return the hours by slot of each user, project, domain, resource group or day."""
         query = StatisticsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked = query.validated_data
@@ -72,7 +72,10 @@ class StatisticsView(GenericAPIView[Any]):
 
 
 def rows_of(found: Statistics) -> Iterator[list[Any]]:
-    """Yield the rows of a file: a heading, then one for each line; what was used stands after what was held."""
+    """Yield the rows of a CSV file: a heading, then one row for each line.
+
+    The hours used follow the hours allocated.
+    """
     used = found.measured_slots
     yield [found.by, *found.slots, *(f"{slot} used" for slot in used), *(f"{slot} measured" for slot in used)]
     for line in found.lines:
@@ -80,7 +83,7 @@ def rows_of(found: Statistics) -> Iterator[list[Any]]:
 
 
 def cells_of(found: Statistics, line: Line) -> list[str]:
-    """Return the hours of a line in the order of the heading."""
+    """Return the hours of a line in the order of the heading, as text."""
     held = [line.hours.get(slot, 0.0) for slot in found.slots]
     used = [line.used.get(slot, 0.0) for slot in found.measured_slots]
     measured = [line.measured.get(slot, 0.0) for slot in found.measured_slots]

@@ -1,4 +1,4 @@
-"""Storage hosts: everybody sees where folders can be created, superadmins write."""
+"""Storage hosts: everybody sees them, superadmins change them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StorageHostList(ListAPIView[StorageHost]):
         return StorageHost.objects.visible_to(user_of(self.request))
 
     def get_serializer_class(self) -> Any:
-        """Return what superadmins see, or others."""
+        """Return the serializer with the fields that the user may see."""
         return _body_of(self.request)
 
     @extend_schema(request=HostRequest, responses={201: WholeHostBody})
@@ -73,7 +73,7 @@ class StorageHostDetail(GenericAPIView[StorageHost]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, storage_host_id: UUID) -> Response:
-        """Remove the host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
+        """Remove the storage host from the portal; its files stay. 409 ``storage-host-in-use`` while it has folders."""
         delete_host(user_of(request).pk, _host(request, storage_host_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -1,4 +1,4 @@
-"""Versions of templates: look, publish, make current, and see what a launch would say."""
+"""Versions of templates: lists, publishes, activates and renders them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from backendai.templates.services.publishing import activate_version, publish_ve
 
 
 class ByNumber(NewestFirst):
-    """The same pages, the newest version first."""
+    """Pages as of ``NewestFirst``, with the newest version first."""
 
     ordering = "-number"
 
@@ -53,7 +53,7 @@ class TemplateVersions(ListAPIView[TemplateVersion]):
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[TemplateVersion]:
-        """Return the versions of a template that one may see."""
+        """Return the versions of a visible template."""
         if getattr(self, "swagger_fake_view", False):
             return TemplateVersion.objects.none()
         template = get_object_or_404(templates_of(self.request), pk=self.kwargs["template_id"])
@@ -79,7 +79,7 @@ class TemplateVersionDetail(GenericAPIView[TemplateVersion]):
     renderer_classes = [JSONRenderer, YAMLRenderer]
 
     def get(self, request: Request, template_id: UUID, number: int) -> Response:
-        """Return the version; as YAML only the document, as it was written."""
+        """Return the version; the YAML format has only the document, as it was written."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         version = get_object_or_404(template.versions.select_related("author"), number=number)
         if request.accepted_renderer.format == "yaml":

@@ -1,4 +1,4 @@
-"""Templates: look, create, change, delete."""
+"""Templates: lists, creates, changes and deletes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TemplateList(ListAPIView[Template]):
     token_scopes = (Scope.SESSIONS,)
 
     def get_queryset(self) -> QuerySet[Template]:
-        """Return the visible ones."""
+        """Return the visible templates."""
         return templates_of(self.request)
 
     @extend_schema(request=TemplateRequest, responses={201: TemplateDetailBody})
@@ -70,7 +70,7 @@ class TemplateDetail(GenericAPIView[Template]):
     token_scopes = (Scope.SESSIONS,)
 
     def get(self, request: Request, template_id: UUID) -> Response:
-        """Return the template with its current document; as YAML only the document, as it was written."""
+        """Return the template with its current document; the YAML format has only the document, as it was written."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         if request.accepted_renderer.format == "yaml":
             return Response(template.current.text if template.current else "")
@@ -78,7 +78,7 @@ class TemplateDetail(GenericAPIView[Template]):
 
     @extend_schema(request=TemplateChange)
     def patch(self, request: Request, template_id: UUID) -> Response:
-        """Change title, description, icon or deprecation."""
+        """Change title, description, icon or deprecation of the template."""
         template = get_object_or_404(templates_of(request), pk=template_id)
         body = TemplateChange(data=request.data)
         body.is_valid(raise_exception=True)
@@ -99,5 +99,5 @@ def templates_of(request: Request) -> QuerySet[Template]:
 
 
 def written_text(said: dict[str, Any]) -> str:
-    """Return the document of a request as a text."""
+    """Return the document of a request as text."""
     return said["text"] if "text" in said else text_of(said["document"])

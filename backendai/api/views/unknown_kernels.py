@@ -1,4 +1,4 @@
-"""Kernels on agents that the database does not know, for superadmins."""
+"""Kernels on agents that are missing in the database, for superadmins."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from backendai.core.errors import Conflict
 
 
 class UnknownKernelBody(Answer[UnknownKernel]):
-    """A kernel that an agent reports and that is not in the database; it keeps running until it is adopted or
-    removed.
+    """A kernel that an agent reports and that is not in the database.
+
+    It keeps running until its session is added to the database or it is removed.
     """
 
     agent = serializers.CharField(source="agent.name")
@@ -44,7 +45,7 @@ class UnknownKernelBody(Answer[UnknownKernel]):
 
 
 class AdoptedBody(serializers.Serializer[Any]):
-    """The adopted session."""
+    """The session that was added to the database from an unknown kernel."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -69,7 +70,7 @@ class UnknownKernelList(ListAPIView[UnknownKernel]):
 
 
 class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
-    """Adopting a session."""
+    """Adding the session of an unknown kernel to the database."""
 
     serializer_class = AdoptedBody
     token_scopes = (Scope.ADMIN,)
@@ -85,14 +86,16 @@ class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
 
 
 class UnknownKernelRemove(GenericAPIView[UnknownKernel]):
-    """Removing a kernel."""
+    """Removing an unknown kernel from its agent."""
 
     serializer_class = UnknownKernelBody
     token_scopes = (Scope.ADMIN,)
 
     @extend_schema(request=None, responses={202: UnknownKernelBody})
     def post(self, request: Request, pk: int) -> Response:
-        """Let the agent stop the kernel and delete its home folder and log; 409 if this was already requested."""
+        """Request that the agent stops the kernel and deletes its home folder and log; 409 if this was already
+        requested.
+        """
         user = superadmin_of(request)
         row = get_object_or_404(UnknownKernel.objects.select_related("agent"), pk=pk)
         remove_unknown(user, row, now=timezone.now())

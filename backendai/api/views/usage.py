@@ -1,4 +1,4 @@
-"""What a session really uses."""
+"""The measured usage of a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SessionUsage(GenericAPIView[Any]):
 
     @extend_schema(parameters=[UsageQuery], responses=UsageBody)
     def get(self, request: Request, session_id: UUID) -> Response:
-        """Return the usage over a time, in points and as a mean; the mean is always of all kernels."""
+        """Return the usage over a time, as points and as a mean. The mean always covers all kernels."""
         session = get_object_or_404(ComputeSession.objects.visible_to(user_of(request)), pk=session_id)
         query = UsageQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
