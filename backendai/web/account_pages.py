@@ -1,4 +1,4 @@
-"""What the pages of one's own account have in common: their menu."""
+"""The menu and the common parts of the user's own account pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.web.requests import PageRequest
 
 
 class Entry(NamedTuple):
-    """A page in the menu: the name of its address, its title and its icon."""
+    """A page in the menu: the name of its URL route, its title and its icon."""
 
     address: str
     title: str | Promise
@@ -36,7 +36,7 @@ MENU = (
 
 
 def account_page(request: PageRequest, address: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
-    """Return the page of the account at this address of the menu, in the template of the same name."""
+    """Return the account page with this route of the menu, rendered from the template of the same name."""
     title = next(entry.title for entry in MENU if entry.address == address)
     told = {"section": "account", "menu": MENU, "address": address, "title": title}
     name = address.removeprefix("web:")
@@ -44,5 +44,5 @@ def account_page(request: PageRequest, address: str, context: dict[str, Any], *,
 
 
 def blame(form: Form, error: UserError) -> None:
-    """Show a service's refusal at the field that it names, or above the form."""
+    """Add the error to the form: at the field that it names, else above the form."""
     form.add_error(error.field if error.field in form.fields else NON_FIELD_ERRORS, error.message)

@@ -1,4 +1,4 @@
-"""Addresses of many things of one kind."""
+"""Builds the addresses of many objects of one kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _ANY = UUID(int=0)
 
 
 def addresses_of(page: str) -> Callable[[UUID], str]:
-    """Return what makes the address of a thing's page of its id, for lists: the route is looked up once, and not again
-    for every row."""
+    """Return a function that builds the address of an object's page from its id.
+
+    Lists use it, as it resolves the route once instead of for every row.
+    """
     before, after = reverse(page, args=[_ANY]).split(str(_ANY))
     return lambda key: f"{before}{key}{after}"

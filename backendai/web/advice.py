@@ -1,4 +1,4 @@
-"""What somebody can do about a session that does not go on by itself."""
+"""Advice about a session that waits or has ended: the reason, and the possible remedies."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ _ANYTHING = _noop("Launch a session with other resources, another image or anoth
 
 @dataclass(frozen=True, slots=True)
 class SilentAgent:
-    """An agent of the session that does not answer: since when, and when its sessions are ended."""
+    """An unreachable agent of the session: the time of its last contact, and the time when its sessions end."""
 
     name: str
     since: datetime
@@ -158,9 +158,11 @@ class SilentAgent:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A session's wait: what for, why in one sentence (empty where its own start time says it), its place in the queue,
-    since when (None before its own time has come), until when (if known), and when it is cancelled should it still
-    wait then."""
+    """The wait of a pending session: reason, place in the queue, start and expected end.
+
+    ``why`` is empty if the session waits for its own start time; the start is None before that time. Also has the time
+    at which the pending session would be cancelled.
+    """
 
     title: str
     why: str
@@ -171,7 +173,7 @@ class Wait:
 
 
 def wait_of(session: ComputeSession) -> Wait | None:
-    """Return how the session waits; None when it does not."""
+    """Return the wait of a pending session; None for others."""
     if session.status != Status.PENDING:
         return None
     queued_at = session.changed_at if session.retries else session.created_at
@@ -195,14 +197,14 @@ def _why(session: ComputeSession) -> str:
 
 
 def what_to_change(session: ComputeSession) -> str:
-    """Return what would let a session start that cannot as things stand; empty when waiting is enough."""
+    """Return the change with which a session that can never start would start; empty if waiting is enough."""
     if session.status != Status.PENDING or not session.status_data.get("never"):
         return ""
     return _(_CHANGES.get(session.status_reason, _ANYTHING))
 
 
 def what_helps(session: ComputeSession) -> str:
-    """Return what shortens the session's wait, or can be done after its end; empty when there is nothing to do."""
+    """Return what shortens the wait of a session, or helps after its end; empty if nothing does."""
     if session.status in TERMINAL:
         return _said(AFTERWARDS, session)
     if session.status != Status.PENDING or session.status_data.get("never"):
@@ -216,7 +218,7 @@ def _said(texts: Mapping[str, str], session: ComputeSession) -> str:
 
 
 def try_text(session: ComputeSession) -> str:
-    """Return which try of a start this is once one has failed: ``try 2 of 4``; else nothing."""
+    """Return the number of this start attempt after a failed one: ``attempt 2 of 4``. Empty for the first attempt."""
     if not session.retries or session.status not in STARTING | {Status.PENDING}:
         return ""
     numbers = {"number": session.retries + 1, "most": session.resource_group.max_retries + 1}
@@ -224,7 +226,7 @@ def try_text(session: ComputeSession) -> str:
 
 
 def silent_agents(session: ComputeSession, kernels: Iterable[Kernel]) -> list[SilentAgent]:
-    """Return the agents that hold live kernels of the session and do not answer."""
+    """Return the unreachable agents that have live kernels of the session."""
     agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent and kernel.status not in TERMINAL}
     grace = session.resource_group.agent_lost_grace
     return [
@@ -235,6 +237,6 @@ def silent_agents(session: ComputeSession, kernels: Iterable[Kernel]) -> list[Si
 
 
 def drained_agents(kernels: Iterable[Kernel]) -> list[Agent]:
-    """Return the agents with live kernels among these that are being emptied."""
+    """Return the draining agents that run live kernels among these."""
     agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent and kernel.status not in TERMINAL}
     return [agent for agent in agents.values() if agent.is_drained]

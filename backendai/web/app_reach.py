@@ -1,4 +1,4 @@
-"""Can the browser that is looking at the portal find the names under which apps live?"""
+"""Checks whether the user's browser can resolve the host names of apps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from backendai.texts.translation import gettext as _
 
 
 def why_out_of_reach(host: str, domain: str) -> str:
-    """Return a sentence with the remedy when a browser that found the portal under this host (its Host header) will
-    not find the apps under this domain; nothing when it will."""
+    """Return why the browser cannot reach the apps under ``domain``, with the remedy; empty if it can.
+
+    ``host`` is the Host header under which the browser reached the portal.
+    """
     if not _is_local(domain) or _is_local(_name_in(host)):
         return ""
     text = _(

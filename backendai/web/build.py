@@ -1,4 +1,4 @@
-"""Which build of the portal this is: told when its image was made, else read from the clone that it runs from."""
+"""The build of the portal: from the settings of its image, else from the git clone that it runs from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE_SECONDS = 2.0
 
 @cache
 def build_text() -> str:
-    """Return version, commit and date, as far as they are known; found out once, as a process keeps its code."""
+    """Return version, commit and date, as far as known; computed once for each process."""
     commit, made_at = settings.BUILD_COMMIT, settings.BUILD_DATE
     if not commit:
         commit, made_at = _of_the_clone()

@@ -1,4 +1,4 @@
-"""Bars by day, as the pages draw them."""
+"""Bar charts by day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEIGHT, STEP = 120, 10
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One day of a chart, in the units of the drawing."""
+    """A day in a chart, with its position and height in drawing units."""
 
     day: str
     hours: float
@@ -22,7 +22,7 @@ class Column:
 
 
 def columns_of(days: Sequence[Line], slot: str) -> list[Column]:
-    """Return a column for each day; the highest is as high as the drawing."""
+    """Return a column for each day. The highest column has the full height of the drawing."""
     most = max((day.hours.get(slot, 0.0) for day in days), default=0.0) or 1.0
     columns = []
     for number, day in enumerate(days):
@@ -33,5 +33,5 @@ def columns_of(days: Sequence[Line], slot: str) -> list[Column]:
 
 
 def usual_slot(slots: Sequence[str]) -> str:
-    """Return the slot that a chart shows when nobody has chosen one: GPUs where there are any."""
+    """Return the default slot of a chart: GPUs if there are any, else ``cpu``."""
     return next((one for one in slots if "cuda" in one), "cpu")

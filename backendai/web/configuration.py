@@ -1,4 +1,4 @@
-"""The configuration as administrators may read it: from a list of names, each made harmless before it is shown."""
+"""The configuration for administrators: the settings of a fixed list, without secrets."""
 
 from __future__ import annotations
 
@@ -41,12 +41,15 @@ _SECRET = re.compile(r"key|secret|password|token", re.IGNORECASE)
 
 
 def effective_configuration() -> list[tuple[str | Promise, list[tuple[str, str]]]]:
-    """Return what is set, under headings, as names and texts without any secret."""
+    """Return the settings under headings, as names and texts without secrets."""
     return [(title, [(name, masked(name, getattr(settings, name, None))) for name in names]) for title, names in SHOWN]
 
 
 def masked(name: str, value: Any) -> str:
-    """Return a value as text: of a secret only whether it is set, of an address no password, user or query."""
+    """Return a setting as text.
+
+    Of a secret it says only whether it is set; of a URL it leaves out user, password and query.
+    """
     if value in (None, "", [], ()):
         return _("not set")
     if _SECRET.search(name):

@@ -1,7 +1,7 @@
-"""What of a template is the same in every page of a language is made once.
+"""Renders the constant parts of templates once for each language.
 
-Half of a page are texts, addresses and icons between a few values. The loader joins each run of them into one piece,
-whose text every process keeps by language; catalogues, routes and static files do not change while it runs.
+Half of a page is texts, addresses and icons between a few values. The loader joins each run of constant nodes into one,
+whose text every process keeps. Translations, routes and static files do not change while it runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEY = "key of constant parts"
 
 
 class ConstantPart(Node):
-    """Some nodes that need nothing of the context."""
+    """Template nodes that do not depend on the context, rendered once for each language."""
 
     child_nodelists = ()
 
@@ -40,7 +40,7 @@ class ConstantPart(Node):
         self.token, self.origin = nodes[0].token, nodes[0].origin
 
     def render(self, context: Context) -> str:
-        """Return their text."""
+        """Return the text of the nodes."""
         key = _key_of(context)
         text = self._texts.get(key)
         if text is None:
@@ -49,7 +49,7 @@ class ConstantPart(Node):
 
 
 class ConstantName(Node):
-    """A text without values that is kept under a name, as by ``asvar``."""
+    """A constant text that is stored under a name in the context, as by ``asvar``."""
 
     child_nodelists = ()
 
@@ -59,7 +59,7 @@ class ConstantName(Node):
         self.token, self.origin = node.token, node.origin
 
     def render(self, context: Context) -> str:
-        """Give the text its name."""
+        """Store the text under its name in the context; return an empty text."""
         key = _key_of(context)
         if key not in self._texts:
             self._node.render(context)
@@ -69,8 +69,10 @@ class ConstantName(Node):
 
 
 class Sentence(Node):
-    """A sentence with values in it, whose translation is looked up once for each language. A value whose letters run
-    the other way does not turn the rest of it."""
+    """A translated sentence with values, whose translation is looked up once for each language.
+
+    A value in the other writing direction does not change the direction of the rest.
+    """
 
     child_nodelists = ()
 
@@ -84,7 +86,10 @@ class Sentence(Node):
         self.token, self.origin = node.token, node.origin
 
     def render(self, context: Context) -> str:
-        """Return it filled in, or keep it under its name; what is not usual is left to Django's own node."""
+        """Return the sentence with its values, or store it under its name.
+
+        Unusual cases are left to Django's own node.
+        """
         named = {name: value.resolve(context) for name, value in self._node.extra_context.items()}
         if self._plural and self._node.counter:
             named[self._number] = self._node.counter.resolve(context)
@@ -114,21 +119,21 @@ class Sentence(Node):
 
 
 class _Joining(base.Loader):
-    """Loads a template and joins what is constant in it."""
+    """Loads a template and joins its constant parts."""
 
     def get_template(self, template_name: str, skip: Any = None) -> Template:
-        """Return the template, before anybody else has it."""
+        """Return the template with joined parts."""
         template = super().get_template(template_name, skip)
         join(template.nodelist)
         return template
 
 
 class Loader(cached.Loader, _Joining):
-    """Keeps templates whose constant parts are joined."""
+    """A cached template loader that joins constant parts."""
 
 
 def join(nodes: NodeList) -> None:
-    """Put one node in the place of each run of constant ones, here and within what stays."""
+    """Replace each run of constant nodes with one node, also inside other nodes."""
     joined: list[Node] = []
     for constant, run in groupby(nodes, _is_constant):
         found = list(run)
@@ -189,7 +194,10 @@ def _is_literal(expression: FilterExpression) -> bool:
 
 
 def _key_of(context: Context) -> object:
-    """Return what the text of a constant part depends on; looked up once while a template is rendered."""
+    """Return the key on which the text of a constant part depends, such as the language.
+
+    Computed once for each rendering.
+    """
     kept = cast(Any, context.render_context).dicts[0]
     key = kept.get(_KEY)
     if key is None:

@@ -1,4 +1,4 @@
-"""Forms about keys and files of one's own. They read what was typed; services decide whether it can be met."""
+"""Forms for the user's own keys and files. They parse the input; the services validate it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 
 
 class TokenForm(forms.Form):
-    """A new access token: what it is for, what it may do, and until when."""
+    """A new access token: its name, scopes and lifetime."""
 
     name = forms.CharField(max_length=64, label=_l("Name"), widget=forms.TextInput(attrs={"autocomplete": "off"}))
     days = forms.TypedChoiceField(label=_l("Valid for"), coerce=int, initial="90", choices=_VALIDITIES)
@@ -37,7 +37,7 @@ class TokenForm(forms.Form):
     )
 
     def expires_at(self) -> datetime | None:
-        """Return when it ends, None for never."""
+        """Return the expiry of the token, or None for never."""
         days = self.cleaned_data["days"]
         return timezone.now() + timedelta(days=days) if days else None
 
@@ -88,7 +88,7 @@ class DotfileForm(forms.Form):
     )
 
     def clean_content(self) -> str:
-        """Return the text with the line ends of Unix: browsers send others."""
+        """Return the text with Unix line ends, as browsers send Windows ones."""
         return str(self.cleaned_data["content"]).replace("\r\n", "\n")
 
 

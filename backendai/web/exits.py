@@ -1,4 +1,4 @@
-"""How a kernel's main process ended, in a word or two."""
+"""Short texts about the exit of a kernel's main process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _STOPPED = {143: gettext_noop("stopped (SIGTERM)"), 137: gettext_noop("stopped (
 
 
 def was_stopped(kernel: Kernel) -> bool:
-    """Return whether its exit code only says that it was told to end, which is no failure."""
+    """Return whether the exit code only shows that the process was ordered to end, which is no failure."""
     return kernel.exit_code in _STOPPED and kernel.status_reason in _ON_ORDER
 
 
 def exit_words(kernel: Kernel) -> str:
-    """Return its exit code in words; empty where there is none."""
+    """Return the exit code as text; empty if there is none."""
     if kernel.exit_code is None:
         return ""
     if was_stopped(kernel):

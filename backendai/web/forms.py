@@ -1,4 +1,4 @@
-"""Forms about oneself. They read what was typed; services decide whether it can be met."""
+"""Forms for the user's own account. They parse the input; the services validate it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.accounts.adapters import PortalAdapter
 
 
 class PasswordForm(PasswordChangeForm):
-    """The present password, and twice the new one."""
+    """The current password, and twice the new one."""
 
     error_messages = PasswordChangeForm.error_messages | {
         "password_incorrect": _l("This is not your current password."),
@@ -35,7 +35,7 @@ class PasswordForm(PasswordChangeForm):
         self.fields["new_password1"].help_text = _("At least 10 characters, and not a common one.")
 
     def clean_old_password(self) -> str:
-        """Return the present password; wrong ones are counted like those at sign-in, and make the person wait."""
+        """Return the current password. Raises ValidationError if it is wrong; wrong ones count as failed sign-ins."""
         old: str = self.cleaned_data["old_password"]
         if not PortalAdapter().reauthenticate(self.user, old):
             raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")

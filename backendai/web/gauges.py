@@ -1,5 +1,7 @@
-"""What one holds of what one may hold, as bars: on the dashboard. The numbers are those of ``planning.allowances``, of
-the ledger, and of the room in a group."""
+"""Bars of the user's usage and limits on the dashboard.
+
+The numbers come from ``planning.allowances``, the ledger, and the free resources of a group.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from backendai.web.resources import RoomBars, name_of_slot
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One thing with a limit, as a bar: whose limit it is (empty: nobody's), and how full it is."""
+    """A bar of one slot or of sessions: usage, limit, and the holder of the limit (empty: none)."""
 
     slot: str  # empty: sessions
     allowance: Allowance
@@ -25,12 +27,12 @@ class Gauge:
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """The name of the slot, or ``Sessions``."""
         return name_of_slot(self.slot) if self.slot else _("Sessions")
 
     @property
     def percent(self) -> int | None:
-        """How much of the limit is held, 0 to 100; None without a limit."""
+        """The used share of the limit, 0 to 100; None without a limit."""
         one = self.allowance
         if one.limit is None:
             return None
@@ -38,22 +40,22 @@ class Gauge:
 
     @property
     def used(self) -> str:
-        """What is held."""
+        """The used amount as text."""
         return self._text(self.allowance.used)
 
     @property
     def limit(self) -> str:
-        """What may be held."""
+        """The limit as text."""
         return limit_text(self.allowance.limit, self.slot)
 
     @property
     def left(self) -> str:
-        """What may still be taken."""
+        """The remaining amount as text."""
         return limit_text(self.allowance.remaining, self.slot)
 
     @property
     def pending(self) -> str:
-        """What waits; empty when nothing does."""
+        """The amount of pending sessions as text; empty if there are none."""
         return self._text(self.allowance.pending) if self.allowance.pending else ""
 
     def _text(self, amount: int) -> str:
@@ -62,8 +64,11 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """One slot in one resource group, in thousandths: what one holds there, and how much more one can have now (None:
-    any amount). ``holder``: whose limit leaves no more; empty: the group has no more, or there is no limit."""
+    """One slot in one resource group, in thousandths.
+
+    ``held``: the amount that the user holds there; ``more``: the further amount available now (None: unlimited).
+    ``holder``: the holder whose limit is exhausted; empty if the group is full, or there is no limit.
+    """
 
     slot: str
     held: int
@@ -72,22 +77,22 @@ class Here:
 
     @property
     def name(self) -> str:
-        """The slot's name for people."""
+        """The name of the slot."""
         return name_of_slot(self.slot)
 
     @property
     def held_text(self) -> str:
-        """What one holds."""
+        """The held amount as text."""
         return format_amount(self.slot, self.held)
 
     @property
     def more_text(self) -> str:
-        """How much more one can have now."""
+        """The further available amount as text."""
         return limit_text(self.more, self.slot)
 
     @property
     def percent(self) -> int | None:
-        """How much of what one could have one holds, 0 to 100; None where that is any amount."""
+        """The held share of the held and available amount, 0 to 100; None if that is unlimited."""
         if self.more is None:
             return None
         reach = self.held + self.more
@@ -95,7 +100,10 @@ class Here:
 
 
 def tightest(limits: OwnLimits) -> list[Gauge]:
-    """Return one bar for each thing: that of the holder whose limit leaves the least, else of the user's own use."""
+    """Return a bar for sessions and for each slot, with the strictest limit.
+
+    Without a limit it shows the user's own usage.
+    """
     user = next(holder for holder in limits.holders if holder.scope == "user")
     of_sessions = limits.strictest_sessions
     gauges = [Gauge("", (of_sessions or user).sessions, of_sessions.label if of_sessions else "")]
@@ -110,8 +118,11 @@ def gauges_of(holder: HolderLimits) -> list[Gauge]:
 
 
 def own_use_in(room: RoomBars, user: User, limits: OwnLimits, *, shows_room: bool) -> list[Here]:
-    """Return what the user holds in a group, slot by slot, and how much more they can have there: what the strictest
-    limit leaves, and what is free (``shows_room``: else that is the site's secret). One query."""
+    """Return the amounts of the user in a group, by slot, and the further available amounts.
+
+    These are limited by the strictest policy, and with ``shows_room`` by the free resources, which are otherwise
+    hidden. One query.
+    """
     held = held_in_groups(user.pk).get(room.group.pk, Slots())
     free = {bar.slot: bar.free for bar in room.bars} if shows_room else {}
     names = in_order(held.keys() | {bar.slot for bar in room.bars})

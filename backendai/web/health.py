@@ -1,4 +1,4 @@
-"""How each part of the platform is, as far as a web process can see it. Every look has a deadline of a second."""
+"""Checks the parts of the platform from a web process. Each check has a timeout of a second."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKAGES = ("djangorestframework", "channels", "celery", "aiohttp", "pydantic",
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the platform: whether it is well (None: nobody can tell from here), and in words."""
+    """A part of the platform: its state (True: healthy; None: unknown), and a text about it."""
 
     name: str
     is_well: bool | None
@@ -41,7 +41,7 @@ class Part:
 
 
 def health(now: datetime) -> list[Part]:
-    """Return every part, the central ones first."""
+    """Return the state of every part, the central ones first."""
     return [
         Part(_("Web"), True, _("answers: you are reading it")),
         _loop(_("Scheduler"), "pass", now, _STALE_PASS),
@@ -58,20 +58,20 @@ def health(now: datetime) -> list[Part]:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Return the versions of what the platform is made of."""
+    """Return the versions of the portal, its system, packages and database."""
     rows = [("Python", platform.python_version()), ("Django", django.get_version()), (_("System"), platform.platform())]
     database = (connection.display_name, _database_version())
     return [(_("Portal"), build_text()), *rows, *_packages(), database]
 
 
 def agents_heard(now: datetime) -> list[Agent]:
-    """Return every agent that may come back, those unheard of for the longest first."""
+    """Return the agents that may reconnect, those with the oldest contact first (at most 200)."""
     return list(Agent.objects.registered().order_by("last_seen_at", "name")[:200])
 
 
 @cache
 def _packages() -> list[tuple[str, str]]:
-    """Return those that are installed; read once, for a process goes on with what it has loaded."""
+    """Return name and version of the installed packages; read once, as a process keeps its code."""
     found = []
     for name in _PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""The scheduling history of a session as a page shows it: narrowed, sorted, a page at a time."""
+"""The scheduling history of a session: filtered, sorted, in pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _words(**attrs: Any) -> forms.TextInput:
 
 
 class HistoryForm(forms.Form):
-    """What the rows are narrowed by; an empty field narrows nothing."""
+    """The filters of the history. An empty field filters nothing."""
 
     id = forms.UUIDField(label=gettext_lazy("ID"), required=False, widget=_words())
     phase = forms.ChoiceField(
@@ -56,7 +56,7 @@ class HistoryForm(forms.Form):
     )
 
     def narrow(self, records: QuerySet[SchedulingRecord]) -> QuerySet[SchedulingRecord]:
-        """Return the rows that match; none when a field makes no sense."""
+        """Return the rows that match the filters; no row if a filter is invalid."""
         if not self.is_valid():
             return records.none()
         lookups = {"id": "uid", "message": "message__icontains"}
@@ -66,7 +66,7 @@ class HistoryForm(forms.Form):
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """One column that rows can be sorted by: what its button asks for, and how it is sorted now."""
+    """A sortable column: its current order, and the order that its button requests."""
 
     label: str
     name: str
@@ -74,12 +74,12 @@ class Sorting:
 
     @property
     def now(self) -> str:
-        """The column's order now, in the words of ``aria-sort``."""
+        """The column's current order as in ``aria-sort``."""
         return {self.name: "ascending", f"-{self.name}": "descending"}.get(self.ordering, "none")
 
     @property
     def next(self) -> str:
-        """The order that its button asks for: the newest first, then the other way round."""
+        """The order that the button requests: the newest first, then the oldest first."""
         return self.name if self.ordering == f"-{self.name}" else f"-{self.name}"
 
 

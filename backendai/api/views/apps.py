@@ -116,8 +116,9 @@ class SessionApp(APIView):
 
     @extend_schema(request=None, responses={201: AppEntryBody})
     def post(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Return a one-time code; access ends with the token or sign-in of this request. 409 if the app cannot be
-        opened now.
+        """Return a one-time code for the app.
+
+        Access ends with the token or sign-in of this request. 409 if the app cannot be opened now.
         """
         session = _session(request, session_id)
         credential = credential_of(request)

@@ -71,8 +71,10 @@ class JobRetry(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, job_id: UUID) -> Response:
-        """Retry the build of an image (kind ``image.build``) or the deletion of an image's tag (``image.untag``), and
-        return the new job. 409 for jobs that cannot be retried.
+        """Retry a job, and return the new one.
+
+        Jobs are builds of an image (kind ``image.build``) and deletions of an image's tag (``image.untag``). 409 for
+        jobs that cannot be retried.
         """
         user = superadmin_of(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)

@@ -50,8 +50,9 @@ class SessionCommit(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=CommitRequest, responses={202: JobBody})
     def post(self, request: Request, session_id: UUID) -> Response:
-        """Save the session as an image; returns the background job, whose result names the image. 409 if the session
-        cannot be saved.
+        """Save the session as an image, and return the background job.
+
+        Its result names the image. 409 if the session cannot be saved.
         """
         visible = ComputeSession.objects.visible_to(user_of(request)).select_related("image__registry")
         session = get_object_or_404(visible, pk=session_id)

@@ -93,9 +93,7 @@ class UnknownKernelRemove(GenericAPIView[UnknownKernel]):
 
     @extend_schema(request=None, responses={202: UnknownKernelBody})
     def post(self, request: Request, pk: int) -> Response:
-        """Request that the agent stops the kernel and deletes its home folder and log; 409 if this was already
-        requested.
-        """
+        """Request that the agent removes the kernel with its home folder and log. 409 if this was already requested."""
         user = superadmin_of(request)
         row = get_object_or_404(UnknownKernel.objects.select_related("agent"), pk=pk)
         remove_unknown(user, row, now=timezone.now())

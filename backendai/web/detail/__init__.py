@@ -1,1 +1,1 @@
-"""What the panel of one session says, worked out of its rows: facts, ends, actions, phases, explanations."""
+"""The contents of a session's panel: facts, ends, actions, start phases and explanations."""

@@ -1,4 +1,4 @@
-"""What can be done with a session from its panel, in a fixed order; what cannot be done now says why."""
+"""The actions on a session's panel, in a fixed order. A disabled action has a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backendai.wire.capabilities import Capability
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A button: its address, the box that it opens over the page (empty: none), and why it cannot be pressed now."""
+    """A button with its address, its dialog (empty: none), and the reason if it is disabled."""
 
     key: str
     label: str
@@ -33,8 +33,11 @@ class Action:
 def actions_of(
     session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
 ) -> list[Action]:
-    """Return app launcher, terminal, SSH, log, saving as an image or template, and terminate; of a session that has
-    ended log and template. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
+    """Return the buttons of a session's panel.
+
+    A live session has apps, terminal, SSH, log, saving as image or template, and terminate; an ended one has log and
+    template. ``agent`` is that of the main kernel; ``kept_log`` is the size of its stored log in bytes.
+    """
     page = reverse("web:session", args=[session.pk])
     if session.is_terminal:
         log = [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
@@ -61,14 +64,14 @@ def actions_of(
 
 
 def why_no_apps(session: ComputeSession) -> str:
-    """Return why the apps of a session cannot be opened now; empty when they can, and there are some."""
+    """Return why the apps of a session cannot be opened now; empty if they can."""
     if session.is_running and not has_apps(session):
         return _("The image has no apps, and no port was opened.")
     return _no_terminal(session)
 
 
 def why_no_console(session: ComputeSession) -> str:
-    """Return why no code can be run in a session now; empty when it can."""
+    """Return why a session cannot run code now; empty if it can."""
     if not session.kind.executes_code:
         return _("Only interactive sessions run code on request.")
     return _no_terminal(session)
@@ -82,7 +85,7 @@ def _console(session: ComputeSession) -> list[Action]:
 
 
 def why_no_files(session: ComputeSession, agent: Agent | None) -> str:
-    """Return why the home folder of a session cannot be opened now; empty when it can."""
+    """Return why the home folder of a session cannot be opened now; empty if it can."""
     if agent is not None and Capability.SIMULATED in capabilities_of(agent):
         return _("A simulated session has no files.")
     return _no_terminal(session)

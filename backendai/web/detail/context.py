@@ -1,4 +1,4 @@
-"""Everything that the panel of one session needs, in a fixed number of queries."""
+"""The template context of a session's panel, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_NAMED = 20
 
 
 def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
-    """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
+    """Return the context of the panel of a session that the user may see. ``in_drawer``: the panel lies over a list."""
     kernels = list(session.kernels.select_related("agent", "image"))
     facts, own = _facts(session, kernels, now), session.owner_id == user.pk
     main = next(iter(kernels), None)
@@ -48,7 +48,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
 
 
 def _endpoint(session: ComputeSession, user: User) -> Endpoint | None:
-    """Return the endpoint that the session is a replica of."""
+    """Return the visible endpoint of which the session is a replica, or None."""
     if not session.kind.is_served:
         return None
     found: Endpoint | None = Endpoint.objects.visible_to(user).live().filter(replicas__session=session).first()
@@ -56,7 +56,7 @@ def _endpoint(session: ComputeSession, user: User) -> Endpoint | None:
 
 
 def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> dict[str, Any]:
-    """Return the folders of the session, which of them the user can open, and which could not be mounted."""
+    """Return the folders of the session, those that the user can open, and those that could not be mounted."""
     found = read_mounts([session.pk] if session.mount_count else [])
     agents = {kernel.agent_id for kernel in kernels if kernel.agent_id}
     left_out = [mount for agent_id in agents for mount in found.left_out(session.pk, agent_id)]
@@ -72,7 +72,7 @@ def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> d
 
 
 def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:
-    """Return what every page about a session needs: whose it is, and what the reader may do to it."""
+    """Return the context of every page about a session: its owner, and what the user may do with it."""
     own = session.owner_id == user.pk
     return {
         "section": "sessions",
@@ -84,7 +84,7 @@ def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:
 
 
 def waiting_for(session: ComputeSession, user: User) -> list[ComputeSession]:
-    """Return those that wait for the session to end well: they end with it when it does not."""
+    """Return the pending sessions that depend on this one. They end if it fails."""
     return list(session.dependents.visible_to(user).pending().order_by("created_at")[:_MOST_NAMED])
 
 
@@ -127,5 +127,5 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
 
 
 def _kept_log(session: ComputeSession) -> int:
-    """Return the bytes of log that are kept of all of its kernels."""
+    """Return the total size of the stored logs of the session's kernels, in bytes."""
     return sum(KernelLog.objects.filter(kernel__session=session).values_list("size", flat=True))

@@ -1,4 +1,4 @@
-"""Why a session waits, or how it ended, with everything that is known: for the one who asks "why?"."""
+"""Explains in detail why a session waits, or how it ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIGNALS = {
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How one kernel ended; ``meaning``: of its exit code, empty where the number says no more."""
+    """The end of one kernel; ``meaning`` explains its exit code, empty if that has no known meaning."""
 
     kernel: Kernel
     meaning: str
@@ -44,9 +44,12 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a session is where it is. ``attempts``: tries of the scheduler since it became pending; ``error``: the number
-    by which an administrator finds the platform's error in the log (empty for everybody else); ``passed`` and
-    ``failed`` are the gates that were looked at last, ``looked_at`` when."""
+    """The reason of a session's state, with all details.
+
+    ``attempts``: scheduler attempts since it became pending. ``error``: the number of the platform's error in the log,
+    for administrators (empty for others). ``passed`` and ``failed``: the gates of the last check, made at
+    ``looked_at``.
+    """
 
     title: str
     message: str
@@ -68,7 +71,7 @@ class Explanation:
 
 
 def explanation_of(session: ComputeSession, user: User) -> Explanation:
-    """Return why the session, which the user may see, waits or ended. Two queries."""
+    """Return why a visible session waits or ended. Two queries."""
     wait = wait_of(session)
     record = _last_look(session)
     steps = shown_steps(record) if record else []
@@ -99,7 +102,7 @@ def _exit(kernel: Kernel) -> Exit:
 
 
 def meaning_of(exit_code: int | None) -> str:
-    """Return what an exit code is known to mean; nothing for those that a program chose itself."""
+    """Return the known meaning of an exit code; empty for codes that a program chose itself."""
     meaning = _SIGNALS.get(exit_code) if exit_code is not None else None
     return _(meaning) if meaning else ""
 
@@ -115,15 +118,17 @@ def _title(session: ComputeSession) -> str:
 
 
 def _last_look(session: ComputeSession) -> SchedulingRecord | None:
-    """Return the row of the history that holds what was looked at last."""
+    """Return the history row with the steps of the scheduler's last check, or None."""
     newest = list(session.records.order_by("-id")[:_LOOKS_BACK])
     told = [record for record in newest if record.uid == session.wait_record]
     return next((record for record in [*told, *newest] if record.sub_steps), None)
 
 
 def _numbers(data: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the numbers of a reason, under these ``names`` or their own; ids of other people's things and what the
-    page says anyway are left out."""
+    """Return the numbers of a reason with their labels.
+
+    ``names`` maps keys to labels. Leaves out ids, and numbers that the page shows elsewhere.
+    """
     told = [(name, value) for name, value in data.items() if name not in _TOLD_ELSEWHERE and _is_number(value)]
     return [
         (names.get(name, name.replace("_", " ")), name_of_slot(str(value)) if name == "slot" else str(value))
@@ -132,7 +137,7 @@ def _numbers(data: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[st
 
 
 def _is_number(value: object) -> bool:
-    """Return whether it is a number, or one in words such as an amount."""
+    """Return whether the value is a number or an amount as text, but no id."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
         return False
     try:

@@ -1,4 +1,4 @@
-"""The facts of a session that have to be worked out: what ends it by itself, what it was granted, what is measured."""
+"""Derived facts of a session: its automatic ends, granted amounts and measured usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Something that ends a session by itself: what it is, and when."""
+    """An automatic end of a session: its title, time and description."""
 
     title: str
     at: datetime
@@ -32,8 +32,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the programs of one kernel use of one device, as its node last said. ``percent``, ``mem_used`` and
-    ``mem_total`` (bytes) are None where the driver does not tell."""
+    """The use of one device by one kernel's programs, as its agent last measured it.
+
+    ``percent``, ``mem_used`` and ``mem_total`` (bytes) are None if the driver does not report them.
+    """
 
     hostname: str
     device: str
@@ -44,7 +46,7 @@ class Use:
 
 
 def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
-    """Return what ends a live session by itself, the first one first; empty: nothing known does."""
+    """Return the automatic ends of a live session, the earliest first."""
     if session.is_terminal or session.status == Status.TERMINATING:
         return []
     found = []
@@ -62,12 +64,15 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
 
 
 def ends_soon(ends: Sequence[End], *, now: datetime) -> End | None:
-    """Return the end that comes within an hour, if there is one."""
+    """Return the first end within an hour, or None."""
     return next((end for end in ends if end.at - now < SOON), None)
 
 
 def waited(session: ComputeSession) -> str:
-    """Return how long it waited for its start; empty before that."""
+    """Return how long the session waited for its start, as text; empty before the start.
+
+    A session with its own start time waits from that time on.
+    """
     if session.started_at is None:
         return ""
     begin = max(session.created_at, session.starts_at or session.created_at)
@@ -75,18 +80,18 @@ def waited(session: ComputeSession) -> str:
 
 
 def asked_for(kernels: Iterable[Kernel]) -> Slots:
-    """Return what those kernels that hold slots had asked for together."""
+    """Return the total amounts requested by those kernels that are placed on agents."""
     return sum((kernel.amounts for kernel in kernels if kernel.status in PLACED), Slots())
 
 
 def granted_to(session: ComputeSession) -> Slots:
-    """Return what the ledger says the session holds; one query."""
+    """Return the total amounts that the session's kernels hold, by slot; one query."""
     rows = Allocation.objects.filter(kernel__session=session).order_by().values_list("slot")
     return Slots({slot: int(amount) for slot, amount in rows.annotate(Sum("amount"))})  # sums may come as decimals
 
 
 def uses_of(kernels: Iterable[Kernel]) -> list[Use]:
-    """Return what is measured of running kernels: their use of accelerators, where the driver knows the processes."""
+    """Return the measured use of accelerators by running kernels, where the driver knows the processes."""
     return [
         _use(kernel, device, said, kernel.agent.live.get("at"))
         for kernel in kernels

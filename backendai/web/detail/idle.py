@@ -1,4 +1,4 @@
-"""What idle checkers say of a session, in words: on its panel, and for a launch before there is a session."""
+"""The texts of idle checkers: on a session's panel, and for a launch before there is a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_PART = 4  # of the time between warning and end: in so much of it, the end
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one slot is used, beside its threshold; ``tone``: bad below it, wait near it."""
+    """The usage of one slot beside its threshold. ``tone``: bad below the threshold, wait near it."""
 
     label: str
     percent: str
@@ -33,8 +33,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class IdleLine:
-    """One checker on the panel. ``why_not`` says why it does not count at present; ``help`` explains the checker.
-    ``tone``: wait from the warning on, bad shortly before the end. ``hint``: its figures, shown as its tooltip."""
+    """One idle checker on the panel.
+
+    ``why_not``: why it does not apply at present; ``help`` explains the checker. ``tone``: wait from the warning on,
+    bad shortly before the end. ``hint``: its tooltip with the usage.
+    """
 
     check: IdleCheck
     title: str
@@ -46,36 +49,41 @@ class IdleLine:
 
     @property
     def hint(self) -> str:
-        """The figures and their thresholds in one line."""
+        """The usage of each slot with its threshold, in one line."""
         return " · ".join(f"{one.label} {one.percent} / {one.threshold}" for one in self.figures)
 
 
 def idle_lines(session: ComputeSession, *, now: datetime) -> list[IdleLine]:
-    """Return what each checker says of a running session, the nearest end first; a fixed number of queries."""
+    """Return the results of the idle checkers for a running session, the earliest end first.
+
+    A fixed number of queries.
+    """
     return [_line(check) for check in checks_of(session, now=now)]
 
 
 def rules_to_come(session: ComputeSession) -> list[str]:
-    """Return by which checkers a session that does not run yet will be looked at; two queries."""
+    """Return the rules of the idle checkers that will apply once the session runs. Two queries."""
     if session.is_terminal or session.status in (Status.RUNNING, Status.TERMINATING):
         return []
     return launch_rules(session.session_type, session.resource_group_id, session.project_id)
 
 
 def launch_rules(session_type: str, group_id: int, project_id: UUID) -> list[str]:
-    """Return in one sentence each by which checkers sessions of this type are looked at there; two queries."""
+    """Return the rules of the idle checkers for sessions of this type there, one sentence each. Two queries."""
     return [rule_text(checker) for checker in _checkers_for(session_type, group_id, project_id)]
 
 
 def short_rules(session_type: str, group_id: int, project_id: UUID) -> str:
-    """Return in one line when checkers end sessions of this type there, the nearest end first; empty if none does. Two
-    queries."""
+    """Return in one line when idle checkers end sessions of this type there.
+
+    The shortest limit is first; empty if no checker applies. Two queries.
+    """
     found = sorted(_checkers_for(session_type, group_id, project_id), key=lambda checker: checker.limit)
     return _("Session ends %(rules)s") % {"rules": " · ".join(map(_short, found))} if found else ""
 
 
 def rule_text(checker: IdleChecker) -> str:
-    """Return what a checker means for a session."""
+    """Return the rule of an idle checker in a sentence."""
     limit, lead = short_duration(checker.limit), short_duration(checker.warning)
     if checker.kind == IdleChecker.Kind.LIFETIME:
         text = _("Ends after %(limit)s in any case.") % {"limit": limit}

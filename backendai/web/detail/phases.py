@@ -1,4 +1,4 @@
-"""A start on its way, as a bar of phases: what each has taken, what it usually takes, and what takes long now."""
+"""The start of a session as a bar of phases, with the actual and the usual duration of each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _LONG_SECONDS, _LONG_TIMES = 5.0, 2.0  # when a phase is said to take longer tha
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase: ``state`` is done, now or next; ``took`` and ``usual`` are words, empty where nothing is known;
-    ``since``: when the one that goes on began. ``x``, ``width`` and ``filled`` are hundredths of the bar."""
+    """One phase of a start.
+
+    ``state`` is done, now or next; ``took`` and ``usual`` are durations as text, empty if unknown; ``since``: when the
+    current phase began. ``x``, ``width`` and ``filled`` are in per cent of the bar.
+    """
 
     word: str
     state: str
@@ -34,8 +37,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A start: its phases, what goes on now in one sentence, the sentence that it takes long (or nothing), the share of
-    the image that has come (0–100, None: not known), and what a whole start usually takes, of how many starts."""
+    """A start of a session: its phases, and the current state in a sentence.
+
+    Has a warning if it takes long (else empty), the pulled share of the image (0–100, None: unknown), the usual
+    duration of a whole start, and the number of starts behind it.
+    """
 
     phases: list[Phase]
     now: str
@@ -46,8 +52,10 @@ class Start:
 
 
 def start_of(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetime) -> Start | None:
-    """Return how far the session's start is, told of the kernel that is furthest behind; None when it does not start.
-    One query."""
+    """Return the progress of the session's start, from the kernel that is furthest behind.
+
+    None if the session is not starting. One query.
+    """
     if session.status not in STARTING:
         return None
     behind = [kernel for kernel in kernels if kernel.status in _ORDER]
@@ -71,7 +79,7 @@ def start_of(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetim
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time for people: ``0.4 s``, ``12 s``, ``3 min 20 s``."""
+    """Return a duration as text: ``0.4 s``, ``12 s``, ``3 min 20 s``."""
     if seconds < 60:
         return _("%(number)s s") % {"number": f"{seconds:.1f}" if seconds < 10 else f"{seconds:.0f}"}
     minutes, rest = divmod(round(seconds), 60)
@@ -102,7 +110,7 @@ def _phases(
 
 
 def _widths(lengths: Sequence[float]) -> list[float]:
-    """Return hundredths of the bar by length, none too narrow to be seen."""
+    """Return the widths of the phases in per cent of the bar, each wide enough to be seen."""
     whole = sum(lengths)
     if not whole:
         return [100 / len(lengths)] * len(lengths)

@@ -1,4 +1,4 @@
-"""What a session really uses, as its panel draws it: for each slot what it uses of what it was given, and over time."""
+"""The measured usage of a session on its panel: the current usage of each slot, and charts over time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _THROUGH = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One step of a drawing, in its units."""
+    """One time step of a chart, in drawing units."""
 
     title: str
     x: float
@@ -51,8 +51,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One drawing: what is used (empty: not measured) of what was given (empty: there is no such thing), ``percent`` of
-    it; ``about``: mean, peak and what else is known; ``top``: what the upper edge stands for."""
+    """A chart of one slot.
+
+    ``used``: the usage (empty: not measured); ``given``: the granted amount (empty: none); ``percent`` of it;
+    ``about``: mean, peak and other facts; ``top``: the value at the upper edge.
+    """
 
     key: str
     name: str
@@ -66,7 +69,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """``window`` and ``kernel_id`` are what was chosen; ``measured_at``: when it was measured last, as far as known."""
+    """The usage of a session.
+
+    ``window`` and ``kernel_id`` are the user's choices; ``measured_at``: the time of the last measurement, if known.
+    """
 
     window: str
     windows: Sequence[tuple[str, str]]
@@ -84,8 +90,10 @@ class Usage:
 def usage_of(
     session: ComputeSession, kernels: Sequence[Kernel], asked: Mapping[str, Any], *, now: datetime
 ) -> Usage | None:
-    """Return the use of a session that has started, over the ``window`` and of the ``kernel`` that were asked for; None
-    before it has. A fixed number of queries: three, five where old samples are farther apart than the points."""
+    """Return the usage of a started session over the ``window`` and for the ``kernel`` in ``asked``.
+
+    None before the start. Three queries; five if old samples are farther apart than the points.
+    """
     if session.started_at is None:
         return None
     until = session.ended_at or now
@@ -117,7 +125,7 @@ def usage_of(
 
 
 def _usual(life: timedelta, has_ended: bool) -> str:
-    """Return the last hour, the quarter of one of a young session, and the whole life of one that has ended."""
+    """Return the default window: the last hour, less for a young session, the whole life for an ended one."""
     if not has_ended:
         return SHORT if life < WINDOWS[SHORT][0] else USUAL
     return next((key for key, (length, _points, _words) in WINDOWS.items() if life <= length), list(WINDOWS)[-1])
@@ -132,8 +140,10 @@ def _series(session: ComputeSession, since: datetime, until: datetime, points: i
 
 
 def _now(fresh: Iterable[UsageSample], kernels: Iterable[Kernel]) -> dict[str, float]:
-    """Return what was measured last, kernels added up: by slot, of accelerators' memory as ``memory-<slot>``, and
-    bytes in a second by column."""
+    """Return the last measured values, summed over the kernels.
+
+    Keys: slots, ``memory-<slot>`` for the memory of accelerators, and columns for bytes per second.
+    """
     amounts = {kernel.pk: kernel.amounts for kernel in kernels}
     sums: dict[str, float] = {}
     for sample in fresh:
@@ -153,14 +163,14 @@ def _now(fresh: Iterable[UsageSample], kernels: Iterable[Kernel]) -> dict[str, f
 
 
 class _Drawing:
-    """Makes charts of one series; ``now`` holds what was measured last."""
+    """Builds the charts of one series; ``now`` holds the last measured values."""
 
     def __init__(self, told: Series, since: datetime, length: timedelta, now: Mapping[str, float]) -> None:
         self._told, self._since, self._now = told, since, now
         self.width = max(round(length.total_seconds() / told.step), 1) * STEP
 
     def slot(self, slot: str) -> Chart:
-        """Return the chart of one slot; of a session that has ended with the mean where else stands what is now."""
+        """Return the chart of one slot. An ended session shows the mean instead of the current value."""
         held = self._told.held[slot]
         values = [(point, point.used[slot]) for point in self._told.points if slot in point.used]
         mean = sum(value for _point, value in values) / len(values) if values else None
@@ -180,7 +190,7 @@ class _Drawing:
         )
 
     def through(self, key: str, name: str, into: str, out: str) -> Chart:
-        """Return the chart of bytes in both directions together; its highest column is as high as the drawing."""
+        """Return the chart of bytes in both directions together. Its highest column has the full height."""
         values = [
             (point, point.rates.get(into, 0.0) + point.rates.get(out, 0.0))
             for point in self._told.points
@@ -224,7 +234,7 @@ def _about(values: Sequence[float], text: Callable[[float], str]) -> str:
 
 
 def amount_text(slot: str, value: float) -> str:
-    """Return an amount of a slot for people: bytes with their unit, all else as a number."""
+    """Return an amount of a slot as text: bytes with their unit, other amounts as a number."""
     if is_size(slot):
         return format_size(round(value))
     return f"{value:.2f}".rstrip("0").rstrip(".") if is_accelerator(slot) or value < 100 else f"{value:.0f}"

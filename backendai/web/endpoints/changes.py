@@ -1,4 +1,4 @@
-"""What owners do with an endpoint on its page."""
+"""The actions of owners on an endpoint's page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
 @never_cache
 @login_required
 def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Change how many replicas there may be; with ``go=try`` show what that would have done yesterday."""
+    """Change the limits of the number of replicas; with ``go=try`` show their effect on yesterday's requests."""
     found, form = find_endpoint(request, endpoint_id), ScaleForm(request.POST)
     if form.is_valid():
         numbers = dict(form.cleaned_data)
@@ -65,7 +65,7 @@ def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Ask for a new revision, with the current one filled in; on POST begin the update."""
+    """Show the form for a new revision, filled with the current one; on POST start the update."""
     found = find_endpoint(request, endpoint_id)
     current = get_object_or_404(Revision.objects.select_related("image"), pk=found.current_id)
     if request.method != "POST":
@@ -87,7 +87,7 @@ def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def go_back(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Let an earlier revision replace the others."""
+    """Replace the current revision with an earlier one."""
     found = find_endpoint(request, endpoint_id)
     number = request.POST.get("revision", "")
     try:
@@ -127,7 +127,7 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def settings(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Change who may send requests, how long they wait, and how updates go."""
+    """Change who may send requests, how long requests wait, and how updates proceed."""
     found, form = find_endpoint(request, endpoint_id), SettingsForm(request.POST)
     if form.is_valid():
         try:
@@ -164,7 +164,7 @@ def rules(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def tokens(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Create a token and show its text, this once: it is not stored, so this is no redirect."""
+    """Create a token and show its text once. The text is not stored, so the answer is no redirect."""
     found, form = find_endpoint(request, endpoint_id), TokenForm(request.POST)
     if form.is_valid():
         try:

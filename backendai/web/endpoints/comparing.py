@@ -1,4 +1,4 @@
-"""What each revision of an endpoint changed."""
+"""Compares each revision of an endpoint with the one before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backendai.texts.translation import gettext as _
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A line of the comparison: what, as it was, and as it is."""
+    """A line of the comparison: the name of the value, the old and the new value."""
 
     name: str
     before: str
@@ -21,14 +21,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A revision with what it changed since the one before; ``changes`` None: that one is not known."""
+    """A revision with its changes since the one before; ``changes`` None: the earlier revision is unknown."""
 
     revision: Revision
     changes: tuple[Change, ...] | None
 
 
 def compared(newest_first: Sequence[Revision]) -> list[Compared]:
-    """Return each revision with its changes. Values of variables stay untold: they may be secrets."""
+    """Return each revision with its changes. Leaves out the values of environment variables, which may be secret."""
     before = {one.number: one for one in newest_first}
     return [
         Compared(one, _changes(before[one.number - 1], one) if one.number - 1 in before else None)

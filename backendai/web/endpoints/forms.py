@@ -1,4 +1,4 @@
-"""Forms of inference endpoints; the rules are those of the services."""
+"""Forms of inference endpoints. The services validate the values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIDDEN = "••••••"  # in the place of a variable's value, which stays
 
 
 class RevisionForm(forms.Form):
-    """What each replica runs."""
+    """The image, command and amounts of each replica."""
 
     image = forms.ChoiceField(label=_l("Image"))
     command = forms.CharField(
@@ -78,19 +78,19 @@ class RevisionForm(forms.Form):
         self.fields["image"].choices = names  # type: ignore[attr-defined]
 
     def clean_accelerators(self) -> dict[str, str]:
-        """Return slots with amounts."""
+        """Return the amounts of accelerators by slot."""
         return _pairs(self.cleaned_data["accelerators"].replace(",", " ").split())
 
     def clean_mounts(self) -> list[MountRequest]:
-        """Return folders with the paths where they are mounted."""
+        """Return the folders to mount, with their paths."""
         return [_mount_of(line) for line in self.cleaned_data["mounts"].splitlines() if line.strip()]
 
     def clean_environ(self) -> dict[str, str]:
-        """Return variables with values."""
+        """Return the environment variables."""
         return _pairs(line for line in self.cleaned_data["environ"].splitlines() if line.strip())
 
     def revision(self) -> RevisionSpec:
-        """Return what was asked for."""
+        """Return the requested revision."""
         data = self.cleaned_data
         return RevisionSpec(
             image=data["image"],
@@ -155,7 +155,7 @@ class EndpointForm(RequestFields, RevisionForm):
 
     @property
     def sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return the steps of the form with their fields, and whether a step is folded: few change what is in it."""
+        """Return the steps of the form: title, fields, and whether the step is folded, as few people change it."""
         named = [
             (_("Model"), ("name", "project", *_OF_MODEL)),
             (_("Amounts of each replica"), ("resource_group", *_OF_SIZE)),
@@ -169,8 +169,7 @@ class EndpointForm(RequestFields, RevisionForm):
         return [(title, of, title in rare and not any(one.errors for one in of)) for title, of in found]
 
     def filled_in(self) -> tuple[EndpointForm, tuple[Message, ...]]:
-        """Return the form with what the model definition says in place of what was typed, and notes about the rest.
-        Raises UserError."""
+        """Return the form filled from the model definition, with notes about ignored parts. Raises UserError."""
         file = self.files.get("definition_file")
         text = file.read(_LARGEST_DEFINITION + 1).decode(errors="replace") if file else self.data.get("definition", "")
         found = read_model_definition(text)
@@ -182,7 +181,7 @@ class EndpointForm(RequestFields, RevisionForm):
         return type(self)(initial=typed | {"definition": text}, user=self._user), found.notes
 
     def spec(self) -> EndpointSpec:
-        """Return what was asked for."""
+        """Return the requested endpoint."""
         data = self.cleaned_data
         return EndpointSpec(
             name=data["name"],
@@ -198,8 +197,10 @@ class EndpointForm(RequestFields, RevisionForm):
 
 
 def initial_of(revision: Revision, *, reveals: bool) -> dict[str, Any]:
-    """Return what the form shows of a revision. Without ``reveals`` the values of variables are hidden: they may be
-    secrets, which nobody but the owner reads."""
+    """Return the form's initial values from a revision.
+
+    Without ``reveals`` the values of variables are hidden, as only the owner may read possible secrets.
+    """
     slots = dict(revision.slots)
     return {
         "image": revision.image.name,
@@ -216,7 +217,7 @@ def initial_of(revision: Revision, *, reveals: bool) -> dict[str, Any]:
 
 
 def revision_after(current: Revision, spec: RevisionSpec) -> RevisionSpec:
-    """Return what was typed, with what the form hides or does not ask for as in the current revision."""
+    """Return the typed revision. Hidden values and settings missing in the form come from the current revision."""
     environ = {
         name: current.environ[name] if value == HIDDEN and name in current.environ else value
         for name, value in spec.environ.items()
@@ -232,7 +233,7 @@ def revision_after(current: Revision, spec: RevisionSpec) -> RevisionSpec:
 
 
 def slug_of(name: str) -> str:
-    """Return a name of an endpoint that resembles this name of a model; empty where nothing is left."""
+    """Return an endpoint name made from this model name; empty if no allowed letter is left."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-")
 
 

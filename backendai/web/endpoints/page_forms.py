@@ -1,4 +1,4 @@
-"""The forms on the page of an endpoint; the rules are those of the services."""
+"""The forms on the page of an endpoint. The services validate the values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRIC_WORDS = {
 
 
 class ScaleForm(forms.Form):
-    """How many replicas."""
+    """The limits of the number of replicas."""
 
     minimum = forms.IntegerField(label=_l("Minimum replicas"), min_value=0, max_value=MOST_REPLICAS)
     maximum = forms.IntegerField(label=_l("Maximum replicas"), min_value=1, max_value=MOST_REPLICAS)
@@ -70,7 +70,7 @@ class TokenForm(forms.Form):
     opens_all = forms.BooleanField(label=_l("Opens all endpoints of the owner, also later ones"), required=False)
 
     def values(self) -> dict[str, Any]:
-        """Return what the service takes."""
+        """Return the token's values for the service."""
         data = self.cleaned_data
         ends = timezone.now() + timedelta(days=data["days"]) if data["days"] else None
         return {

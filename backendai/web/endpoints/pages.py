@@ -1,4 +1,4 @@
-"""The list of endpoints, the page of one, and creating one."""
+"""The list of endpoints, the page of an endpoint, and the form for a new one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ _PAGE, _MOST_RECORDS, _MOST_ENDED, _LONGEST_NAME = 50, 30, 20, 64
 @never_cache
 @login_required
 def endpoints(request: PageRequest) -> HttpResponse:
-    """Show a page of the endpoints that one may see, with ``q`` those whose name has it; htmx asks for the list
-    alone."""
+    """Show a page of the visible endpoints; ``q`` filters by name. For htmx only the list."""
     asked = request.GET.get("q", "").strip()[:_LONGEST_NAME]
     rows = Endpoint.objects.visible_to(request.user).live().filter(name__icontains=asked).order_by("name", "pk")
     page = Paginator(rows, _PAGE).get_page(request.GET.get("page"))
@@ -51,7 +50,7 @@ def endpoints(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for a new endpoint; on POST create it and open it."""
+    """Show the form for a new endpoint; on POST create it and redirect to its page."""
     form = EndpointForm(request.POST or None, request.FILES or None, user=request.user)
     order = request.POST.get("go", "")
     found: dict[str, Any] = {}
@@ -70,7 +69,7 @@ def create(request: PageRequest) -> HttpResponse:
 
 
 def _blame_for(form: EndpointForm, error: UserError, order: str) -> None:
-    """Show a refusal at its field; that of a definition at the definition alone."""
+    """Add the error to its field; after reading a model definition, only to the definition."""
     if order == "read":
         form.errors.clear()
         form.add_error("definition", error.message)
@@ -82,7 +81,7 @@ def _blame_for(form: EndpointForm, error: UserError, order: str) -> None:
 @never_cache
 @login_required
 def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Show an endpoint; htmx asks for what changes by itself alone."""
+    """Show an endpoint; for htmx only the live parts."""
     return endpoint_page(request, find_endpoint(request, endpoint_id))
 
 
@@ -90,21 +89,21 @@ def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def decisions(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
-    """Show all decisions about an endpoint, a page at a time."""
+    """Show a page of all scaling decisions about an endpoint."""
     found = find_endpoint(request, endpoint_id)
     page = Paginator(found.records.order_by("-pk"), _PAGE).get_page(request.GET.get("page"))
     return render(request, "web/endpoints/decisions.html", {"endpoint": found, "page": page} | SECTION)
 
 
 def find_endpoint(request: PageRequest, endpoint_id: UUID) -> Endpoint:
-    """Return an endpoint that one may see and that is not deleted; else 404."""
+    """Return a visible endpoint that is not deleted; else 404."""
     rows = Endpoint.objects.visible_to(request.user).live().select_related("resource_group", "owner", "project")
     found: Endpoint = get_object_or_404(rows, pk=endpoint_id)
     return found
 
 
 def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, **more: Any) -> HttpResponse:
-    """Return the page of an endpoint, with what a form has to say."""
+    """Return the page of an endpoint; ``more`` has the bound form with its errors."""
     now = timezone.now()
     one = shown([found], now)[0]
     row = one.endpoint

@@ -1,4 +1,4 @@
-"""The plots of an endpoint's page: columns of a small picture, drawn by the server."""
+"""The plots of an endpoint's page: columns of small SVG pictures, drawn by the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, with its sentence."""
+    """One column, with its sentence for the tooltip."""
 
     x: float
     y: float
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A decision that changed the number of replicas, at its place on the plots."""
+    """A decision that changed the number of replicas, with its position on the plots."""
 
     x: float
     title: str
@@ -40,7 +40,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot with its highest and its newest value in words."""
+    """A plot, with its highest and newest value as text."""
 
     name: str
     most: str
@@ -57,8 +57,11 @@ def plots_of(
     accelerators: Sequence[tuple[datetime, float]] = (),
     desired: int = 0,
 ) -> list[Plot]:
-    """Return requests, waiting, latency, replicas and, where there are any, accelerators of the hour until then, with
-    the decisions that changed the number of replicas (``changes``, the oldest first) marked on each."""
+    """Return the plots of the hour that ends at ``until``.
+
+    They are requests, waiting, latency, replicas, and accelerators if there are any. Each marks the decisions that
+    changed the number of replicas (``changes``, the oldest first).
+    """
     kept = _by_place(points, until)
     plots = [
         _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.1f}"),
@@ -76,7 +79,7 @@ def plots_of(
 
 
 def plot_of_replay(tried: Yesterday) -> Plot:
-    """Return the replicas that there would have been, minute by minute."""
+    """Return a plot of the replicas that the tried limits would have given yesterday, by minute."""
     kept = tried.minutes[:: max(1, -(-len(tried.minutes) // COLUMNS))]
     wide, most = WIDTH / COLUMNS, max(tried.most, 1)
     columns = tuple(
@@ -93,13 +96,16 @@ def plot_of_replay(tried: Yesterday) -> Plot:
 
 
 def _wanted_at(at: datetime, changes: Sequence[ScalingRecord], desired: int) -> float:
-    """Return the wanted number at a time: after the last change until then, before the first one, or as now."""
+    """Return the desired number of replicas at a time.
+
+    It is that after the last change, or before the first one, or the current number.
+    """
     earlier = [one.after for one in changes if one.created_at <= at]
     return float(earlier[-1] if earlier else changes[0].before if changes else desired)
 
 
 def _beside(points: Sequence[Point], parts: Sequence[tuple[datetime, float]]) -> list[float | None]:
-    """Return the per cent that were measured last before each point."""
+    """Return for each point the last per cent measured before it, or None."""
     times = [at for at, _part in parts]
     places = [bisect_left(times, one.at) for one in points]
     return [100 * parts[place - 1][1] if place else None for place in places]
@@ -115,7 +121,7 @@ def _marks(changes: Sequence[ScalingRecord], until: datetime) -> tuple[Mark, ...
 
 
 def _by_place(points: Sequence[Point], until: datetime) -> dict[int, Point]:
-    """Return the last point of each column of the hour that has any, by the column's number."""
+    """Return the last point of each column of the hour, by column number."""
     found = {}
     for one in points:
         place = int((1 - (until - one.at) / HOUR) * COLUMNS)

@@ -1,4 +1,4 @@
-"""What the wizard and the page of an endpoint ask about its requests, its updates and who may send requests."""
+"""Fields for the requests, updates and access of an endpoint, on the wizard and its page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OF_UPDATES = ("max_surge", "max_unavailable", "canary", "warm_up")
 
 
 class RequestFields(forms.Form):
-    """The fields; their limits are those of the services. What is left empty stays as it is, or as usual."""
+    """Form fields for requests, updates and access; the services limit their values.
+
+    Empty fields keep the current or default value.
+    """
 
     is_public = forms.BooleanField(label=_l("Public: anybody may send requests, without a token"), required=False)
     origins = forms.CharField(
@@ -81,39 +84,39 @@ class RequestFields(forms.Form):
             del self.fields["is_public"]
 
     def clean_origins(self) -> list[str]:
-        """Return the origins."""
+        """Return the origins as a list."""
         return list(self.cleaned_data["origins"].split())
 
     def of(self, names: tuple[str, ...]) -> list[forms.BoundField]:
-        """Return those of the fields that there are."""
+        """Return the form's fields among these names."""
         return [self[name] for name in names if name in self.fields]
 
     def settings(self) -> dict[str, Any]:
-        """Return what was asked for, by the names of the endpoint."""
+        """Return the entered values by the endpoint's field names."""
         names = (*OF_ACCESS, *OF_REQUESTS, *OF_UPDATES)
         return {name: value for name in names if (value := self.cleaned_data.get(name)) is not None}
 
 
 class SettingsForm(RequestFields):
-    """The same of an endpoint that there is."""
+    """The fields for requests, updates and access of an existing endpoint."""
 
     @classmethod
     def showing(cls, endpoint: Endpoint) -> SettingsForm:
-        """Return the form with what the endpoint has."""
+        """Return the form with the endpoint's current values."""
         shown = {name: getattr(endpoint, name) for name in (*OF_ACCESS, *OF_REQUESTS, *OF_UPDATES)}
         return cls(initial=shown | {"origins": "\n".join(endpoint.origins)})
 
     @property
     def access(self) -> list[forms.BoundField]:
-        """Return the fields of access."""
+        """Return the fields for access."""
         return self.of(OF_ACCESS)
 
     @property
     def requests(self) -> list[forms.BoundField]:
-        """Return the fields of requests."""
+        """Return the fields for requests."""
         return self.of(OF_REQUESTS)
 
     @property
     def updates(self) -> list[forms.BoundField]:
-        """Return the fields of updates."""
+        """Return the fields for updates."""
         return self.of(OF_UPDATES)

@@ -1,4 +1,4 @@
-"""What all pages of one folder share: finding it, its head, and the origin of its files."""
+"""Common parts of the pages of one folder: access, header, and the origin of its files."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from backendai.web.requests import PageRequest
 
 
 def find_folder(request: PageRequest, folder_id: UUID, least: str = "view") -> Folder:
-    """Return the folder with the viewer's ``rights``; 404 when they are less than ``least``."""
+    """Return the folder with the user's ``rights``; 404 if they are below ``least``."""
     rows = Folder.objects.visible_to(request.user).select_related("host", "user", "project__domain", "cloned_from")
     folder: Folder = get_object_or_404(rows, pk=folder_id)
     return folder if allows(rights_to(folder), least) else get_object_or_404(rows.none())
 
 
 def rights_to(folder: Folder) -> str:
-    """Return the rights of the person for whom the folder was found."""
+    """Return the rights of the user for whom ``find_folder`` found the folder."""
     return str(folder.rights)  # type: ignore[attr-defined]
 
 
 def may_change_files(folder: Folder) -> bool:
-    """Return whether the person for whom the folder was found may change its files."""
+    """Return whether the user for whom the folder was found may change its files."""
     return folder.status == FolderStatus.READY and file_rights(folder, rights_to(folder)) == "edit"
 
 
 def folder_page(
     request: PageRequest, folder: Folder, name: str, context: dict[str, Any], *, tab: str = "", status: int = 200
 ) -> HttpResponse:
-    """Return a page about one folder; its scripts, images and forms may reach the origin of its files."""
+    """Return a page about one folder. Its content policy allows the origin of the folder's files."""
     origin = file_origin(folder.pk)
     obstacle = why_out_of_reach(request.get_host(), origin.partition("://")[2].partition(":")[0].partition(".")[2])
     shown = {
@@ -73,7 +73,7 @@ def folder_page(
 
 
 def explored(folder: Folder) -> dict[str, Any]:
-    """Return what the parts that show files name: the folder, and where its pages are."""
+    """Return the context of parts that show files: the folder, and the routes of its pages."""
     names = {
         "here": "folder",
         "file": "folder_file",
@@ -89,14 +89,14 @@ def explored(folder: Folder) -> dict[str, Any]:
 
 
 def used_percent(folder: Folder) -> int | None:
-    """Return how much of the limit is used; None without a limit or before it was measured."""
+    """Return the used share of the limit in per cent. None without a limit, or before the first measurement."""
     if not folder.limit_bytes or folder.used_bytes is None:
         return None
     return min(100, folder.used_bytes * 100 // folder.limit_bytes)
 
 
 def try_to(request: PageRequest, work: Callable[[], str]) -> bool:
-    """Do it and say so, or say why not, on the next page; returns whether it was done."""
+    """Call ``work`` and show its message, or its error, on the next page. Returns whether it succeeded."""
     try:
         messages.success(request, work())
     except UserError as error:
@@ -106,12 +106,12 @@ def try_to(request: PageRequest, work: Callable[[], str]) -> bool:
 
 
 def back_to(folder_id: UUID, path: str = "") -> HttpResponse:
-    """Lead back to a directory of the folder."""
+    """Redirect to a directory of the folder."""
     return redirect(explorer_at(folder_id, path))
 
 
 def explorer_at(folder_id: UUID, path: str = "") -> str:
-    """Return the address of a directory of the folder."""
+    """Return the address of a directory's page."""
     return reverse("web:folder", args=[folder_id], query={"path": path} if path else None)
 
 

@@ -1,4 +1,4 @@
-"""Since when a folder cannot be reached: through its file server, or on the agents that mount it."""
+"""Finds whether a folder is unreachable, through its file server or on the agents that mount it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from backendai.storage.models import StorageHost
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """What is wrong with the way to a folder. ``since``: when the fault of its file server was seen first;
-    ``agents_since``: when the last of the agents that mount the folder was lost."""
+    """The faults of a folder's access.
+
+    ``since``: when the fault of its file server was first seen. ``agents_since``: when the last agent that mounts the
+    folder was lost.
+    """
 
     fault: str = ""
     since: datetime | None = None
@@ -20,7 +23,7 @@ class Away:
 
 
 def away_of(host: StorageHost) -> Away:
-    """Return what is wrong with the way to the folders of a storage host; one query."""
+    """Return the faults of access to the folders of a storage host; one query."""
     agents = list(
         host.on_agents.filter(agent__in=Agent.objects.registered()).values_list("agent__status", "agent__lost_at")
     )

@@ -1,4 +1,4 @@
-"""Changes of what lies in a folder, as its pages send them."""
+"""Changes of files in a folder, sent by its pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ITEM = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 @never_cache
 @login_required
 def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Make a directory below the one that is shown."""
+    """Create a directory in the shown directory."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
     name = name_in(request)
 
@@ -49,7 +49,7 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Give an entry another name; asks before something is replaced."""
+    """Rename an entry; asks before replacing another."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
     place, name, overwrite = directory_of(source), name_in(request), may_replace(request)
 
@@ -68,7 +68,7 @@ def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Move entries to another directory of the folder; asks before something is replaced."""
+    """Move entries to another directory of the folder; asks before replacing others."""
     folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
     target, overwrite = path_in(request.POST.get("target", "")), may_replace(request)
     try:
@@ -106,7 +106,7 @@ def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def change_bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Restore an item of the folder's trash, delete it for good, or all of them."""
+    """Restore an item of the folder's trash, purge it, or empty the trash."""
     folder, item = find_folder(request, folder_id), request.POST.get("item", "")
     if item and not _ITEM.match(item):
         raise Http404
@@ -132,7 +132,7 @@ def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], s
 
 
 def _restore(request: PageRequest, folder: Folder, item: str) -> HttpResponse:
-    """Put an item of the folder's trash back; asks before something is replaced."""
+    """Restore an item of the folder's trash; asks before replacing an entry."""
     overwrite, bin = may_replace(request), reverse("web:folder_bin", args=[folder.pk])
     moves = each_moved([item], lambda one: _files(request, folder).restore(one, overwrite=overwrite))
     if moves.taken:
@@ -147,19 +147,19 @@ def _files(request: PageRequest, folder: Folder) -> FolderFiles:
 
 
 def name_in(request: PageRequest) -> str:
-    """Return the name that a form brings."""
+    """Return the name entered in the form."""
     return request.POST.get("name", "").strip()
 
 
 def valid_name(name: str) -> str:
-    """Return a name of an entry. Raises UserError."""
+    """Return the name if it is a valid entry name. Raises UserError."""
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         raise UserError("A name has at least one character and no '/'.", field="name")
     return name
 
 
 def chosen_paths(request: PageRequest) -> list[str]:
-    """Return the paths that a form brings. Raises UserError unless they are 1 to 1000."""
+    """Return the paths chosen in the form. Raises UserError unless there are 1 to 1,000."""
     found = [path for path in map(path_in, request.POST.getlist("path")) if path]
     if not 1 <= len(found) <= _MOST_AT_ONCE:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Cutting a session off from a folder that is no longer shared with its owner."""
+"""Ends the access of a session to a folder that is no longer shared with its owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def cut(request: PageRequest, folder_id: UUID, session_id: UUID) -> HttpResponse:
-    """Ask before a session is cut off; on POST unmount the folder, or end the session."""
+    """Ask for confirmation; on POST unmount the folder in the session, or end the session."""
     folder = find_folder(request, folder_id, MANAGE)
     try:
         if request.method != "POST":

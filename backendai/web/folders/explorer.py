@@ -1,4 +1,4 @@
-"""The explorer: what lies in a folder, one file, and the folder's own trash."""
+"""The explorer of a folder: its directories, its files, and its trash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGE_SIZE = 200
 
 
 class Asked(NamedTuple):
-    """Which part of a directory, and in which order, an address asks for."""
+    """The part of a directory and the order that an address requests."""
 
     sort: str
     order: str
@@ -41,13 +41,13 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Asked:
-        """Return what is asked for; what makes no sense is passed over."""
+        """Return the requested part and order. Invalid values become the default."""
         sort, order = str(query.get("sort", "name")), str(query.get("order", "asc"))
         after = str(query.get("after", ""))[:1024]
         return cls(sort if sort in _SORTS else "name", order if order in ("asc", "desc") else "asc", after)
 
     def headings(self, path: str) -> list[dict[str, str]]:
-        """Return the columns: by which address each sorts, and how it is sorted now, as ARIA calls it."""
+        """Return the columns: the address that sorts by each, and its current order as in ``aria-sort``."""
         return [_heading(name, self.sort, self.order, path) for name in _SORTS]
 
 
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 @never_cache
 @login_required
 def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show a directory of a folder; htmx asks for its entries alone."""
+    """Show a directory of a folder; for htmx only its entries."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
     context = _directory(request, folder, path)
     if request.htmx and not request.htmx.boosted:
@@ -69,7 +69,7 @@ def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show one file: an image, a text that can be edited, or what it is."""
+    """Show one file: as an image, as a text to edit, or only its properties."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
     if not path:
         return back_to(folder_id)
@@ -90,7 +90,7 @@ def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show what was deleted in a folder."""
+    """Show the deleted files of a folder (its trash)."""
     folder = find_folder(request, folder_id)
     context: dict[str, Any] = {"items": []}
     try:
@@ -107,7 +107,7 @@ def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
-    """Return a one-time code for the files of a folder, and where to send it."""
+    """Return a one-time code for the files of a folder, and the address that accepts it."""
     folder = find_folder(request, folder_id)
     credential = Credential(login=request.session.session_key or "")
     entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())
@@ -118,7 +118,7 @@ def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
 @never_cache
 @login_required
 def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show a form that carries a one-time code to the origin of the files and on to one of them, and sends itself."""
+    """Show a form that posts a one-time code to the origin of the files by itself, and leads to one of them."""
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
     credential = Credential(login=request.session.session_key or "")
     entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())

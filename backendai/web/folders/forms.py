@@ -1,4 +1,4 @@
-"""Forms of folders; the rules are those of the services."""
+"""Forms of folders. The services validate the values."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
 class SizeField(forms.CharField):
-    """A size as people write it; cleaned to bytes, None when it is empty."""
+    """A field for a size with a unit. Its value is bytes, or None if it is empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, max_length=40, widget=forms.TextInput(_PLAIN), **kwargs)
 
     def clean(self, value: Any) -> int | None:
-        """Return the bytes."""
+        """Return the size in bytes, or None. Raises ValidationError."""
         text = str(super().clean(value)).replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
         try:
             return parse_size(text, field="limit_bytes") if text else None
@@ -38,7 +38,7 @@ class SizeField(forms.CharField):
             raise forms.ValidationError(in_words(error.message)) from error
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the bytes as people write them, unless that would round them."""
+        """Return the bytes with a unit, or unchanged if that would round them."""
         if not isinstance(value, int):
             return value
         text = format_size(value)
@@ -86,7 +86,7 @@ class CreateForm(_TargetForm):
         translate_choices(self)
 
     def create(self, user: User, now: datetime) -> Folder:
-        """Return the new folder that a valid form asks for; raises a UserError by field."""
+        """Create the folder of a valid form, and return it. Raises UserError that names the field."""
         data = self.cleaned_data
         more = {"member_rights": data["member_rights"]} if data.get("member_rights") else {}
         return create_folder(
@@ -116,7 +116,7 @@ class CloneForm(_TargetForm):
 
 
 class SettingsForm(forms.Form):
-    """What those who manage a folder may change."""
+    """The settings that people who manage a folder may change."""
 
     name = forms.CharField(label=_l("Name"), max_length=64, help_text=_NAME_HELP, widget=forms.TextInput(_PLAIN))
     limit_bytes = SizeField(label=_l("Limit"), help_text=_LIMIT_HELP)
@@ -134,14 +134,14 @@ class SettingsForm(forms.Form):
 
 
 class ShareForm(forms.Form):
-    """Whom to invite."""
+    """The person to invite to a folder."""
 
     email = forms.EmailField(label=_l("E-mail address"), widget=forms.EmailInput({"autocomplete": "off"}))
     rights = forms.ChoiceField(label=_l("Rights"), choices=[(Rights.VIEW, _l("view")), (Rights.EDIT, _l("edit"))])
 
 
 class OverrideForm(forms.Form):
-    """Which member of the project gets other rights than the rest."""
+    """The member of the project with other rights than the rest."""
 
     member = forms.ModelChoiceField(User.objects.none(), label=_l("Member"), empty_label=_l("choose one"))
     member_rights = forms.ChoiceField(label=_l("Rights"), choices=Rights.choices)
@@ -154,13 +154,13 @@ class OverrideForm(forms.Form):
 
 
 def translate_choices(form: forms.Form) -> None:
-    """Put the words of choices, which are those of the models, into the language of the page."""
+    """Translate the choices, whose labels come from the models, into the language of the page."""
     for field in form.fields.values():
         if type(field) is forms.ChoiceField:
             field.choices = [(value, in_words(str(word))) for value, word in field.choices]  # type: ignore[union-attr,misc]
 
 
 def rights_words(rights: str) -> str:
-    """Return what a person may do, for people."""
+    """Return rights to a folder as translated text."""
     words = {MANAGE: _("manage"), Rights.EDIT: _("edit"), Rights.VIEW: _("view"), Rights.NONE: _("no access")}
     return words.get(rights, rights)

@@ -1,4 +1,4 @@
-"""Which folders the list shows, in which order."""
+"""Selects and orders the folders of the list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHOWN = [FolderStatus.CREATING, FolderStatus.READY, FolderStatus.DELETING, Fold
 
 
 class Tab(NamedTuple):
-    """Folders of one kind: how many, the address, whether they are shown."""
+    """A tab of the list: a kind of folders with its number, its address, and whether it is shown."""
 
     kind: str
     title: str | Promise
@@ -46,7 +46,7 @@ class Tab(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What the address of the list asks for."""
+    """The filters and order that the list's address requests."""
 
     kind: str
     words: str
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Asked:
-        """Return what is asked for; what makes no sense is passed over."""
+        """Return the requested filters and order. Invalid values become the default."""
         kind, sort = str(query.get("kind", "")), str(query.get("sort", "name"))
         return cls(
             kind if kind in KINDS else "",
@@ -65,20 +65,23 @@ class Asked(NamedTuple):
         )
 
     def to(self, **over: str) -> str:
-        """Return the address of the list with some of it changed."""
+        """Return the address of the list with some parameters changed."""
         params = {"kind": self.kind, "q": self.words, "sort": "" if self.sort == "name" else self.sort}
         params |= {"only": self.only} | over
         return "?" + urlencode({name: value for name, value in params.items() if value})
 
     def heading(self, name: str) -> tuple[str, str]:
-        """Return the address that sorts by a column, and how it is sorted by it now, as ARIA calls it."""
+        """Return the address that sorts by a column, and the column's current order as in ``aria-sort``."""
         if self.sort == name:
             return self.to(sort=f"-{name}"), "ascending"
         return self.to(sort=name), "descending" if self.sort == f"-{name}" else ""
 
 
 def folders_of(user: User) -> FolderQuerySet:
-    """Return the folders that a person owns, was granted or has by a project, with ``rights``; in no trash."""
+    """Return the folders of a person, with ``rights``: own folders, shared ones and those of projects.
+
+    Without the trash.
+    """
     visible: FolderQuerySet = Folder.objects.visible_to(user)
     mine = Q(user=user) | Q(project__in=_projects(user)) | Q(pk__in=_granted(user))
     return visible.filter(mine, status__in=_SHOWN)
@@ -92,7 +95,7 @@ def trash_of(user: User) -> QuerySet[Any]:
 
 
 def page_of(user: User, asked: Asked, number: str) -> Any:
-    """Return one page of what is asked for; its rows bring their owners, hosts and the sessions that mount them."""
+    """Return one page of the requested folders, with their owners, hosts and the sessions that mount them."""
     rows: QuerySet[Any] = _kinds(folders_of(user), user)[asked.kind].filter(ONLY[asked.only][1])
     for word in asked.words.split():
         rows = rows.filter(Q(name__icontains=word) | Q(user__email__icontains=word) | Q(project__name__icontains=word))
@@ -105,7 +108,7 @@ def page_of(user: User, asked: Asked, number: str) -> Any:
 
 
 def tabs_of(user: User, asked: Asked) -> list[Tab]:
-    """Return the kinds of folders with their numbers, in one query."""
+    """Return the tabs with the numbers of folders, in one query."""
     mine = Count("pk", filter=Q(user=user))
     project = Count("pk", filter=Q(project__in=_projects(user)))
     numbers = folders_of(user).order_by().aggregate(all=Count("pk"), own=mine, project=project)

@@ -1,4 +1,4 @@
-"""Sharing a folder, its settings, and which sessions use it."""
+"""Sharing a folder, its settings, and the sessions that use it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_USES = 100
 @never_cache
 @login_required
 def sharing(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show with whom a folder is shared; on POST invite somebody, or give a member of the project other rights."""
+    """Show the people with access to a folder; on POST invite a person, or change a project member's rights."""
     folder = find_folder(request, folder_id, MANAGE)
     is_override = request.POST.get("kind") == "override"
     share = ShareForm(request.POST if request.method == "POST" and not is_override else None)
@@ -71,7 +71,7 @@ def sharing(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def revoke(request: PageRequest, folder_id: UUID, guest_id: UUID) -> HttpResponse:
-    """Take back what a person was granted."""
+    """End the sharing of the folder with a person."""
     folder = find_folder(request, folder_id, MANAGE)
     grant = folder.grants.select_related("user").filter(user=guest_id).first()
 
@@ -89,7 +89,7 @@ def revoke(request: PageRequest, folder_id: UUID, guest_id: UUID) -> HttpRespons
 @never_cache
 @login_required
 def settings(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show what a folder is and which sessions use it; those who manage it change it here."""
+    """Show a folder's properties and the sessions that use it; on POST change its settings."""
     folder = find_folder(request, folder_id)
     form = SettingsForm(request.POST or None, folder=folder) if rights_to(folder) == MANAGE else None
     if form is not None and form.is_bound and form.is_valid():
@@ -112,7 +112,7 @@ def settings(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def clone(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Clone a folder and open the clone."""
+    """Clone a folder, and redirect to the clone."""
     folder = find_folder(request, folder_id)
     form = CloneForm(request.POST, user=request.user, folder=folder)
     if form.is_valid():

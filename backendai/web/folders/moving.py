@@ -1,4 +1,4 @@
-"""Moves, renames and restores: a taken name is asked about, and what was done in part says which entries moved."""
+"""Moves, renames and restores entries. Asks before replacing one, and reports entries that could not be moved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXISTS = "exists"
 
 @dataclass(slots=True)
 class Moves:
-    """What became of entries: their paths, and why the others stayed."""
+    """The results of moving entries: the moved paths, and the reasons why others stayed."""
 
     done: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
@@ -31,7 +31,10 @@ class Moves:
 
 
 def each_moved(sources: Iterable[str], move: Callable[[str], object]) -> Moves:
-    """Return what became of each. A storage host that does not answer ends it: the rest has failed with that reason."""
+    """Move each entry, and return the results.
+
+    If the storage host does not answer, the remaining entries fail with that reason.
+    """
     moves, silent = Moves(), ""
     for source in sources:
         if silent:
@@ -55,7 +58,7 @@ def each_moved(sources: Iterable[str], move: Callable[[str], object]) -> Moves:
 
 
 def tell(request: PageRequest, moves: Moves, done: str) -> None:
-    """Say on the next page what was ``done``, and each entry that was not moved with its reason."""
+    """Show the results on the next page: ``done``, and each entry that was not moved with its reason."""
     if moves.done and not (moves.taken or moves.failed):
         messages.success(request, done)
     elif moves.done:
@@ -75,8 +78,10 @@ def ask_to_replace(
     names: Sequence[str] = (),
     tab: str = "files",
 ) -> HttpResponse:
-    """Return a page that asks whether what has the names of ``taken``, or these ``names``, is to be replaced, and sends
-    the form once more."""
+    """Return a page that asks whether to replace the existing entries, and then submits the form again.
+
+    The page shows ``names`` or else the paths in ``taken``.
+    """
     kept = [
         (name, value)
         for name, values in request.POST.lists()
@@ -90,7 +95,7 @@ def ask_to_replace(
 
 
 def may_replace(request: PageRequest) -> bool:
-    """Return whether the person was asked and wants that."""
+    """Return whether the user has agreed to replace existing entries."""
     return request.POST.get("overwrite") == "1"
 
 

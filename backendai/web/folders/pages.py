@@ -1,4 +1,4 @@
-"""The list of folders, invitations, the trash of whole folders, and creating one."""
+"""The list of folders, invitations, the trash of folders, and the form for a new one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_AT_ONCE = 100
 @never_cache
 @login_required
 def folders(request: PageRequest) -> HttpResponse:
-    """Show the folders that the address asks for; htmx asks for the list alone."""
+    """Show the requested folders; for htmx only the list."""
     asked = Asked.of(request.GET)
     context = {"asked": asked, "page": page_of(request.user, asked, request.GET.get("page", "1"))}
     context |= {"tabs": tabs_of(request.user, asked), "columns": _columns(asked)}
@@ -58,7 +58,7 @@ def folders(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for a new folder; on POST create it and open it."""
+    """Show the form for a new folder; on POST, create the folder and redirect to its page."""
     form = CreateForm(request.POST or None, user=request.user)
     if request.method == "POST" and form.is_valid():
         try:
@@ -102,7 +102,7 @@ def trash(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def purge(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Ask for the name of a folder before it is deleted for good; on POST delete it."""
+    """Ask for the folder's name as confirmation; on POST purge the folder."""
     folder = find_folder(request, folder_id, "manage")
     if folder.status not in (FolderStatus.TRASHED, FolderStatus.ERROR):
         messages.error(request, _("Move %(name)s to the trash first.") % {"name": folder.name})
@@ -123,7 +123,7 @@ def purge(request: PageRequest, folder_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpResponse:
-    """Move a folder to the trash, restore it, try its creation again, or leave it."""
+    """Move a folder to the trash, restore it, retry its creation, or leave it."""
     folder, now = find_folder(request, folder_id), timezone.now()
 
     def act() -> str:
@@ -149,7 +149,7 @@ def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpRespon
 @never_cache
 @login_required
 def change_many(request: PageRequest) -> HttpResponse:
-    """Move the selected folders to the trash, or restore those that are there; each that stays is named with why."""
+    """Move the selected folders to the trash, or restore them. Names each folder that stayed, with the reason."""
     is_restored, now = request.POST.get("verb") == "restore", timezone.now()
     ids = [pk for pk in dict.fromkeys(request.POST.getlist("folder")) if is_uuid(pk)][:_MOST_AT_ONCE]
     rows = Folder.objects.visible_to(request.user).filter(pk__in=ids).select_related("host", "user", "project__domain")
@@ -173,14 +173,14 @@ def change_many(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def by_digits(request: PageRequest, digits: str) -> HttpResponse:
-    """Lead from the address of a folder's files to the folder."""
+    """Redirect from the address of a folder's files to the folder's page."""
     least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
     rows = Folder.objects.visible_to(request.user)
     return redirect("web:folder", get_object_or_404(rows, pk__range=(least, most)).pk)
 
 
 def _room(request: PageRequest) -> dict[str, Any]:
-    """Return how many folders the person has and may have, and how much they may hold."""
+    """Return the number and size of the user's folders, with their limits."""
     (number, total), (most, most_bytes) = held_by(request.user), limits_of(request.user)
     return {"number": number, "total": total, "most": most, "most_bytes": most_bytes}
 

@@ -1,4 +1,4 @@
-"""Paths of a folder as its pages carry them: texts, which also name what is not UTF-8 (``core/path_texts.py``)."""
+"""Paths in a folder as texts, which can also represent names that are not UTF-8 (``core/path_texts.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_PATH = 4096
 
 
 def path_in(text: str) -> str:
-    """Return a path relative to the folder, without what would be read otherwise; the file server checks it again."""
+    """Return a normalized path relative to the folder; the file server validates it again."""
     try:
         raw = bytes_of(text[:_LONGEST_PATH])
     except UserError:
@@ -21,40 +21,40 @@ def path_in(text: str) -> str:
 
 
 def places_of(path: str) -> list[tuple[str, str]]:
-    """Return name and path of every directory on the way to this one."""
+    """Return name and path of every directory on the way to this path."""
     parts = bytes_of(path).split(b"/") if path else []
     return [(shown_text(name), text_of(b"/".join(parts[: place + 1]))) for place, name in enumerate(parts)]
 
 
 def name_of(path: str) -> str:
-    """Return the last name of a path, for people."""
+    """Return the last name of a path as readable text."""
     return shown_text(bytes_of(path).rpartition(b"/")[2])
 
 
 def directory_of(path: str) -> str:
-    """Return the path of the directory that holds this one; empty for the folder itself."""
+    """Return the path of the parent directory; empty for the folder itself."""
     return text_of(bytes_of(path).rpartition(b"/")[0])
 
 
 def inside(directory: str, name: str) -> str:
-    """Return the path of a name in a directory."""
+    """Return the path of this name in the directory."""
     return text_of(_joined(bytes_of(directory) + b"/" + name.encode(errors="surrogatepass")))
 
 
 def moved_to(directory: str, path: str) -> str:
-    """Return the path that an entry has in another directory."""
+    """Return the path that the entry would have in another directory."""
     return text_of(_joined(bytes_of(directory) + b"/" + bytes_of(path).rpartition(b"/")[2]))
 
 
 def entry_in(directory: str, entry: Mapping[str, Any]) -> str:
-    """Return the path of an entry of a list."""
+    """Return the path of an entry in a directory listing."""
     if raw := entry.get("raw"):
         return text_of(_joined(bytes_of(directory) + b"/" + decode_raw(str(raw))))
     return inside(directory, str(entry["name"]))
 
 
 def is_raw(path: str) -> bool:
-    """Return whether a path is not UTF-8."""
+    """Return whether the path contains names that are not UTF-8."""
     return path.startswith(RAW)
 
 

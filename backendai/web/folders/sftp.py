@@ -1,4 +1,4 @@
-"""All one's folders by SFTP: how, and the session that opens them."""
+"""Access to all folders of the user by SFTP: commands, and the session that serves them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def sftp(request: PageRequest) -> HttpResponse:
-    """Show ready commands; POST starts the session that they reach."""
+    """Show the SFTP commands; POST starts the session that serves the folders."""
     site = site_for(request.get_host())
     if request.method == "POST" and site is not None:
         try:

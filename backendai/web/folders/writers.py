@@ -1,4 +1,4 @@
-"""Which sessions ran with the folder when a file changed."""
+"""Finds the sessions that mounted the folder when a file changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_MOUNTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A session that could write to a path of the folder while it ran."""
+    """A session that could write to a path of the folder between ``start`` and ``end``."""
 
     session_id: UUID
     name: str
@@ -30,14 +30,14 @@ class Writer:
     end: datetime | None
 
     def could_write(self, path: str, at: datetime) -> bool:
-        """Return whether it ran then and mounted this path."""
+        """Return whether the session ran at that time and mounted this path."""
         is_inside = not self.sub_path or path == self.sub_path or path.startswith(f"{self.sub_path}/")
         return is_inside and self.start <= at and (self.end is None or at <= self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """While which session a file changed, and how many others could have been it."""
+    """A session that ran when a file changed, and the number of other candidates."""
 
     session_id: UUID
     name: str
@@ -45,7 +45,7 @@ class Change:
 
 
 def writers_of(user: User, folder: Folder, oldest: datetime) -> list[Writer]:
-    """Return the sessions, which the user may see, that could write to the folder since a moment; one query."""
+    """Return the visible sessions that could write to the folder since ``oldest``; one query."""
     rows = SessionMount.objects.filter(
         folder=folder, rights=Rights.EDIT, session__in=ComputeSession.objects.visible_to(user)
     )
@@ -55,7 +55,7 @@ def writers_of(user: User, folder: Folder, oldest: datetime) -> list[Writer]:
 
 
 def note_changes(user: User, folder: Folder, path: str, entries: Sequence[dict[str, Any]]) -> None:
-    """Give each entry ``changed`` (a datetime) and ``change`` (None: by nobody who is known)."""
+    """Set ``changed`` (a datetime) and ``change`` (None: no known session) in each entry."""
     for entry in entries:
         entry["changed"] = datetime.fromtimestamp(entry.get("mtime") or 0, UTC)
     writers = writers_of(user, folder, min((entry["changed"] for entry in entries), default=datetime.now(UTC)))

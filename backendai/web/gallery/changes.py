@@ -1,4 +1,4 @@
-"""Creating templates, publishing versions, and what else changes them."""
+"""Creates, changes and deletes templates, and publishes their versions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _BEGINNING = {"image": "python", "resources": {"cpu": 1, "mem": "1g"}}
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for a new template, filled from a session, a run, a recent launch or a template; on POST create it."""
+    """Show the form for a new template; on POST create it.
+
+    A session, run, recent launch or template in the address fills the form.
+    """
     form = TemplateForm(request.POST or None, user=request.user, initial=_initial(request))
     if request.method == "POST" and form.is_valid():
         try:
@@ -61,7 +64,7 @@ def create(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Ask for another version; on POST publish it, and make it current if that was checked."""
+    """Show the form for a new version; on POST publish it, and activate it if that is checked."""
     found = find_template(request, template_id, to_change=True)
     form = VersionForm(request.POST or None, initial={"text": found.current.text if found.current else ""})
     if request.method == "POST" and form.is_valid():
@@ -82,7 +85,7 @@ def publish(request: PageRequest, template_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def change(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Ask for title, description, icon and why it is deprecated; on POST change them."""
+    """Show the form for title, description, icon and deprecation reason; on POST save them."""
     found = find_template(request, template_id, to_change=True)
     now_said = {name: getattr(found, name) for name in ("title", "description", "icon", "deprecated")}
     form = LookForm(request.POST or None, initial=now_said)
@@ -100,7 +103,7 @@ def change(request: PageRequest, template_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def activate(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Make a version the current one."""
+    """Make a version of the template the current one."""
     found = find_template(request, template_id, to_change=True)
     number = request.POST.get("version", "")
     try:
@@ -115,7 +118,7 @@ def activate(request: PageRequest, template_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Delete the template when that was confirmed; sessions go on."""
+    """Delete the template if that was confirmed. Running sessions continue."""
     found = find_template(request, template_id, to_change=True)
     if request.POST.get("confirm") != "delete":
         return redirect("web:template", found.pk)
@@ -126,7 +129,7 @@ def delete(request: PageRequest, template_id: UUID) -> HttpResponse:
 
 
 def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
-    """Return the files of a session of one's own, unless they are too large for a document."""
+    """Return the launch files of the user's own session; empty if they are too large for a document."""
     found = launch_files_of(session_id, request.user)
     if not found or sum(one.size for one in found) > LARGEST // 2:
         return {}
@@ -134,7 +137,7 @@ def _files(request: PageRequest, session_id: UUID | str) -> dict[str, Any]:
 
 
 def _initial(request: PageRequest) -> dict[str, Any]:
-    """Return the document to begin with; what is not one's own, or not there, is passed over."""
+    """Return the initial document of a new template. Ignores sources that are missing or not the user's own."""
     try:
         if text := request.GET.get("session"):
             own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")

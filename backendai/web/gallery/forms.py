@@ -1,4 +1,4 @@
-"""Forms of templates: a new one, a version, what is said about it, and its parameters."""
+"""Forms of templates: a new one, a version, its description, and its parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_OFFERED = 500
 
 
 class VersionForm(forms.Form):
-    """A document and what changed in it."""
+    """A template document, with a note about the changes."""
 
     text = forms.CharField(
         max_length=LARGEST,
@@ -41,18 +41,18 @@ class VersionForm(forms.Form):
     note = forms.CharField(max_length=255, required=False, label=gettext_lazy("What changed"))
 
     def refuse(self, error: UserError) -> None:
-        """Show a refusal at its field; one about the document at the document, with its line."""
+        """Add the error to its field; an error in the document to the document, with its line."""
         self.mark_line(error)
         self.add_error("note" if error.field == "note" else "text", in_words(error.message))
 
     def mark_line(self, error: UserError) -> None:
-        """Let the page's script select the line of the document that is refused."""
+        """Make the page's script select the invalid line of the document."""
         if line := error.details.get("line"):
             self.fields["text"].widget.attrs["data-line"] = line
 
 
 class LookForm(forms.Form):
-    """What is said about a template."""
+    """The title, description, icon and deprecation reason of a template."""
 
     title = forms.CharField(max_length=128, required=False, label=gettext_lazy("Title"))
     description = forms.CharField(max_length=500, required=False, label=gettext_lazy("Description"))
@@ -84,13 +84,13 @@ class TemplateForm(VersionForm):
         self.fields["place"].choices = choices  # type: ignore[attr-defined]
 
     def wish(self) -> TemplateWish:
-        """Return what the template is to be called and where it belongs."""
+        """Return the requested name, place and description of the template."""
         said = self.cleaned_data
         scope, _slash, project = said["place"].partition("/")
         return TemplateWish(said["name"], scope, project, said["title"], said["description"], said["icon"])
 
     def refuse(self, error: UserError) -> None:
-        """Show a refusal at its field; one about the document at the document."""
+        """Add the error to its field; an error in the document to the document."""
         self.mark_line(error)
         names = {"scope": "place", "project": "place"}
         own = names.get(error.field or "", error.field or "")
@@ -101,7 +101,7 @@ class TemplateForm(VersionForm):
 
 
 class ParametersForm(forms.Form):
-    """The parameters of a document. ``secrets`` False: without secrets, which must not stand in an address."""
+    """The parameters of a document. With ``secrets`` False it leaves out secrets, which must not be in an address."""
 
     def __init__(
         self, *args: Any, parameters: Mapping[str, Parameter], user: User, secrets: bool = False, **kwargs: Any
@@ -115,29 +115,29 @@ class ParametersForm(forms.Form):
 
     @property
     def usual(self) -> list[forms.BoundField]:
-        """The fields that everyone sees."""
+        """The fields that are always shown."""
         return [bound for bound in self if not self._of(bound).advanced]
 
     @property
     def advanced(self) -> list[forms.BoundField]:
-        """The fields that stay folded."""
+        """The folded fields."""
         return [bound for bound in self if self._of(bound).advanced]
 
     @property
     def is_advanced_wrong(self) -> bool:
-        """Whether one of the folded fields was refused."""
+        """Whether a folded field has an error."""
         return any(bound.errors for bound in self.advanced)
 
     def _of(self, bound: forms.BoundField) -> Parameter:
         return self.parameters[bound.name.removeprefix(PREFIX)]
 
     def given(self) -> dict[str, Any]:
-        """Return the answers by parameter, without those left empty."""
+        """Return the entered values by parameter, without empty ones."""
         said = self.cleaned_data.items()
         return {name.removeprefix(PREFIX): value for name, value in said if value not in ("", None)}
 
     def clean(self) -> dict[str, Any]:
-        """Check the answers as a launch does; a refusal stands at its parameter."""
+        """Validate the values as a launch does; adds each error to its parameter."""
         said = super().clean() or {}
         try:
             self.values = values_of(self.parameters, self.given(), secrets=self._secrets)
@@ -147,12 +147,12 @@ class ParametersForm(forms.Form):
         return said
 
     def answers(self) -> dict[str, str]:
-        """Return what was answered, by the names of the form's fields, for the address of the launcher."""
+        """Return the entered values by the form's field names, for the address of the launcher."""
         return {name: as_text(value) for name, value in self.cleaned_data.items() if value not in ("", None)}
 
 
 def _field_of(one: Parameter, parameters: Mapping[str, Parameter], user: User) -> forms.Field:
-    """Return the field of a parameter; the page's script hides it while nobody asks for it."""
+    """Return the form field of a parameter. The page's script hides it while its ``show_if`` does not match."""
     found = _plain_field(one, parameters, user)
     if one.show_if:
         wanted = {f"{PREFIX}{name}": as_text(value) for name, value in one.show_if.items()}

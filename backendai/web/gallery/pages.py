@@ -1,4 +1,4 @@
-"""The gallery of templates, and the page of one."""
+"""The gallery of templates, and the page of a template."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SHOWN, _MOST_VERSIONS = 200, 50
 @never_cache
 @login_required
 def templates(request: PageRequest) -> HttpResponse:
-    """Show the templates that one may see, those that are deprecated last; two queries."""
+    """Show the visible templates, deprecated ones last; two queries."""
     sought, scope, kind = (
         request.GET.get("q", "").strip()[:64],
         request.GET.get("scope", ""),
@@ -51,12 +51,12 @@ def templates(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def template(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Show a template with its versions; ``?version=`` another document than the current one."""
+    """Show a template with its versions; ``?version=`` shows another version's document."""
     return template_page(request, find_template(request, template_id))
 
 
 def find_template(request: PageRequest, template_id: UUID, *, to_change: bool = False) -> Template:
-    """Return a template that one may see, or change; else 404."""
+    """Return a template that the user may see, or with ``to_change`` may change; else 404."""
     rows = Template.objects
     mine = rows.changeable_by(request.user) if to_change else rows.visible_to(request.user)
     found: Template = get_object_or_404(mine.select_related("owner", "project", "domain", "current"), pk=template_id)
@@ -64,7 +64,7 @@ def find_template(request: PageRequest, template_id: UUID, *, to_change: bool = 
 
 
 def template_page(request: PageRequest, found: Template, *, status: int = 200, refusal: str = "") -> HttpResponse:
-    """Return the page of a template, with what a verb refused."""
+    """Return the page of a template; ``refusal`` is the error of a rejected action."""
     versions = list(found.versions.select_related("author").defer("document")[:_MOST_VERSIONS])
     wanted = request.GET.get("version", "")
     shown = next((one for one in versions if str(one.number) == wanted), None)

@@ -1,4 +1,4 @@
-"""*Start from template* of a pipeline: its parameters, the check of the whole run, and its launch."""
+"""*Start from template* for pipelines: enters the parameters, checks the run, and launches it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backendai.web.requests import PageRequest
 
 
 class NameForm(forms.Form):
-    """What the run is called."""
+    """The name of the run."""
 
     name = forms.CharField(
         max_length=LONGEST_NAME,
@@ -40,7 +40,7 @@ class NameForm(forms.Form):
 @never_cache
 @login_required
 def start(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Ask for the parameters of a pipeline; on POST launch its run, or only check it (``go=check``)."""
+    """Show the form for a pipeline's parameters; on POST launch its run, or only check it (``go=check``)."""
     template = find_template(request, template_id)
     if template.launches_sessions:
         return redirect("web:template_start", template.pk)
@@ -71,7 +71,10 @@ def start(request: PageRequest, template_id: UUID) -> HttpResponse:
 
 
 def _version(request: PageRequest, template: Template) -> TemplateVersion:
-    """Return the version that the page showed, else the current one; what is launched is what was looked at."""
+    """Return the version that the page showed, else the current one.
+
+    So a launch uses the version that the user has seen.
+    """
     number = request.POST.get("version", "")
     is_said = number.isascii() and number.isdigit() and len(number) < 8
     found: TemplateVersion | None = template.current

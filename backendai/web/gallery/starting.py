@@ -1,4 +1,4 @@
-"""*Start from template*: its parameters, what it would launch, and the way to the launcher."""
+"""*Start from template* for sessions: enters the parameters, shows the launch, and leads to the launcher."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _NOT_SHOWN = ("template", "parameters")
 @never_cache
 @login_required
 def start(request: PageRequest, template_id: UUID) -> HttpResponse:
-    """Ask for the parameters of the current version and show what they launch; ``?go=launch`` leads to the launcher."""
+    """Show the form for the current version's parameters and the launch they give.
+
+    ``?go=launch`` redirects to the launcher.
+    """
     found = find_template(request, template_id)
     if found.current is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""The guides that the portal shows under Help, and who may read which."""
+"""The guides under Help, and who may read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _administrators(user: User) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """A file of ``docs/``; ``slug`` is its name without the ending, and the end of its address."""
+    """A file of ``docs/``; ``slug`` is its name without the extension, and the last part of its address."""
 
     slug: str
     title: str | Promise
@@ -34,7 +34,7 @@ class Guide:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return FOLDER / f"{self.slug}.md"
 
 
@@ -49,5 +49,5 @@ GUIDES = (
 
 
 def readable_by(user: User) -> list[Guide]:
-    """Return the guides that this person may read."""
+    """Return the guides that this user may read."""
     return [guide for guide in GUIDES if guide.rule(user)]

@@ -1,4 +1,4 @@
-"""Which section of which guide explains a page: the address behind *More in the guide*."""
+"""Maps each page to the section of the guide that explains it, for the link *More in the guide*."""
 
 from __future__ import annotations
 

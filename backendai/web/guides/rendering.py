@@ -1,6 +1,6 @@
-"""A guide as HTML, made from its Markdown once per process and again when the file changes.
+"""Renders a guide's Markdown to HTML, once for each process and again when the file changes.
 
-No raw HTML passes: the parser escapes it, and a link or image leads only where ``_address`` and ``_picture`` say.
+Raw HTML is escaped. Links and images lead only where ``_address`` and ``_picture`` allow.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _SECTIONS = ("h2", "h3")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what is below it up to the next one. ``heading`` and ``words``: its title and its whole text in
-    lower case, for the search."""
+    """A heading with its text up to the next one.
+
+    ``heading`` and ``words`` are title and whole text in lower case, for the search.
+    """
 
     level: int
     anchor: str
@@ -39,12 +41,17 @@ class Section:
     words: str
 
     def html_for(self, address: str) -> SafeString:
-        """Return the text for a page other than the guide's own, at ``address``: links within the guide lead there."""
+        """Return the section's HTML for another page.
+
+        Links within the guide lead to the guide's page at ``address``.
+        """
         return mark_safe(self.html.replace('href="#', f'href="{address}#'))  # noqa: S308  (made by the parser)
 
     def relevance(self, text: str) -> tuple[bool, int, int]:
-        """Return how well the section fits a search; larger is better: every word in its title, how many of the words
-        in its title, how often the words occur."""
+        """Return how well the section matches a search; larger is better.
+
+        Compares whether all words are in its title, how many are, and how often they occur.
+        """
         words = text.lower().split()
         in_title = sum(word in self.heading for word in words)
         return in_title == len(words), in_title, sum(self.words.count(word) for word in words)
@@ -52,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A guide: its title, what comes before the first heading, its sections, and every anchor in it."""
+    """A guide: its title, the text before the first heading, its sections, and all its anchors."""
 
     title: SafeString
     lead: SafeString
@@ -60,7 +67,7 @@ class Page:
     anchors: frozenset[str]
 
     def matching(self, text: str) -> list[Section]:
-        """Return the sections that have every word of the text."""
+        """Return the sections that contain every word of the text."""
         words = text.lower().split()
         return [section for section in self.sections if all(word in section.words for word in words)]
 
@@ -69,7 +76,7 @@ _kept: dict[tuple[str, frozenset[str]], tuple[int, Page]] = {}
 
 
 def page_of(guide: Guide, readable: Collection[Guide]) -> Page:
-    """Return a guide whose links lead to those of the ``readable`` guides. Raises OSError where the file is missing."""
+    """Return a rendered guide that links only to the ``readable`` guides. Raises OSError if its file is missing."""
     slugs = frozenset(one.slug for one in readable)
     changed_at = guide.path.stat().st_mtime_ns
     known = _kept.get((guide.slug, slugs))
@@ -87,7 +94,7 @@ class _Renderer:
             self._markdown.add_render_rule(name, rule)
 
     def page(self, text: str) -> Page:
-        """Return the whole guide."""
+        """Return the whole guide from its Markdown."""
         tokens = self._markdown.parse(text)
         anchors: set[str] = set()
         for place, token in enumerate(tokens):
@@ -123,7 +130,10 @@ class _Renderer:
         return str(self._markdown.renderer.render([token], self._markdown.options, {}))
 
     def _redirect(self, tokens: Sequence[Token]) -> None:
-        """Let links and pictures lead where the portal has what they name; a link to nowhere is plain text."""
+        """Replace the targets of links and pictures with addresses of the portal.
+
+        A link without a target becomes plain text.
+        """
         opened: list[Token] = []
         for token in tokens:
             if token.type == "link_open":
@@ -150,7 +160,7 @@ class _Renderer:
 
 
 def _picture(token: Token) -> None:
-    """Show a picture of ``docs/``; of any other one remains its text."""
+    """Show a picture of ``docs/``; any other picture becomes its text."""
     found = _PICTURE.fullmatch(str(token.attrGet("src") or ""))
     if found is None or not (FOLDER / found[0]).is_file():
         token.type, token.content, token.children = "text", _plain(token), None
@@ -159,7 +169,10 @@ def _picture(token: Token) -> None:
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[tuple[str | None, list[Token]]]:
-    """Take the tokens apart before each heading that begins a section, with its tag; None: nothing came before."""
+    """Split the tokens before each heading that starts a section; yields its tag and tokens.
+
+    The tag is None for tokens before the first heading.
+    """
     part: list[Token] = []
     tag: str | None = None
     for token in tokens:
@@ -173,7 +186,7 @@ def _parts(tokens: Sequence[Token]) -> Iterator[tuple[str | None, list[Token]]]:
 
 
 def _new_anchor(title: str, taken: set[str]) -> str:
-    """Return the anchor that GitHub gives this heading, so that links work there and here."""
+    """Return the anchor that GitHub gives to this heading, so that links work in both places. Adds it to ``taken``."""
     anchor = _NO_PART_OF_AN_ANCHOR.sub("", title.lower()).replace(" ", "-")
     found, number = anchor, 0
     while found in taken:
@@ -184,7 +197,7 @@ def _new_anchor(title: str, taken: set[str]) -> str:
 
 
 def _plain(token: Token) -> str:
-    """Return the text of a token, without marks."""
+    """Return the text of a token, without markup."""
     if token.type == "softbreak":
         return " "
     if not token.children:
