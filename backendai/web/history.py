@@ -84,7 +84,7 @@ class Sorting:
 
 
 def history_context(session: ComputeSession, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the template needs to show the rows that ``asked`` (a query string) asks for; one query."""
+    """Return the template context for the rows that the query ``asked`` requests; one query."""
     form = HistoryForm(asked, auto_id="history-%s")
     ordering = next((one for one in (asked.get("sort"), asked.get("ordering")) if one in ORDERS), ORDERS[0])
     page = _number(asked.get("page"))

@@ -1,4 +1,4 @@
-"""What is in a session's home folder, asked of its node: for people who are about to lose it."""
+"""Asks the agent about the contents of a session's home folder, to show them before the session ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_ANSWER = 4096
 
 
 def home_of(session: ComputeSession) -> HomeLook | None:
-    """Return what the home folder of the main kernel holds; None where the node cannot tell, or not in 6 seconds."""
+    """Return the contents of the main kernel's home folder. None if the agent cannot answer within 6 seconds."""
     kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
     if kernel is None or kernel.agent is None or kernel.status != Status.RUNNING:
         return None

@@ -1,4 +1,4 @@
-"""Images that are being made on this machine, for those who wait for one."""
+"""Builds of images on this machine, for people who wait for one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """An image that is not there yet: how far its build is, or why it failed and what to do. ``is_native``: sessions
-    run without it meanwhile."""
+    """An image that no agent has yet: the progress of its build, or its error with the remedy.
+
+    ``is_native``: meanwhile sessions run without the image.
+    """
 
     image: Image
     progress: float | None
@@ -34,23 +36,25 @@ class Build:
 
     @property
     def percent(self) -> int | None:
-        """How far it is, 0 to 100; None when that is not known."""
+        """The progress from 0 to 100, or None if it is unknown."""
         return None if self.progress is None else int(100 * min(1.0, max(0.0, self.progress)))
 
 
 def images_open(user: User) -> Sequence[Image]:
-    """Return the images that the user may start in some project, by name, with whose they are; read once for a
-    request."""
+    """Return the images that the user may start in some project, by name, with their owners.
+
+    Queried once for each request.
+    """
     return once(("images-open", user.pk), lambda: _OPEN.rows(user))
 
 
 def builds_for(user: User) -> list[Build]:
-    """Return the builds, under way or failed, of images that the user may start and no agent has."""
+    """Return the running or failed builds of images that the user may start and no agent has."""
     return builds_of(images_open(user))
 
 
 def builds_of(images: Iterable[Image]) -> list[Build]:
-    """Return the builds, under way or failed, of those of the images that no agent has."""
+    """Return the running or failed builds of those images that no agent has."""
     made_here = {image.reference: image for image in images if image.is_built_here}
     jobs = newest_jobs(BUILD_JOB, made_here) if made_here else {}
     open_jobs = {name: job for name, job in jobs.items() if job.status != BackgroundJob.Status.DONE}
@@ -63,7 +67,7 @@ def builds_of(images: Iterable[Image]) -> list[Build]:
 
 
 def build_by_image(builds: Iterable[Build]) -> dict[UUID, Build]:
-    """Return the builds by the key of their image."""
+    """Return the builds by the id of their image."""
     return {build.image.pk: build for build in builds}
 
 

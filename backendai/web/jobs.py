@@ -1,4 +1,4 @@
-"""Background jobs in words."""
+"""Texts about background jobs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _KINDS = {
 
 
 def title_of(job: BackgroundJob) -> str:
-    """Return what a job is about: ``Building image local/python:latest``."""
+    """Return the title of a job: ``Building image local/python:latest``."""
     return f"{_(_KINDS[job.kind]) if job.kind in _KINDS else job.kind} {job.subject}"
 
 
 def percent_of(job: BackgroundJob) -> int | None:
-    """Return how far it is, 0 to 100; None when that is not known."""
+    """Return the job's progress from 0 to 100, or None if it is unknown."""
     return None if job.share is None else int(100 * job.share)
 
 
 def counted(job: BackgroundJob) -> str:
-    """Return how many units are done of how many: ``3 of 12 images``; empty when nothing is counted."""
+    """Return the number of finished units: ``3 of 12 images``. Empty if the job counts no units."""
     if not job.unit or not (job.done or job.total):
         return ""
     said = {"done": job.done, "total": job.total, "unit": in_words(job.unit)}

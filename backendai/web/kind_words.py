@@ -1,4 +1,4 @@
-"""What pages call the kinds of sessions."""
+"""The names of the kinds of sessions on pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from backendai.texts.translation import gettext_lazy as _
 
 @dataclass(frozen=True, slots=True)
 class KindWords:
-    """``word``: inside a sentence; ``title``: of tabs and choices; ``help``: what it is, for somebody who launches."""
+    """The texts of a kind of session.
+
+    ``word``: inside a sentence; ``title``: of tabs and choices; ``help``: its description for a launch.
+    """
 
     word: str | Promise
     title: str | Promise
@@ -42,17 +45,20 @@ _WORDS = {
 
 
 def words_of(name: str) -> KindWords:
-    """Return the words for a kind; its own name where there are none."""
+    """Return the texts of a kind; without texts its internal name."""
     return _WORDS.get(name) or KindWords(name, name.capitalize())
 
 
 def word_of(name: str) -> str | Promise:
-    """Return what the kind is called inside a sentence."""
+    """Return the name of the kind inside a sentence."""
     return words_of(name).word
 
 
 def kinds_to_launch() -> list[tuple[str, KindWords, bool, bool]]:
-    """Return name and words of the kinds that people launch, whether each runs a program, and is worked in."""
+    """Return the kinds that people launch.
+
+    Each has its name, its texts, whether it runs a program, and whether people work in it.
+    """
     return [
         (kind.name, words_of(kind.name), kind.runs_program, kind.is_worked_in)
         for kind in KINDS.values()

@@ -1,6 +1,6 @@
-"""In which language a page speaks: the person's own choice, else this browser's, else what the browser asks for.
+"""Chooses the language of a page: the user's own, else this browser's cookie, else the header.
 
-REST answers know the request's header alone: a script's answers shall not change because somebody clicked in a browser.
+REST answers use only the header of the request, so that a choice in a browser does not change the answers to a script.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _FOR_PROGRAMS = ("/api/", "/node/")
 
 
 class Language(LocaleMiddleware):
-    """Activates the language of each request. It stands below the middleware that knows who asks."""
+    """A middleware that activates the language of each request. It runs after the middleware that sets the user."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Activate the language until the request is over."""
+        """Activate the language of the request."""
         asked = request.headers.get("Accept-Language", "")
         chosen = language_asked_for(asked) if request.path.startswith(_FOR_PROGRAMS) else _chosen(request)
         translation.activate(chosen)
         request.LANGUAGE_CODE = translation.get_language()
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Say which language it is, and what that depended on."""
+        """Set the headers ``Content-Language`` and ``Vary``."""
         response = super().process_response(request, response)
         if settings.LANGUAGE_COOKIE_NAME in request.COOKIES:
             patch_vary_headers(response, ("Cookie",))

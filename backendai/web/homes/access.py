@@ -1,4 +1,7 @@
-"""What all pages of a session's home folder share: finding it, asking its guest agent, and the page around it."""
+"""Common parts of the pages of a session's home folder.
+
+They are access, requests to the guest agent, and the frame of the page.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,20 @@ LOOK_SECONDS = 25.0  # the first look starts the guest agent, which has 20 s for
 
 
 class HomeFiles:
-    """The files of a session's home for the person who asks; every method waits for the guest agent. Raises UserError
-    as that refuses, and Conflict where it cannot be reached."""
+    """The files of a session's home folder for this user.
+
+    Every method waits for the guest agent. Raises the guest's UserError, or Conflict if the guest is unreachable.
+    """
 
     def __init__(self, request: PageRequest, session_id: UUID) -> None:
         self.target = find_target(request.user, session_id)
 
     def look(self, op: str, /, **order: Any) -> dict[str, Any]:
-        """Return what a look answers."""
+        """Send a reading operation to the guest agent, and return its answer."""
         return self._ask(op, LOOK_SECONDS, order)
 
     def change(self, op: str, /, **order: Any) -> dict[str, Any]:
-        """Return what a change answers."""
+        """Send a changing operation to the guest agent, and return its answer."""
         return self._ask(op, CHANGE_SECONDS, order)
 
     def _ask(self, op: str, seconds: float, order: dict[str, Any]) -> dict[str, Any]:
@@ -46,8 +51,7 @@ class HomeFiles:
 
 
 def open_home(request: PageRequest, session_id: UUID) -> HomeFiles:
-    """Return the files of the home of a session that the person may see, else 404. Raises a UserError when its files
-    cannot be had now."""
+    """Return the home files of a visible session; else 404. Raises UserError if the files are unreachable now."""
     try:
         return HomeFiles(request, session_id)
     except NotFound as error:
@@ -59,7 +63,7 @@ def open_home(request: PageRequest, session_id: UUID) -> HomeFiles:
 
 
 def explored(session: ComputeSession) -> dict[str, Any]:
-    """Return what the parts that show files name: the home, and where its pages are."""
+    """Return the context of parts that show files: the session, and the routes of its pages."""
     names = {
         "here": "home",
         "file": "home_file",
@@ -77,7 +81,7 @@ def explored(session: ComputeSession) -> dict[str, Any]:
 def home_page(
     request: PageRequest, session_id: UUID, name: str, context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    """Return a page about the home; images that its script has fetched may be shown."""
+    """Return a page about the home folder. Its content policy allows images that its script has fetched."""
     session = find_session(request, session_id)
     shown = {"session": session, "may_change": "fault" not in context, "is_ready": "fault" not in context}
     shown |= explored(session) | {"is_own": session.owner_id == request.user.pk} | context

@@ -1,4 +1,4 @@
-"""Changes of what lies in the home folder of a session, as its pages send them."""
+"""Changes of files in the home folder of a session, sent by its pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def make_directory(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Make a directory below the one that is shown."""
+    """Create a directory in the shown directory."""
     place, name = path_in(request.POST.get("place", "")), name_in(request)
 
     def make() -> str:
@@ -39,7 +39,7 @@ def make_directory(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Give an entry another name."""
+    """Rename an entry."""
     source, name = path_in(request.POST.get("source", "")), name_in(request)
     place = directory_of(source)
 
@@ -72,7 +72,7 @@ def move(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def delete(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Delete entries for good."""
+    """Delete entries permanently."""
     place = path_in(request.POST.get("place", ""))
 
     def delete_all() -> str:

@@ -26,7 +26,7 @@ from backendai.web.views.session import find_session
 @never_cache
 @login_required
 def home(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show a directory of the home folder; htmx asks for its entries alone."""
+    """Show a directory of the home folder; for htmx only its entries."""
     path = path_in(request.GET.get("path", ""))
     context = _directory(request, session_id, path)
     if request.htmx and not request.htmx.boosted:
@@ -40,7 +40,7 @@ def home(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def file(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show one file: an image, a text that can be edited, or what it is."""
+    """Show one file: as an image, as a text to edit, or only its properties."""
     session, path = find_session(request, session_id), path_in(request.GET.get("path", ""))
     if not path:
         return redirect("web:home", session.pk)
@@ -61,7 +61,10 @@ def file(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def lead(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Lead to the bytes of a file, or to an archive: attachments, which no browser shows on this origin."""
+    """Redirect to the download of a file or a ZIP archive.
+
+    Both are attachments, which browsers do not show on this origin.
+    """
     session, path = find_session(request, session_id), path_in(request.GET.get("path", ""))
     if request.GET.get("as") == "zip":
         return redirect(reverse("api:session-archive", args=[session.pk], query={"path": path}))
@@ -86,7 +89,7 @@ def _directory(request: PageRequest, session_id: UUID, path: str) -> dict[str, A
 
 
 def _note(entry: dict[str, Any]) -> None:
-    """Give an entry ``changed``, as pages show it; a session may say what it likes."""
+    """Set ``changed``, the entry's time of change as a datetime. An invalid time from the session becomes 1970."""
     seconds = entry.get("mtime")
     is_time = isinstance(seconds, int | float) and 0 <= seconds < 253402300800
     entry["changed"] = datetime.fromtimestamp(seconds if is_time else 0, UTC)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The state of the launch form in its address: plain query parameters under the names of the fields.
+"""Stores the state of the launch form in the page's address, as query parameters named like the fields.
 
-The page's script writes there what differs from the form as it would be without them; a copied link, a reload and Back
-find it again. What must not stand in an address is neither written nor read.
+The page's script writes the fields that differ from the form's initial state. So links, reload and Back restore the
+form. Secrets and files are neither written to the address nor read from it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sent = MultiValueDict[str, str]
 
 
 def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
-    """Return what an address says of the form's fields, by the name under which each is sent."""
+    """Return the values of the form's fields in an address, by the name under which each is sent."""
     known = (set(form.fields) - _NEVER - {"environ", "files", "roles"}) | {*_ROWS, *_ROLES, _PATH}
     said = {name: query.getlist(name) for name in query if name in known or name.startswith(PREFIX)}
     if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
@@ -41,8 +41,10 @@ def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
 
 
 def with_said(usual: Sent, said: Mapping[str, list[str]]) -> Sent:
-    """Return what a browser sends of a form that is as ``usual`` but for what an address says. A secret's value is not
-    in the address: it is the usual one, or has to be typed again."""
+    """Return the form data of ``usual``, changed by the values of an address.
+
+    The address has no values of variables: they keep their usual value, or must be typed again.
+    """
     kept = dict(zip(usual.getlist(_ROWS[0]), usual.getlist(_ROWS[1]), strict=False))
     sent = usual.copy()
     for name, values in said.items():
@@ -62,12 +64,12 @@ def with_said(usual: Sent, said: Mapping[str, list[str]]) -> Sent:
 
 
 def is_foreign(said: Mapping[str, list[str]]) -> bool:
-    """Return whether an address brings what would run, which somebody else may have written."""
+    """Return whether an address contains commands, which a stranger may have written."""
     return any(any(said.get(name, ())) for name in _COMMANDS)
 
 
 def usual_text(usual: Sent) -> str:
-    """Return as JSON what the script leaves out of the address: the form as it is without it."""
+    """Return the form's initial data as JSON; the script leaves equal values out of the address."""
     return json.dumps(
         {name: values for name, values in usual.lists() if any(values) and name not in _NEVER | set(_TEXTS)}
     )

@@ -1,4 +1,4 @@
-"""The amounts of the launch form as people see them: their bounds, what there is now, and who says so."""
+"""The amounts of the launch form with their bounds, the free resources, and the sources of the limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backendai.web.launcher.presets import Variant, mark_obstacles, split_size
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One amount: its field, and its bounds in words (None: nobody knows them)."""
+    """One amount: its field, and the texts about its bounds (None: unknown)."""
 
     slot: str
     bound: Any
@@ -41,13 +41,16 @@ class Row:
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no launch without it."""
+        """Whether a launch needs this amount."""
         return bool(self.words and self.words.amount.is_required)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMemory:
-    """The field of the shared memory. ``usual``: JSON pairs: from so much memory on, so many bytes come with it."""
+    """The field of the shared memory.
+
+    ``usual``: the default as JSON pairs; from so many bytes of memory on, so many bytes of shared memory.
+    """
 
     row: Row
     usual: str
@@ -57,7 +60,10 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class KernelRoom:
-    """How many kernels there may be, whose limit that is, and how many fit now: on one agent, on all (None: untold)."""
+    """The largest number of kernels, and the source of that limit.
+
+    Also has the numbers that fit now on one agent and on all (None: hidden).
+    """
 
     most: int = LARGEST_CLUSTER
     whose: str = ""
@@ -67,7 +73,7 @@ class KernelRoom:
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An agent to choose, and what it has left (None: it takes no sessions now)."""
+    """An agent to choose, with its free resources (None: it takes no sessions now)."""
 
     name: str
     free: Slots | None
@@ -75,7 +81,7 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True)
 class IdleRules:
-    """What idle checkers do to such a session there: in one line (empty: nothing), and in a sentence each."""
+    """The rules of idle checkers for such a session: in one line (empty: none), and in a sentence each."""
 
     short: str = ""
     sentences: Sequence[str] = ()
@@ -83,7 +89,7 @@ class IdleRules:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """All that the form shows about amounts."""
+    """The whole contents of the form's part about amounts."""
 
     cpu: Row
     mem: Row
@@ -98,12 +104,12 @@ class Allocation:
 
     @property
     def rows(self) -> list[Row]:
-        """Every amount that has bounds."""
+        """The rows of all amounts with bounds."""
         return [self.cpu, self.mem, *self.accelerators]
 
 
 def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocation:
-    """Return the amounts for where the form stands now, and tell the form's presets which of them fit there."""
+    """Return the amounts for the form's current project and group, and mark which of its presets fit there."""
     ground = ground_of(form, owner, actor)
     cpu, mem, *others = (_row(form, slot) for slot in (*SIZES, *form.accelerators))
     if ground is None:
@@ -162,7 +168,7 @@ def _kernel_room(form: AllocationFields, found: Availability, machines: Machines
 
 
 def _asked(form: AllocationFields, group: str) -> Slots | None:
-    """Return the amounts of a kernel as the form stands; None when they cannot be read."""
+    """Return the amounts of a kernel in the form's current state; None if they are invalid."""
     preset = str(form["preset"].value() or CUSTOM)
     choice = next((each for each in form.presets if each.name == preset), None)
     if choice is not None:
@@ -189,7 +195,7 @@ def _shared_memory(form: AllocationFields, group: ResourceGroup | None, image: I
 
 
 def _none_because(found: Availability, image: Image, amounts: Mapping[str, Amount]) -> str:
-    """Return why there is no accelerator to choose; empty when there is one."""
+    """Return why the form offers no accelerator; empty if it does."""
     if any(slot not in SIZES for slot, amount in amounts.items() if amount.is_offered):
         return ""
     there = {name for agent in found.agents for name, amount in agent.capacity.items() if amount} - set(SIZES)

@@ -1,4 +1,4 @@
-"""What is wrong with the amounts of the launch form that the services would let wait for ever, or cannot know."""
+"""Checks of the form's amounts that the services do not make: a session that would wait forever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backendai.web.launcher.presets import PresetChoice
 
 
 class Amounts(Protocol):
-    """What is looked at of the form."""
+    """The parts of the launch form that these checks read."""
 
     cleaned_data: dict[str, Any]
     presets: list[PresetChoice]
@@ -25,7 +25,7 @@ class Amounts(Protocol):
 
 
 def wrong_amounts(form: Amounts, owner: User) -> Iterator[tuple[str, str]]:
-    """Yield field and text of whatever is wrong with the amounts of a form whose fields are each looked at already."""
+    """Yield field and text of each error in the amounts. The fields themselves must have been validated."""
     data = form.cleaned_data
     kernels = data.get("cluster_size") or 1
     if kernels > 1 and data.get("agents"):
@@ -41,7 +41,7 @@ def wrong_amounts(form: Amounts, owner: User) -> Iterator[tuple[str, str]]:
 
 
 def _amounts(form: Amounts) -> Slots | None:
-    """Return the amounts of each kernel; None while they cannot be read."""
+    """Return the amounts of each kernel; None if they are invalid."""
     preset, group = form.cleaned_data.get("preset"), form.cleaned_data.get("resource_group")
     if preset is None:
         return None
@@ -55,7 +55,7 @@ def _amounts(form: Amounts) -> Slots | None:
 
 
 def _beyond_limits(owner: User, data: dict[str, Any], asked: Slots) -> Iterator[tuple[str, str]]:
-    """Yield what no policy would ever let start, even if nothing else were held."""
+    """Yield the errors of amounts that exceed a policy even if nothing else is held."""
     project: Project = data["project"]
     key_pair = key_pair_of(owner)
     reason = beyond_limits(limits_on(owner, project, key_pair), asked)

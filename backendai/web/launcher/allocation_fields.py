@@ -1,4 +1,4 @@
-"""Fields of the allocation: where it is placed, and how large it is."""
+"""Fields of the allocation: project, resource group, and amounts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_PROJECT = _("None is available to launch in: ask an administrator to add peo
 
 
 class AllocationFields(forms.Form):
-    """A preset stands for its numbers; custom takes those typed."""
+    """The fields of project, group and amounts. A preset gives its amounts; *custom* takes the typed ones."""
 
     project = RowsField(Project.objects.none(), empty_label=None, label=_("Project"))
     resource_group = RowsField(
@@ -95,7 +95,7 @@ class AllocationFields(forms.Form):
     )
 
     def offer_places(self, user: User, actor: User, slots: Collection[str]) -> None:
-        """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""
+        """Offer the projects and groups open to this user, and the accelerators among these slots."""
         self.owner_of_amounts = user
         cast(Any, self.fields["project"]).offer(projects_open(user, actor))
         if not cast(Any, self.fields["project"]).rows:
@@ -115,32 +115,32 @@ class AllocationFields(forms.Form):
         self._choose_first_preset()
 
     def clean_preset(self) -> str:
-        """Refuse amounts of one's own where the site offers presets alone."""
+        """Return the preset. Raises ValidationError for custom amounts if the site allows only presets."""
         preset = str(self.cleaned_data["preset"])
         if not preset and not self.site.custom_allocation:
             raise forms.ValidationError(_("Choose one of these: custom amounts are not allowed here."))
         return preset
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse what nothing could ever start as, at its field; the services say the rest."""
+        """Add an error to each amount with which no session could ever start. The services check the rest."""
         data = super().clean()
         for name, text in wrong_amounts(self, self.owner_of_amounts):
             self.add_error(name if name in self.fields else None, text)
         return data
 
     def preset_asked(self) -> str:
-        """Return the name of the preset to launch with; empty when the amounts are said otherwise."""
+        """Return the name of the preset to launch with; empty for custom or minimum amounts."""
         preset = str(self.cleaned_data["preset"])
         return "" if preset == MINIMUM else preset
 
     def amounts_asked(self) -> dict[str, str]:
-        """Return the amounts to launch with by slot; nothing when a preset says them."""
+        """Return the amounts to launch with, by slot; empty if a preset gives them."""
         if self.cleaned_data["preset"] == MINIMUM:
             return minimum_of(self.cleaned_data["image"]).to_json()
         return {} if self.cleaned_data["preset"] else self.own_amounts()
 
     def readable_amounts(self) -> Slots | None:
-        """Return what is asked for each kernel, right or wrong; None where that cannot be read."""
+        """Return the entered amounts of each kernel, valid or not; None if they cannot be parsed."""
         preset = str(self["preset"].value() or "")
         if preset not in (CUSTOM, MINIMUM):
             group = self.place()[1]
@@ -151,22 +151,22 @@ class AllocationFields(forms.Form):
             return None
 
     def own_amounts(self) -> dict[str, str]:
-        """Return the amounts that were typed, by slot."""
+        """Return the typed amounts by slot."""
         names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
         return {slot: value for slot, field in names.items() if (value := self.typed(field))}
 
     def typed(self, name: str) -> str:
-        """Return what a field of an amount says now; a plain number of memory has the unit that stands beside it."""
+        """Return the current text of an amount's field; a plain number gets the unit beside it."""
         text = str(self[name].value() or "").strip()
         unit = str(self[f"{name}_unit"].value() or "") if f"{name}_unit" in self.fields else ""
         return text + unit if is_number(text) and unit in dict(UNITS) else text
 
     def accelerator_fields(self) -> list[forms.BoundField]:
-        """Return the fields of accelerators that the groups offer."""
+        """Return the fields of the accelerators that the groups offer."""
         return [self[f"slot.{slot}"] for slot in self.accelerators]
 
     def place(self) -> tuple[str, str]:
-        """Return the project (its id) and the group (its name) in which the form stands now."""
+        """Return the current project (its id) and group (its name) of the form."""
         first = next((project.pk for project in cast(Any, self.fields["project"]).rows), "")
         group = self["resource_group"].value() or (self.usual_group.name if self.usual_group else "")
         return str(self["project"].value() or first), str(group)
@@ -182,7 +182,7 @@ class AllocationFields(forms.Form):
 
 
 def initial_amounts(amounts: dict[str, str]) -> dict[str, str]:
-    """Return what the form's fields show at first for these amounts, as somebody would type them."""
+    """Return the initial values of the form's fields for these amounts, in the notation of people."""
     shown = {slot if slot in _PLAIN_SLOTS else f"slot.{slot}": text for slot, text in amounts.items()}
     for name in ("mem", "shm"):
         if name in shown:

@@ -1,4 +1,4 @@
-"""One amount of the launch form in words: its bounds, whose they are, and what is wrong with what was typed."""
+"""Texts about one amount of the launch form: its bounds, their sources, and the errors of a typed value."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _USUAL_END = {"cpu": 16 * MILLI, "mem": 64 * 1024 * _MIB}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence about an amount, said ``when`` it is unreadable, below, above, between two steps, or more than there
-    is now."""
+    """A sentence about an amount.
+
+    ``when``: the state in which it is shown: unreadable, below, above, step (between two steps) or queue (more than is
+    free now).
+    """
 
     when: str
     text: str
@@ -41,14 +44,17 @@ class Note:
 
     @property
     def tone(self) -> str:
-        """The tone of its colour: what has to wait is allowed, all else is not."""
+        """The tone of the sentence's colour: ``wait`` if the session has to wait, else ``bad``."""
         return "wait" if self.when == "queue" else "bad"
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """``value``: what the form says, in thousandths (None: nothing that can be read). ``tells_room``: whether one may
-    know what the group has free."""
+    """The texts of one amount.
+
+    ``value``: the typed amount in thousandths (None: unreadable). ``tells_room``: whether the user may know the group's
+    free resources.
+    """
 
     amount: Amount
     group: str
@@ -58,22 +64,22 @@ class Words:
 
     @property
     def minimum(self) -> str:
-        """The least."""
+        """The smallest allowed amount as text."""
         return self.text(self.amount.minimum.amount)
 
     @property
     def maximum(self) -> str:
-        """The most."""
+        """The largest allowed amount as text."""
         return self.text(self.amount.maximum.amount) if self.amount.maximum else INFINITY
 
     @property
     def whose(self) -> str:
-        """Whose limit the most is; empty where there is none."""
+        """The source of the largest amount; empty without a limit."""
         return self._whose(self.amount.maximum) if self.amount.maximum else ""
 
     @property
     def remaining_amount(self) -> int | None:
-        """What could start now as far as the reader may know; None: anything."""
+        """The amount that could start now, as far as the user may know; None: unlimited."""
         if self.tells_room:
             return self.amount.remaining
         bounds = [bound.amount for bound in (self.amount.quota, self.amount.maximum) if bound]
@@ -81,12 +87,12 @@ class Words:
 
     @property
     def remaining(self) -> str:
-        """The same as text."""
+        """The amount that could start now, as text."""
         return INFINITY if self.remaining_amount is None else self.text(self.remaining_amount)
 
     @property
     def room(self) -> str:
-        """What the group has free, and one agent of it; empty for whom it is not."""
+        """The free resources of the group and of its best agent as text; empty if the user may not know them."""
         if not self.tells_room:
             return ""
         free, on_one = self.text(self.amount.free), self.text(self.amount.on_one)
@@ -97,13 +103,13 @@ class Words:
 
     @property
     def notes(self) -> list[Note]:
-        """Everything that may have to be said; what has to be said of ``value`` knows it."""
+        """All sentences that the page may need; the one for the current ``value`` is marked."""
         said = _UNREADABLE if self.value is None else self.objection(self.value)
         return [Note(when, text, when == said) for when, tell in self._tellers.items() if (text := tell())]
 
     @property
     def numbers(self) -> dict[str, str]:
-        """The bounds in the slot's unit, for the script; a bound that is missing is empty."""
+        """The bounds in the slot's unit for the page's script; a missing bound is empty."""
         most, now = self.amount.maximum, self.remaining_amount
         return {
             "minimum": decimal_text(self.amount.minimum.amount),
@@ -116,13 +122,13 @@ class Words:
 
     @property
     def end(self) -> int:
-        """The right end of the slider: the most, or where there is no limit something that is plenty."""
+        """The right end of the slider: the largest amount, or a generous value without a limit."""
         if self.amount.maximum:
             return max(self.amount.maximum.amount, self.amount.step)
         return max(_USUAL_END.get(self.amount.slot, 8 * MILLI), 4 * self.amount.minimum.amount, self.value or 0)
 
     def objection(self, value: int) -> str:
-        """Return what is wrong with an amount: below, above, step, or queue, which only means that it waits."""
+        """Return the problem of an amount: below, above, step, queue (it only has to wait), or empty."""
         amount, now = self.amount, self.remaining_amount
         if value < amount.minimum.amount:
             return "below"
@@ -133,20 +139,20 @@ class Words:
         return "queue" if now is not None and value > now else ""
 
     def said_of(self, value: int) -> Note | None:
-        """Return what is to be said about this amount, None when nothing is."""
+        """Return the sentence about this amount, or None if there is no problem."""
         said = self.objection(value)
         text = self._tellers[said]() if said else ""
         return Note(said, text, is_said=True) if text else None
 
     def value_of(self, text: str) -> int | None:
-        """Return what was typed in thousandths, nothing as zero; None when it cannot be read."""
+        """Return the typed amount in thousandths, 0 for an empty text; None if it cannot be parsed."""
         try:
             return parse_amount(self.amount.slot, text, field=self.amount.slot) if text else 0
         except UserError:
             return None
 
     def text(self, amount: int) -> str:
-        """Return an amount of this slot for people."""
+        """Return an amount of this slot as text."""
         return shown_amount(self.amount.slot, amount)
 
     @property
@@ -200,13 +206,13 @@ class Words:
 
 
 def whose(bound: Bound, group: str) -> str:
-    """Return who sets a limit."""
+    """Return the source of a limit as text."""
     text = _LARGEST if bound.kind == AGENT and bound.name == group else _WHOSE[bound.kind]
     return _(text) % {"name": bound.name}
 
 
 def slide_of(amount: Amount, end: int) -> int:
-    """Return how much one place of the slider is: what people would choose, and at most so many places in all."""
+    """Return the size of one slider step: a usual step, with a limited number of steps."""
     if is_size(amount.slot):
         slide = 64 * _MIB
     elif amount.step >= MILLI:
@@ -220,10 +226,10 @@ def slide_of(amount: Amount, end: int) -> int:
 
 
 def plain(slot: str, amount: int) -> str:
-    """Return an amount as a size or a bare number: its name stands beside it."""
+    """Return an amount as a size or a bare number, without the name of its slot."""
     return format_amount(slot, amount) if is_size(slot) else decimal_text(amount)
 
 
 def name_of(slot: str) -> str:
-    """Return the name of a slot for people."""
+    """Return the display name of a slot."""
     return look_of(slot).display_name

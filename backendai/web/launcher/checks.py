@@ -1,4 +1,4 @@
-"""Rules of the services as a form's own checks, so that all that is wrong is told at once."""
+"""Uses rules of the services as checks of form fields, so that the form shows all errors at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Value = TypeVar("_Value")
 
 
 def checked(check: Callable[[_Value], _Value], value: _Value) -> _Value:
-    """Return what the rule returns for this value; its UserError becomes the field's."""
+    """Return the result of the rule for this value; raises its UserError as ValidationError."""
     try:
         return check(value)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What can be chosen on the launch form beyond what its fields say."""
+"""Fields of the launch form whose choices depend on the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 
 
 class _RowsOfField(ModelChoiceIterator):
-    """The rows that the field has, where Django would ask the database again each time that a page shows them."""
+    """Iterates over the loaded rows of the field. Django would query them each time that a page shows them."""
 
     def __iter__(self) -> Iterator[Any]:
         if self.field.empty_label is not None:
@@ -34,18 +34,18 @@ class _RowsOfField(ModelChoiceIterator):
 
 
 class RowsField(forms.ModelChoiceField):
-    """One of some rows that were read already."""
+    """A choice among rows that are already loaded."""
 
     iterator = _RowsOfField
     rows: Sequence[Model] = ()
 
     def offer(self, rows: Sequence[Model]) -> None:
-        """Let people choose among these."""
+        """Set the rows to choose from."""
         self.rows = rows
         cast(Any, self.widget).choices = self.choices
 
     def to_python(self, value: Any) -> Any:
-        """Return the row; a ValidationError when it is not among those that were offered."""
+        """Return the chosen row. Raises ValidationError if it is not among the offered ones."""
         if value in self.empty_values:
             return None
         model = cast(Any, self.queryset).model
@@ -61,28 +61,28 @@ class RowsField(forms.ModelChoiceField):
 
 
 class ImageField(forms.ModelChoiceField):
-    """An image by its name or another name of it."""
+    """An image by its name or alias."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._found: dict[str, Image | None] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ImageField:
-        """Return a field for another form, which knows no names yet."""
+        """Return a copy for another form, with an empty cache of images."""
         copied: ImageField = super().__deepcopy__(memo)
         copied._found = {}
         return copied
 
     def offer(self, owner: User) -> None:
-        """Let people choose among what this person may use."""
+        """Offer the images that this person may use."""
         self._owner = owner
 
     def know(self, images: Iterable[Image]) -> None:
-        """Ask for these no more: they were read already."""
+        """Cache these images, so that they are not queried again."""
         self._found |= {image.name: image for image in images}
 
     def find(self, text: str) -> Image | None:
-        """Return the image of this name or other name; asked for several times while a page is made."""
+        """Return the image with this name or alias, or None. Results are cached, as a page needs them several times."""
         name = text[:255]
         if name not in self._found:
             askable = name and "\0" not in name
@@ -90,7 +90,7 @@ class ImageField(forms.ModelChoiceField):
         return self._found[name]
 
     def to_python(self, value: Any) -> Any:
-        """Return the image; a ValidationError when there is none."""
+        """Return the image. Raises ValidationError if there is none."""
         if value in self.empty_values:
             return None
         found = self.find(str(value))
@@ -99,7 +99,7 @@ class ImageField(forms.ModelChoiceField):
         return found
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the choice that stands for it has as its value."""
+        """Return the value of the choice for this image: its name."""
         if isinstance(value, str) and value:
             found = self.find(value)
             return found.name if found else value
@@ -107,7 +107,7 @@ class ImageField(forms.ModelChoiceField):
 
 
 def offer_groups(form: forms.Form) -> ResourceGroup | None:
-    """Begin with the group of launches that name none, and return it; where there is none, ask."""
+    """Preselect the default resource group and return it; without one the form asks."""
     field = cast(Any, form.fields["resource_group"])
     usual = choose_group(list(field.rows))
     if usual is not None:
@@ -119,7 +119,7 @@ def offer_groups(form: forms.Form) -> ResourceGroup | None:
 
 
 def offer_agents(form: forms.Form, *, wanted: bool) -> None:
-    """Let people choose a machine, where that is ``wanted``."""
+    """Offer the agents to choose from, if ``wanted``; else remove the field."""
     if not wanted:
         del form.fields["agents"]
         return

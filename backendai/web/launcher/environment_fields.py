@@ -1,4 +1,4 @@
-"""Fields of the environment: the image, chosen or typed, and the variables."""
+"""Fields of the environment: the image, chosen or typed, and the environment variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANUAL = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"
 
 
 class EnvironmentFields(forms.Form):
-    """The image, and the variables that its programs see."""
+    """The image, and the environment variables of its programs."""
 
     image = ImageField(
         Image.objects.none(),
@@ -46,14 +46,14 @@ class EnvironmentFields(forms.Form):
         super()._clean_fields()  # type: ignore[misc]
 
     def offer_images(self, user: User) -> None:
-        """Let people choose what this user may use, and type its name where the site takes that."""
+        """Offer the images that this user may use. Keeps the field for a typed name if the site allows it."""
         self._user = user
         cast(Any, self.fields["image"]).offer(user)
         if not site_settings().manual_image:
             del self.fields["manual_image"]
 
     def choose_first_image(self) -> None:
-        """Begin with an environment that can be chosen where the form stands, unless it says one."""
+        """Preselect an image that can start in the form's project and group, unless one is preselected."""
         if self.is_bound or self.initial.get("image"):
             return
         _, group = cast(Any, self).place()
@@ -61,7 +61,7 @@ class EnvironmentFields(forms.Form):
             self.initial["image"] = first.name
 
     def clean_manual_image(self) -> str:
-        """Return the name of the image that was typed; what its owner may not use is unknown like what is not there."""
+        """Return the typed name of an image. Raises ValidationError if it is missing, or the owner may not use it."""
         typed = str(self.cleaned_data["manual_image"])
         if not typed:
             return ""
@@ -80,7 +80,7 @@ class EnvironmentFields(forms.Form):
         return str(found.name)
 
     def clean(self) -> dict[str, Any] | None:
-        """Let the image whose name was typed stand instead of a choice."""
+        """Use the image with the typed name instead of the chosen one."""
         data = super().clean()
         if self.is_image_typed():
             self.errors.pop("image", None)
@@ -89,12 +89,12 @@ class EnvironmentFields(forms.Form):
         return data
 
     def is_image_typed(self) -> bool:
-        """Return whether a typed name stands instead of a choice."""
+        """Return whether an image name is typed, which replaces the choice."""
         return "manual_image" in self.fields and bool(str(self["manual_image"].value() or "").strip())
 
     @cached_property
     def offer(self) -> Offer:
-        """What can be chosen in the project and the group in which the form stands."""
+        """The environments that can be chosen in the form's current project and group."""
         form = cast(Any, self)
         project, group = form.place()
         rows = form.fields["project"].rows
@@ -104,19 +104,19 @@ class EnvironmentFields(forms.Form):
 
     @property
     def image_names(self) -> list[str]:
-        """The names of the images that can be chosen where the form stands."""
+        """The names of the images that can be chosen in the form's current project and group."""
         return sorted({image.name for image in self.offer.images})
 
     @property
     def environment_key(self) -> str:
-        """The environment whose version is chosen now; empty: none."""
+        """The key of the environment whose version is chosen now; empty: none."""
         name = self["image"].value()
         return next((each.key for each in self.offer.environments if each.has(str(name))), "")
 
     def typed_variables(self) -> list[tuple[str, str]]:
-        """Return the environment variables so far, right or wrong."""
+        """Return the entered environment variables, valid or not."""
         return [(row.name, row.value) for row in self.variable_rows() if row.name or row.value]
 
     def variable_rows(self) -> list[Row]:
-        """Return the environment variables so far with what is wrong with each, and empty rows."""
+        """Return a row for each entered variable with its error, and empty rows."""
         return rows_of(self["environ"].value(), self["environ"].errors.as_data())

@@ -1,4 +1,4 @@
-"""Images as the launcher offers them: environments with their versions, and why one cannot be chosen here."""
+"""Groups images into environments with versions for the launcher, with reasons for those that cannot be chosen."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ _HOLDER = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One image of an environment. ``obstacle`` says why it cannot be chosen where the form stands; empty: it can."""
+    """One image of an environment.
+
+    ``obstacle``: why it cannot be chosen in the form's project and group; empty: it can.
+    """
 
     image: Image
     name: str
@@ -55,23 +58,26 @@ class Version:
 
     @property
     def badges_json(self) -> str:
-        """The badges for a script, as JSON."""
+        """The badges as JSON for the page's script."""
         return json.dumps(self.badges)
 
     @property
     def opens(self) -> str:
-        """The app that a launch can open when the session runs; empty: none."""
+        """The app that opens when the session runs; empty: none."""
         return opened_by(self.image)
 
     @property
     def text(self) -> str:
-        """All of it on one line, for a list without badges; what somebody called it turns nothing beside it."""
+        """Name and badges in one line, for a list without badges. Each text keeps its own writing direction."""
         return " · ".join(map(isolated, (self.name, *self.badges)))
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What people choose first; its versions stand newest first, those that can be chosen before the others."""
+    """A group of images that people choose first.
+
+    Its versions: those that can be chosen before the others, each the newest first.
+    """
 
     key: str
     title: str
@@ -80,44 +86,46 @@ class Environment:
 
     @property
     def first(self) -> Version:
-        """The version to begin with."""
+        """The preselected version."""
         return self.versions[0]
 
     @property
     def obstacle(self) -> str:
-        """Why none of its versions can be chosen."""
+        """Why no version can be chosen; empty if one can."""
         return self.first.obstacle
 
     @property
     def words(self) -> str:
-        """What a search looks through."""
+        """The text in which a search looks for words."""
         own = {self.title, self.description, *(version.text for version in self.versions)}
         return " ".join(sorted(own | {version.image.name for version in self.versions})).lower()
 
     def has(self, name: str) -> bool:
-        """Return whether the image of this name is one of its versions."""
+        """Return whether a version has the image of this name."""
         return any(version.image.name == name for version in self.versions)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """All environments that somebody may choose from."""
+    """All environments that a user may choose from."""
 
     environments: tuple[Environment, ...]
 
     @property
     def is_plain(self) -> bool:
-        """Whether each is a card of its own: there are few, and none has several versions."""
+        """Whether each environment is a card of its own: there are few, each with one version."""
         return len(self.environments) <= FEW and all(len(each.versions) == 1 for each in self.environments)
 
     @property
     def has_many(self) -> bool:
-        """Whether there are so many that one searches."""
+        """Whether there are so many environments that the page has a search."""
         return len(self.environments) > FEW
 
     def first_in(self, group: str) -> Image | None:
-        """Return the image to begin with in this resource group (by name): the preferred one where an agent has it,
-        else the first that can be chosen."""
+        """Return the image to preselect in this resource group (by name).
+
+        It is the preferred image if an agent has it, else the first that can be chosen.
+        """
         open_ones = [each.first.image for each in self.environments if not each.obstacle]
         preferred = next((image for image in open_ones if image.name == PREFERRED_IMAGE and image.is_built_here), None)
         if preferred and _HOLDER.first(group, preferred.reference):
@@ -126,18 +134,21 @@ class Offer:
 
     @property
     def images(self) -> list[Image]:
-        """Every image of them."""
+        """The images of all environments."""
         return [version.image for each in self.environments for version in each.versions]
 
     def find(self, name: str) -> Version | None:
-        """Return the version with the image of this name."""
+        """Return the version with the image of this name, or None."""
         found = (version for each in self.environments for version in each.versions if version.image.name == name)
         return next(found, None)
 
 
 def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
-    """Return what the owner may start in this project and resource group (by name), in three queries. What the
-    place rules out is there with the reason; images for the system's own sessions and private ones are not."""
+    """Return the environments for this project and resource group (by name), in three queries.
+
+    Images that cannot start there are included with the reason. Private images and those of the platform's own sessions
+    are left out.
+    """
     obstacle = _obstacles(owner, project, group)
     found: dict[str, list[Version]] = {}
     for image in images_open(owner):
@@ -149,7 +160,7 @@ def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
 
 
 def _obstacles(owner: User, project: Project | None, group: str) -> Callable[[Image], str]:
-    """Return what tells why an image cannot start there."""
+    """Return a function that returns why an image cannot start there; empty if it can."""
     open_there = set(_OPEN_THERE.rows(owner, project.domain_id)) if project else None
     offered = sorted(filter(None, _ARCHITECTURES.rows(group)))
 
@@ -178,7 +189,7 @@ def _key(image: Image) -> str:
 
 
 def _version(image: Image) -> tuple[str, list[str]]:
-    """Return the version that the image's tag names, and the tags behind it: ``2.15-py312-cuda12`` is 2.15."""
+    """Return the version in the image's tag, and the other parts of the tag: ``2.15-py312-cuda12`` is 2.15."""
     try:
         name = parse_image_name(image.reference)
     except UserError:
@@ -213,7 +224,7 @@ def _environment(key: str, versions: Iterable[Version]) -> Environment:
 
 
 def _told_apart(environments: list[Environment]) -> list[Environment]:
-    """Return them with where they come from behind titles that several have."""
+    """Return the environments, adding their key to titles that several have."""
     number = Counter(each.title for each in environments)
     return [
         replace(each, title=f"{each.title} ({each.key})") if number[each.title] > 1 else each for each in environments
@@ -221,6 +232,6 @@ def _told_apart(environments: list[Environment]) -> list[Environment]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Return what sorts 3.9 before 3.12, and a word such as ``latest`` behind every number."""
+    """Return a sort key that puts 3.9 before 3.12, and words such as ``latest`` after numbers."""
     parts = re.findall(r"\d+|[^\d.·\s]+", text)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]

@@ -1,4 +1,4 @@
-"""Fields of the files that a batch session brings along: rows of a name and its text, or files that are sent."""
+"""Fields of the launch files of a batch session: rows with a name and a text, or uploads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ _COMMANDS = {"py": "python {}", "sh": "bash {}", "bash": "bash {}", "r": "Rscrip
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A file as the form sends it. ``length`` are its bytes as text; without it and without content only its name is
-    known, because a page's address keeps no contents."""
+    """A file as the form sends it.
+
+    ``length`` is its number of bytes as text. Without length and content only its name is known, as a page's address
+    holds no contents.
+    """
 
     path: str
     length: str = ""
@@ -39,38 +42,40 @@ class FileRow:
 
     @property
     def size(self) -> int:
-        """Its bytes: of its text, or as the page says where it left the text out."""
+        """The size in bytes: of the content, or else ``length``."""
         said = int(self.length) if self.length.isascii() and self.length.isdigit() and len(self.length) < 10 else 0
         return len(self.content.encode()) or said
 
     @property
     def is_there(self) -> bool:
-        """Whether more than its name is known."""
+        """Whether the file's content or length is known."""
         return bool(self.length or self.content)
 
 
 class FileRows(forms.Widget):
-    """Reads ``<name>.path``, ``<name>.bytes`` and ``<name>.content``, each sent once per row; the last may be left out
-    of all rows."""
+    """Reads ``<name>.path``, ``<name>.bytes`` and ``<name>.content``, each sent once per row.
+
+    The last may be missing in all rows.
+    """
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[FileRow]:
-        """Return the rows that have a name or a text."""
+        """Return the rows with a name or a content."""
         columns = [data.getlist(f"{name}.{part}") for part in PARTS]
         rows = [FileRow(path.strip(), size, unix(text)) for path, size, text in zip_longest(*columns, fillvalue="")]
         return [row for row in rows if row.path or row.content]
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether the form had no such rows at all."""
+        """Return whether the form data has no such rows."""
         return f"{name}.path" not in data
 
 
 class FilesField(forms.Field):
-    """Becomes the files of a ``SessionSpec``."""
+    """A field whose value is the files of a ``SessionSpec``."""
 
     widget = FileRows
 
     def clean(self, value: list[FileRow]) -> list[LaunchFile]:
-        """Return the files; refuses what the services refuse, and one of which only the name is known."""
+        """Return the files. Raises ValidationError for invalid files, and for files without content."""
         if missing := [row.path for row in value if not row.is_there]:
             text = _("Files are not kept in the address: choose %(names)s again.")
             raise ValidationError(text % {"names": ", ".join(missing)}, code="missing-file")
@@ -84,13 +89,16 @@ class FilesField(forms.Field):
 
 
 class FileFields(forms.Form):
-    """The files, at most so many with at most so many bytes."""
+    """The launch files, limited in number and size."""
 
     files: Any = FilesField(required=False, label=gettext_lazy("Files"))
     faults_of_uploads: Sequence[str] = ()
 
     def take_uploads(self, sent: MultiValueDict[str, str], uploads: Iterable[Any]) -> None:
-        """Make rows of files that came with the form, and suggest the command that runs the first if there is none."""
+        """Add uploaded files to the form data as rows.
+
+        Suggests the command that runs the first, if there is no command.
+        """
         faults = []
         for upload in uploads:
             try:
@@ -105,7 +113,7 @@ class FileFields(forms.Form):
         self.faults_of_uploads = faults
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse what came and is no text; an interactive session brings no files."""
+        """Add errors for uploads that are no text. Ignores errors of files for kinds that bring no files."""
         data = super().clean()
         for text in self.faults_of_uploads:
             self.add_error("files", text)
@@ -114,15 +122,15 @@ class FileFields(forms.Form):
         return data
 
     def brought_files(self) -> Sequence[LaunchFile]:
-        """Return the files of a valid form."""
+        """Return the launch files entered in a valid form; empty if there are none."""
         return cast(Sequence[LaunchFile], self.cleaned_data["files"] or ())
 
     def file_rows(self) -> list[FileRow]:
-        """Return the files so far, right or wrong."""
+        """Return the entered files, valid or not."""
         return [row for row in self["files"].value() or () if row.path or row.content]
 
     def file_rules(self) -> dict[str, Any]:
-        """Return what the page and its script have to know of files."""
+        """Return the limits and commands for files, for the page and its script."""
         return {
             "most": MOST_FILES,
             "bytes": MOST_FILE_BYTES,
@@ -133,23 +141,23 @@ class FileFields(forms.Form):
 
 
 def rows_of_files(files: Iterable[LaunchFile]) -> list[FileRow]:
-    """Return files that are known as the form shows them."""
+    """Return rows of the form for these files."""
     return [FileRow(file.path, str(file.size), file.content) for file in files]
 
 
 def suggested_command(path: str) -> str:
-    """Return the command that runs such a file; empty when its name does not tell."""
+    """Return the command that runs such a file; empty for an unknown extension."""
     return _COMMANDS.get(path.rpartition(".")[2].lower(), "").format(path)
 
 
 def safe_name(name: str) -> str:
-    """Return the name of a file as a shell reads it without quotes; the script of the page does the same."""
+    """Return the file name without characters that a shell would need quoted. The page's script does the same."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name.replace("\\", "/").rpartition("/")[2]).lstrip(".-")
     return plain[-_LONGEST_NAME:].lstrip(".-") or "file.txt"
 
 
 def unix(text: str) -> str:
-    """Return lines that end as a shell reads them: browsers send others."""
+    """Return the text with Unix line ends, as browsers send Windows ones."""
     return text.replace("\r\n", "\n")
 
 

@@ -1,4 +1,4 @@
-"""The launch form: what to start, on what, and how large. Its fields stand with their steps."""
+"""The launch form. Its fields are defined by step, in the modules of its bases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LaunchForm(
     FileFields,
     TypeFields,
 ):
-    """All that a launch can say, and nothing of how it is shown."""
+    """All fields of a launch, without their presentation."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
     replaces = forms.ModelChoiceField(
@@ -71,18 +71,21 @@ class LaunchForm(
         self.offer_folders(user)
 
     def take(self, sent: MultiValueDict[str, str], uploads: MultiValueDict[str, Any] | None = None) -> None:
-        """Make of a form that shows initial values one that was sent with these, so that it says what is wrong."""
+        """Bind the form to this data, so that it validates."""
         if uploads:
             self.take_uploads(sent, uploads.getlist(UPLOAD))
         self.data, self.is_bound = sent, True
 
     def full_clean(self) -> None:
-        """Read the start time as the browser's clock shows it."""
+        """Validate the form in the browser's time zone, for the start time."""
         with timezone.override(self._zone()):
             super().full_clean()
 
     def spec(self) -> SessionSpec:
-        """Return the request as the services take it. Raises a UserError for what its template does not allow."""
+        """Return the request as a session spec for the services.
+
+        Raises UserError for values that its template does not allow.
+        """
         data = self.cleaned_data
         kind = KINDS[data["session_type"]]
         spec = SessionSpec(
@@ -118,21 +121,23 @@ class LaunchForm(
         return self.with_template(self.with_unshown(spec), self._actor)
 
     def how_many(self) -> int:
-        """Return how many sessions are asked for; a cluster is launched alone."""
+        """Return the number of requested sessions; 1 for a cluster session."""
         data = self.cleaned_data
         is_cluster = data.get("roles") or (data.get("cluster_size") or 1) > 1
         return 1 if is_cluster else data.get("count") or 1
 
     def refuse(self, error: UserError) -> None:
-        """Show a refusal at the field it names, else on top; with a link to the session that is in the way."""
+        """Add the error to its field, else above the form. Links to the session that prevents the launch."""
         if (error.field or "").startswith("roles."):
             self.add_error("roles", placed(error, self["roles"].value() or []))
         else:
             self.add_error(self._field_of(error), _with_link(error))
 
     def demand_names(self) -> None:
-        """Refuse names that are taken: of a form that is to be launched. One that is sent twice has made the session
-        that has its name."""
+        """Add an error if a name is taken.
+
+        Only for a form that is about to be launched: after a launch sent twice, its own session has the name.
+        """
         data = self.cleaned_data
         if name := data.get("name"):
             try:
@@ -141,7 +146,7 @@ class LaunchForm(
                 self.refuse(error)
 
     def wrong_in_order(self) -> list[tuple[str, list[ValidationError]]]:
-        """Return what is wrong with each wrong field, in the order in which the fields stand; what is nobody's last."""
+        """Return the errors by field, in the order of the fields; errors without a field come last."""
         places = {name: place for place, name in enumerate(self.fields)}
         return sorted(self.errors.as_data().items(), key=lambda one: places.get(one[0], len(places)))
 

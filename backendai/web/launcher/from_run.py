@@ -1,4 +1,4 @@
-"""Filling the launch form from an array, or a command with retries, that was launched before."""
+"""Fills the launch form from an earlier array, or a command with retries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ LIKE_RUN = "like_run"
 
 
 def run_like(query: QueryDict, actor: User) -> dict[str, Any] | None:
-    """Return the form's initial values for the array of ``?like_run=``; None unless it is one's own, with elements that
-    the form can ask for."""
+    """Return the form's initial values for the array in ``?like_run=``.
+
+    None unless the array is the user's own, and the form can represent it.
+    """
     step = _step_of(query.get(LIKE_RUN, ""), actor)
     if step is None or not is_of_the_form(step):
         return None
@@ -40,14 +42,16 @@ def run_like(query: QueryDict, actor: User) -> dict[str, Any] | None:
 
 
 def files_of_run(run_id: str, actor: User) -> list[FileRow]:
-    """Return the files that an array of the actor brought; none if it is gone."""
+    """Return the launch files of an array of the user; empty if it no longer exists."""
     step = _step_of(run_id, actor)
     return files_in(_request_of(step)) if step else []
 
 
 def is_of_the_form(step: Step) -> bool:
-    """Return whether the form could ask for this array: its elements count from 0, or each has a combination of values;
-    one query."""
+    """Return whether the form can represent this array: its elements count from 0, or are combinations of values.
+
+    One query.
+    """
     if step.values:
         return _matrix_of(step) is not None
     last = step.tasks.order_by("-place").values_list("index", flat=True).first()
@@ -55,7 +59,7 @@ def is_of_the_form(step: Step) -> bool:
 
 
 def _matrix_of(step: Step) -> str | None:
-    """Return the values of an array as the form has them; None for what it cannot say."""
+    """Return the values of an array as the form's text; None if the form cannot represent them."""
     try:
         said = kept_document(step.run.text).get("matrix")
     except UserError:
@@ -72,7 +76,7 @@ def _step_of(run_id: str, actor: User) -> Step | None:
 
 
 def _request_of(step: Step) -> Mapping[str, Any]:
-    """Return the request with its secrets and files, or without what is not kept any more: it is entered again."""
+    """Return the request with its secrets and files, or without those that are no longer stored."""
     for opened in (opened_request, _with_files):
         try:
             return opened(step.request, step.secrets)

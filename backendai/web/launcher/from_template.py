@@ -1,4 +1,4 @@
-"""Filling the launch form from a template whose parameters were answered."""
+"""Fills the launch form from a template with parameters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ FROM, PREFIX = "from", "p."
 
 
 def template_refill(query: QueryDict, actor: User) -> Refill:
-    """Return what ``?from=`` and ``?p.NAME=`` fill the form with. Raises NotFound for a template that the actor may
-    not see, and UserError for an answer that is refused."""
+    """Return the initial values for ``?from=`` and ``?p.NAME=``.
+
+    Raises NotFound for a template that is not visible, and UserError for an invalid parameter.
+    """
     given = {name.removeprefix(PREFIX): query[name] for name in query if name.startswith(PREFIX)}
     version = version_named(actor, query.get(FROM, ""))
     made = from_template(version, given, {}, secrets=False)
@@ -39,13 +41,13 @@ def template_refill(query: QueryDict, actor: User) -> Refill:
 
 
 def _as_typed(document: dict[str, Any], secret: set[str]) -> dict[str, Any]:
-    """Return the document without the variables that a secret fills: it is typed once."""
+    """Return the document without values for variables of secret parameters, which the user types."""
     environ = {name: text for name, text in document.get("environ", {}).items() if text is not None or name in secret}
     return {**document, "environ": environ}
 
 
 def _project(document: dict[str, Any], actor: User) -> dict[str, Any]:
-    """Return the document with the id of its project, which the form chooses by."""
+    """Return the document with the id of its project, as the form needs it."""
     named = str(document.get("project") or "")
     try:
         UUID(named)

@@ -1,5 +1,6 @@
-"""What a launch finds where the form stands: the agents and limits there, the bounds of every amount, and which presets
-could start now. Worked out once for a request.
+"""The resources for a launch in the form's project and group: agents, limits, bounds, and presets that fit now.
+
+Computed once for each request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SIZES = ("cpu", "mem")
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a preset does not fit where the form stands; ``short``: in a few words, empty where there are none."""
+    """Why a preset does not fit in the form's group; ``short``: in a few words, or empty."""
 
     message: str
     never: bool
@@ -37,8 +38,10 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One project and group, for one image and shape. ``obstacles``: by the id of a preset why a session of it could
-    not start now."""
+    """The resources of one project and group, for one image and shape.
+
+    ``obstacles``: why a session of a preset could not start now, by the preset's id.
+    """
 
     found: Availability
     machines: Machines
@@ -49,7 +52,7 @@ class Ground:
 
 
 def ground_of(form: AllocationFields, owner: User, actor: User) -> Ground | None:
-    """Return what there is for the form as it stands; None where nothing can be launched."""
+    """Return the resources for the form's current state; None if nothing can be launched."""
     project, group = form.place()
     image, shape = _image(form), _shape(form)
     name = ("ground", owner.pk, actor.pk, project, group, image.name, shape)
@@ -57,8 +60,7 @@ def ground_of(form: AllocationFields, owner: User, actor: User) -> Ground | None
 
 
 def begin_with_what_fits(form: AllocationFields, owner: User, actor: User) -> None:
-    """Let a form that nobody has filled begin with the first preset that could start now; where none can, it stays as
-    it is: the first by rank."""
+    """Preselect the first preset that could start now. If none could, the first by rank stays selected."""
     ground = ground_of(form, owner, actor)
     if ground is None:
         return
@@ -73,7 +75,7 @@ def begin_with_what_fits(form: AllocationFields, owner: User, actor: User) -> No
 
 
 def may_see_room(actor: User) -> bool:
-    """Return whether this person is told what the groups have free."""
+    """Return whether this user may see the free resources of groups."""
     return actor.is_superadmin or site_settings().group_resources_visible
 
 
@@ -91,7 +93,7 @@ def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape:
 
 
 def _image(form: AllocationFields) -> Image:
-    """Return the environment that is chosen; one that needs nothing while none is."""
+    """Return the chosen image; an empty one, without requirements, if none is chosen."""
     typed = form["manual_image"].value() if "manual_image" in form.fields else ""
     found: Image | None = cast(Any, form.fields["image"]).find(str(typed or form["image"].value() or ""))
     return found or Image()
@@ -106,7 +108,7 @@ def _shape(form: AllocationFields) -> Shape:
 
 
 def _obstacles(found: Availability, image: Image, words: Mapping[str, Words], shape: Shape) -> dict[int, Obstacle]:
-    """Return by the id of a preset why a session of it could not start now."""
+    """Return why a session of each preset could not start now, by the preset's id."""
     obstacles: dict[int, Obstacle] = {}
     for fit in found.presets:
         misfits = list(_misfits(fit.preset.amounts, image, words))
@@ -121,7 +123,7 @@ def _obstacles(found: Availability, image: Image, words: Mapping[str, Words], sh
 
 
 def _short(slots: Slots, words: Mapping[str, Words], *, never: bool) -> str:
-    """Return the first amount that is too much, and how much there is; empty where none is."""
+    """Return the first amount that is too large, with the available amount; empty if there is none."""
     for slot, known in words.items():
         wanted, most, now = slots[slot], known.amount.maximum, known.remaining_amount
         values = {"wanted": f"{plain(slot, wanted)} {name_of(slot)}"}

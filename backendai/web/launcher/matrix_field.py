@@ -1,4 +1,7 @@
-"""The values of an array in the launch form: a line for each name, whose values every element combines anew."""
+"""The values of an array in the launch form: a line with values for each name.
+
+The elements are all combinations of the values.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ LONGEST = 20_000
 
 
 class MatrixField(forms.CharField):
-    """Becomes lists of values by name, from lines such as ``lr = 0.1, 0.01``; empty without lines."""
+    """A field whose value is lists of values by name, from lines such as ``lr = 0.1, 0.01``."""
 
     widget = forms.Textarea
 
     def clean(self, value: Any) -> dict[str, list[str]]:
-        """Return the values. A line that cannot be read is told with its number, as are too many elements."""
+        """Return the values. Raises ValidationError with the number of an invalid line, or for too many elements."""
         found: dict[str, list[str]] = {}
         for number, line in enumerate(super().clean(value).splitlines(), 1):
             if line.strip():
@@ -40,7 +43,7 @@ class MatrixField(forms.CharField):
 
 
 def matrix_text(matrix: Mapping[str, Any]) -> str | None:
-    """Return the lines that stand for a matrix; None for one that lines cannot say."""
+    """Return a matrix as the field's lines; None if lines cannot represent it."""
     lines = []
     for name, values in matrix.items():
         texts = [as_text(one) for one in values] if isinstance(values, list) else []
@@ -53,7 +56,7 @@ def matrix_text(matrix: Mapping[str, Any]) -> str | None:
 
 
 def size_of(matrix: Mapping[str, list[str]]) -> int:
-    """Return how many elements the values make; 0 without values."""
+    """Return the number of elements of a matrix; 0 without values."""
     return fan_of({"matrix": matrix}, "").size if matrix else 0
 
 
@@ -68,7 +71,7 @@ def _read(line: str, number: int) -> tuple[str, list[str]]:
 
 
 def _named(error: UserError) -> str:
-    """Return what is wrong, with the name that it is about."""
+    """Return the error text with the name that it is about."""
     name = (error.field or "").split(".")[1:2]
     return f"{name[0]}: {in_words(error.message)}" if name else str(in_words(error.message))
 

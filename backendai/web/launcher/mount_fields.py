@@ -1,4 +1,4 @@
-"""Fields of the folders that a session mounts: a row of each folder that is offered, checked or not."""
+"""Fields of the folders that a session mounts: a row with a check box for each offered folder."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _FIRST: dict[str, Prepared[Any]] = {
 
 
 class MountRows(forms.Widget):
-    """Reads the ids of checked folders, and for each what ``mount.<id>.<part>`` says."""
+    """Reads the ids of the selected folders, and ``mount.<id>.<part>`` for each."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[MountRequest]:
-        """Return what is checked."""
+        """Return the mounts of the selected folders."""
         return [
             MountRequest(folder, **{part: data.get(f"{PREFIX}{folder}.{part}", "").strip() for part in PARTS})
             for folder in dict.fromkeys(data.getlist(name))
@@ -55,23 +55,23 @@ class MountRows(forms.Widget):
         ]
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether no folder is checked."""
+        """Return whether no folder is selected."""
         return name not in data
 
 
 class MountsField(forms.Field):
-    """Becomes the mounts of a ``SessionSpec``; the services check them."""
+    """A field whose value is the mounts of a ``SessionSpec``. The services validate them."""
 
     widget = MountRows
 
     def clean(self, value: list[MountRequest]) -> list[MountRequest]:
-        """Return them."""
+        """Return the mounts."""
         return value or []
 
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A folder that can be mounted, as the form shows it. ``granted``: edit or view."""
+    """A folder that can be mounted, as a row of the form. ``granted``: edit or view."""
 
     folder: Folder
     granted: str
@@ -81,12 +81,12 @@ class FolderRow:
 
     @property
     def usual_target(self) -> str:
-        """Where it is without an alias."""
+        """The path of the folder in a kernel, without an alias."""
         return absolute_target(self.folder.name, "")
 
 
 class MountFields(forms.Form):
-    """The folders, and in which of them programs begin."""
+    """The folders to mount, and the folder in which programs start."""
 
     mounts: Any = MountsField(required=False, label=gettext_lazy("Folders"))
     start_in: Any = forms.CharField(max_length=255, required=False, label=gettext_lazy("Start here"))
@@ -95,13 +95,16 @@ class MountFields(forms.Form):
     mounts_owner: User
 
     def offer_folders(self, owner: User) -> None:
-        """Let people choose among the folders that the owner of the session can mount."""
+        """Offer the folders that the owner of the session can mount."""
         self.mounts_owner = owner
 
     @cached_property
     def folders(self) -> list[Any]:
-        """Those that are shown, one more than ``MOST_SHOWN`` if there are more: what is searched for, and all that are
-        checked. One query, and one more if something is checked that is not among the first."""
+        """The shown folders: those that match the search, and all selected ones.
+
+        Has one more than ``MOST_SHOWN`` if there are more. One query, and another if a selected folder is not among
+        them.
+        """
         if words := self.searched().split():
             found = _offered_to(self.mounts_owner)
             for word in words:
@@ -119,11 +122,11 @@ class MountFields(forms.Form):
         return [*_offered_to(self.mounts_owner).filter(Q(pk__in=ids) | Q(name__in=missing)), *first]
 
     def searched(self) -> str:
-        """Return what folders are searched for."""
+        """Return the search words for folders."""
         return str(self["mounts_search"].value() or "")[:100].replace("\0", "").strip()
 
     def sorted_by(self) -> str:
-        """Return by what folders are sorted."""
+        """Return the field by which folders are sorted."""
         asked = str(self["mounts_sort"].value() or "")
         return asked if asked in SORTS else "name"
 
@@ -132,12 +135,12 @@ class MountFields(forms.Form):
         return cast(Sequence[MountRequest], self.cleaned_data.get("mounts") or ())
 
     def chosen_start(self) -> str:
-        """Return the folder where programs begin; empty when it is not among those that are mounted."""
+        """Return the folder in which programs start; empty if it is not mounted."""
         start = self.cleaned_data.get("start_in") or ""
         return start if any(wish.folder == start for wish in self.chosen_mounts()) else ""
 
     def folder_rows(self) -> list[FolderRow]:
-        """Return the folders that can be checked, those that are first."""
+        """Return the rows of the folders that can be selected."""
         wishes = {wish.folder: wish for wish in self["mounts"].value() or ()}
         start = self["start_in"].value() or ""
         rows = [
@@ -148,11 +151,11 @@ class MountFields(forms.Form):
         return sorted(rows, key=lambda row: not row.is_chosen)[:MOST_SHOWN]
 
     def automatic_folders(self) -> list[str]:
-        """Return the names of those that are mounted by themselves."""
+        """Return the names of folders that every session mounts automatically."""
         return [folder.name for folder in self.folders if folder.name.startswith(".")]
 
     def has_more_folders(self) -> bool:
-        """Whether there are more than the page shows."""
+        """Whether there are more folders than the page shows."""
         return len(self.folders) > MOST_SHOWN
 
     def home(self) -> str:
@@ -161,7 +164,7 @@ class MountFields(forms.Form):
 
 
 def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountRequest]:
-    """Return kept mounts as the form takes them; of a folder in several parts the first one."""
+    """Return stored mounts for the form. If a folder is mounted several times, the first counts."""
     found: dict[str, MountRequest] = {}
     for one in said:
         wish = MountRequest(one["folder"], one.get("path", ""), one.get("target", ""), one.get("rights", ""))
@@ -170,7 +173,7 @@ def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountRequest]:
 
 
 def start_in(said: Mapping[str, Any]) -> str:
-    """Return the folder in which programs begin, of a request that names it or its mount path."""
+    """Return the folder in which programs start, from a request that names the folder or its mount path."""
     start = str(said.get("start_in") or "")
     for one in said.get("mounts", ()):
         if start and absolute_target("", one.get("target", "")) == start:
@@ -179,12 +182,12 @@ def start_in(said: Mapping[str, Any]) -> str:
 
 
 def sent_of(wishes: Iterable[MountRequest]) -> Mapping[str, str]:
-    """Return what a browser sends beside the ticks, by name."""
+    """Return the form data of these mounts, without the check boxes, by name."""
     return {f"{PREFIX}{wish.folder}.{part}": text for wish in wishes for part in PARTS if (text := getattr(wish, part))}
 
 
 def is_uuid(text: str) -> bool:
-    """Return whether a text is an id."""
+    """Return whether the text is a UUID."""
     try:
         UUID(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fields of the network: ports that are opened beside those of the image."""
+"""The field of ports to open, besides those of the image."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from backendai.texts.translation import gettext_lazy as _
 
 
 class PortsField(forms.CharField):
-    """Becomes a list of numbers that can be opened, as far as the image has nothing against it."""
+    """A field for a list of port numbers. Rejects those that the image uses."""
 
     default_error_messages = {"not-a-port": _("%(text)s is not a port: write numbers such as 8080.")}
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows."""
+        """Return the text that the input shows."""
         return value if value is None or isinstance(value, str) else ", ".join(map(str, value))
 
     def clean(self, value: Any) -> Any:
-        """Return the ports in their order; refuses each word that is none, with the reason."""
+        """Return the ports in their order. Raises ValidationError with an error for each invalid word."""
         words = [word for word in re.split(r"[\s,]+", super().clean(value)) if word]
         ports: list[int] = []
         faults: list[ValidationError] = []
@@ -53,7 +53,7 @@ class PortsField(forms.CharField):
 
 
 class NetworkFields(forms.Form):
-    """The ports, as many as the platform allows."""
+    """The ports to open, limited in number."""
 
     preopen_ports = PortsField(
         required=False,
@@ -64,11 +64,11 @@ class NetworkFields(forms.Form):
     )
 
     def ports(self) -> Sequence[int]:
-        """Return the ports that were asked for, in their order."""
+        """Return the requested ports in their order."""
         return self.cleaned_data["preopen_ports"] or ()
 
     def port_rules(self) -> dict[str, Any]:
-        """Return what the page's script has to know to tell a bad port while it is typed."""
+        """Return the limits for ports, with which the page's script validates them."""
         return {
             "least": LEAST_PREOPEN,
             "largest": LARGEST_PREOPEN,

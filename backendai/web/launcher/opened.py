@@ -1,4 +1,4 @@
-"""The app that a launch can open as soon as its session runs."""
+"""The app that a launch opens as soon as its session runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LONGEST_KEY = 64
 
 
 def opened_by(image: Image) -> str:
-    """Return the name of the app that a session of this image can open; empty: none."""
+    """Return the name of the app that a session of this image can open automatically; empty: none."""
     services = service_ports_of(image.effective_labels)
     return OPENED if any(one.name == OPENED and one.protocol in _IN_BROWSERS for one in services) else ""
 
 
 def is_launch_key(text: str) -> bool:
-    """Return whether this can be the key by which a form's launch is known, as it stands in an address."""
+    """Return whether the text can be the key of a launch in an address."""
     return text.isascii() and text.isalnum() and len(text) <= _LONGEST_KEY

@@ -1,4 +1,4 @@
-"""For whom a launch is meant: oneself, or whom an administrator has looked up."""
+"""Finds the owner of a launch: the user, or a person whom an administrator has looked up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_ONE_OWNER = frozenset(
 
 
 class Asked(NamedTuple):
-    """Whose the session is to be; ``typed`` is the address that was given, ``unknown`` says what is wrong with it."""
+    """The owner of the requested session. ``typed``: the given address; ``unknown``: its error."""
 
     owner: User
     typed: str
@@ -28,7 +28,10 @@ class Asked(NamedTuple):
 
 
 def asked_owner(request: PageRequest) -> Asked:
-    """Return for whom the request asks; for an address that is nobody's it is oneself."""
+    """Return the owner of the session that a launch request names.
+
+    If the address is unknown, the owner is the requester, and ``unknown`` holds the error.
+    """
     asked = request.POST if request.method == "POST" else request.GET
     typed = "" if asked.get("for_whom") == FOR_ONESELF else asked.get("owner", "")[:LONGEST_ADDRESS].strip()
     try:
@@ -38,7 +41,10 @@ def asked_owner(request: PageRequest) -> Asked:
 
 
 def kept_for_another(sent: QueryDict) -> dict[str, Any]:
-    """Return what of a form that was sent stays when it is for another owner now, as initial values."""
+    """Return initial values from a sent form after its owner has changed.
+
+    Fields that belong to one owner are left out.
+    """
     fields = {name: field for name, field in LaunchForm.base_fields.items() if name not in _OF_ONE_OWNER}
     kept = {name: field.widget.value_from_datadict(sent, {}, name) for name, field in fields.items()}
     amounts = {name: text for name, text in sent.items() if name.startswith("slot.")}

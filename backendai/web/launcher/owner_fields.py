@@ -1,4 +1,4 @@
-"""Fields of the owner: for whom an administrator launches it, and for which key pair it counts."""
+"""Fields of the owner: for whom an administrator launches the session, and the key pair that it counts against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_ADDRESS = 254
 
 
 class OwnerFields(forms.Form):
-    """The address of the owner, empty for oneself. None of it goes into the address of the page."""
+    """The address of the owner, empty for the user. These fields are not written to the page's address."""
 
     owner = forms.CharField(
         max_length=LONGEST_ADDRESS, required=False, label=_("E-mail address of the owner"), widget=forms.EmailInput
@@ -26,8 +26,10 @@ class OwnerFields(forms.Form):
     )
 
     def offer_key_pairs(self, user: User, actor: User) -> None:
-        """Let an administrator choose among the active key pairs of somebody else, the main one first. One's own
-        sessions count for the main one."""
+        """Offer the active key pairs of another owner, the main one first.
+
+        The user's own sessions count against the main one.
+        """
         self._actor = actor
         pairs = [] if user.pk == actor.pk else list(KeyPair.objects.visible_to(user).main_first())
         if not pairs:
@@ -39,7 +41,10 @@ class OwnerFields(forms.Form):
         cast(Any, self.fields["access_key"]).choices = names
 
     def clean_owner(self) -> str:
-        """Return the address when the actor may act for whom it belongs to; nothing when it is not asked for."""
+        """Return the owner's address; empty for the user.
+
+        Raises ValidationError unless the actor may launch sessions for this person.
+        """
         typed = str(self.cleaned_data["owner"]).strip()
         if not typed or self.data.get("for_whom") == FOR_ONESELF:
             return ""

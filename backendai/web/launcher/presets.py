@@ -1,4 +1,4 @@
-"""Presets as the launch form offers them: one choice per name, whatever the number of groups that have it."""
+"""Presets in the launch form: one choice for each name, even if several groups have a preset of this name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backendai.planning.availability import presets_open
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What a preset means in one resource group; ``group`` is empty for every group without its own."""
+    """The amounts of a preset in one resource group; ``group`` is empty for all other groups."""
 
     group: str
     slots: Slots
@@ -24,13 +24,13 @@ class Variant:
 
     @property
     def typed(self) -> str:
-        """The amounts as somebody would type them, as JSON."""
+        """The amounts in the notation of people, as JSON."""
         shm = Slots({"shm": self.shm_bytes * MILLI})
         return json.dumps(typed_amounts(self.slots) | typed_amounts(shm))
 
 
 class Obstacle(Protocol):
-    """Why a session could not start now, or can ``never`` start as things stand."""
+    """Why a session could not start now, or ``never``."""
 
     @property
     def message(self) -> str: ...
@@ -42,7 +42,7 @@ class Obstacle(Protocol):
 
 @dataclass(slots=True)
 class PresetChoice:
-    """A preset's name with its meanings: for all groups first, then by group."""
+    """The name of a preset with its variants for resource groups."""
 
     name: str
     variants: list[Variant] = field(default_factory=list)
@@ -50,18 +50,18 @@ class PresetChoice:
     is_elsewhere: bool = False  # it means nothing in the group where the form stands
 
     def variant_in(self, group: str) -> Variant | None:
-        """Return what it means in this group, its own meaning before that for all; None when it has none."""
+        """Return the variant in this group: the group's own, else that for all groups, else None."""
         found = {variant.group: variant for variant in self.variants}
         return found.get(group) or found.get("")
 
     def slots_in(self, group: str) -> Slots | None:
-        """Return the amounts in this group; None when it has none."""
+        """Return the amounts of the preset in this group, or None."""
         variant = self.variant_in(group)
         return variant.slots if variant else None
 
 
 def preset_choices(user: User) -> list[PresetChoice]:
-    """Return the presets that the user may pick, in their order."""
+    """Return the presets that the user may choose, in their order."""
     choices: dict[str, PresetChoice] = {}
     for preset in presets_open(user):
         group = preset.resource_group.name if preset.resource_group else ""
@@ -74,7 +74,7 @@ def preset_choices(user: User) -> list[PresetChoice]:
 
 
 def mark_obstacles(choices: list[PresetChoice], group: str, obstacles: Mapping[int, Obstacle]) -> None:
-    """Let each choice know why it does not fit in this group, and put those first that could start now."""
+    """Set why each preset does not fit in this group, and put those first that could start now."""
     for choice in choices:
         variant = choice.variant_in(group)
         choice.obstacle = obstacles.get(variant.id) if variant else None
@@ -83,12 +83,12 @@ def mark_obstacles(choices: list[PresetChoice], group: str, obstacles: Mapping[i
 
 
 def typed_amounts(slots: Slots) -> dict[str, str]:
-    """Return amounts as somebody would type them, where that is exact: ``4g`` instead of 4294967296."""
+    """Return amounts in the notation of people, if that is exact: ``4g`` instead of 4294967296."""
     return {name: _typed(name, amount) for name, amount in slots.items()}
 
 
 def split_size(text: str) -> tuple[str, str]:
-    """Return the number and the unit (m, g or t) of a size that was typed; what is none has no unit."""
+    """Return the number and the unit (m, g or t) of a typed size. An invalid text has no unit."""
     try:
         typed = typed_amounts(Slots.parse({"mem": text}))["mem"] if text else ""
     except (UserError, KeyError):
@@ -102,7 +102,7 @@ def split_size(text: str) -> tuple[str, str]:
 
 
 def is_number(text: str) -> bool:
-    """Return whether it is a plain number, such as 1.5."""
+    """Return whether the text is a plain number, such as 1.5."""
     whole, _, part = text.partition(".")
     return f"{whole}{part}".isascii() and f"{whole}{part}".isdigit()
 

@@ -1,4 +1,4 @@
-"""The recent launches as a list: what each would start, and what of it is not there any more."""
+"""The list of recent launches, with the parts of each that no longer exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IS_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 @dataclass(frozen=True, slots=True)
 class RecentLaunch:
-    """One row. ``missing`` are the names of what is not there, or not open, any more."""
+    """A row of the list. ``missing``: names of objects that no longer exist, or are no longer open to the user."""
 
     record: LaunchRecord
     environment: str
@@ -38,7 +38,7 @@ class RecentLaunch:
 
     @property
     def amounts(self) -> Slots:
-        """What each of its containers would get."""
+        """The amounts of each kernel."""
         try:
             return Slots.parse(self.document.get("resources", {}))
         except UserError:
@@ -46,15 +46,17 @@ class RecentLaunch:
 
     @property
     def number(self) -> int:
-        """How many containers it would start."""
+        """The number of kernels that it would start."""
         return int(self.document.get("array_size") or self.document.get("count", 1)) * int(
             self.document.get("cluster_size", 1)
         )
 
 
 def recent_list(user: User) -> list[RecentLaunch]:
-    """Return the user's recent launches, in four queries however many there are. What somebody else's session would
-    need is looked for only when it is launched again."""
+    """Return the user's recent launches, in four queries.
+
+    Objects of another owner's session are not checked here, only at the launch.
+    """
     records = recent_launches(user)
     titles = _titles(user, _said(records, "image"))
     groups = ResourceGroup.objects.visible_to(user).filter(is_active=True, name__in=_said(records, "resource_group"))
@@ -71,7 +73,7 @@ def recent_list(user: User) -> list[RecentLaunch]:
 
 
 def _titles(user: User, names: set[str]) -> dict[str, str]:
-    """Return what images are called, by their names, other names and references."""
+    """Return the titles of images by their names, aliases and references."""
     rows = Image.objects.usable_by(user).order_by().values_list("title", "name", "reference", "aliases__name")
     found = rows.filter(Q(name__in=names) | Q(reference__in=names) | Q(aliases__name__in=names))
     return {key: title or keys[0] for title, *keys in found for key in keys if key}

@@ -1,4 +1,4 @@
-"""Filling the launch form from a request that was made before: a recent launch, or a session to start again."""
+"""Fills the launch form from an earlier request: a recent launch, or a session."""
 
 from __future__ import annotations
 
@@ -62,8 +62,11 @@ _AS_THEY_ARE = (
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """What a recent launch fills the form with. ``gone``: why a field's value cannot be taken over any more; ``notes``:
-    what else is to be looked at; ``locked``: keys that the template fixes."""
+    """The values from an earlier launch.
+
+    ``gone``: why a field's value can no longer be used; ``notes``: hints for the user; ``locked``: keys that the
+    template fixes.
+    """
 
     record: LaunchRecord
     owner: User
@@ -74,21 +77,20 @@ class Refill:
     locked: Sequence[str] = ()
 
     def leave_empty(self, form: forms.Form, sent: MultiValueDict[str, str]) -> None:
-        """Take what is gone out of what would be sent: a browser would send the first choice in its place."""
+        """Remove values that no longer exist from the form data. A browser would send the first choice instead."""
         for name in self.gone.keys() & {"image", "project", "resource_group"}:
             sent.setlist(name, [])
             cast(Any, form.fields[name]).empty_label = _("Choose one")
 
     def explain(self, form: forms.Form, chosen: Collection[str]) -> None:
-        """Say of a form that was sent with the initial values, but for those that were ``chosen`` since, why some of
-        them are wrong."""
+        """Replace errors of the form by the reasons in ``gone``, except for fields that were ``chosen`` since."""
         for name, text in self.gone.items():
             if name in form.errors or (name == "preset" and name not in chosen):
                 form.errors[name] = form.error_class([text])
 
 
 def refill_of(record: LaunchRecord, actor: User) -> Refill:
-    """Return what launches the same again, for whom it was and with a name that is free now."""
+    """Return the values for launching the same again, for the same owner and with a free name."""
     said: Mapping[str, Any] = record.document
     owner = _owner(said, actor)
     gone = gone_in(said, actor, owner or actor)
@@ -102,8 +104,10 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
 
 
 def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the initial values of the form's fields for a request as a document. A start time is
-    left out: it belongs to the launch that was."""
+    """Return the initial values of the form's fields for a request document.
+
+    Leaves out the start time, which belonged to the earlier launch.
+    """
     values = {name: said[name] for name in _AS_THEY_ARE if name in said}
     if "type" in said:
         values["session_type"] = said["type"]
@@ -130,7 +134,7 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
-    """Return what a browser would send of the form as it stands."""
+    """Return the data that a browser would send for the form in its current state."""
     data: MultiValueDict[str, str] = MultiValueDict()
     for bound in form:
         value = bound.value()
@@ -159,7 +163,10 @@ def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
 
 
 def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]:
-    """Return by field what of a request is not there for this owner any more; a query for each that is named."""
+    """Return by field the objects of a request that no longer exist for this owner, with the reason.
+
+    One query for each named object.
+    """
     named: dict[str, tuple[Callable[[str], QuerySet[Any]], str]] = {
         "image": (
             lambda name: Image.objects.usable_by(owner).named(name),
@@ -186,8 +193,10 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
 
 
 def free_name(owner: User, name: str, count: int = 1) -> str:
-    """Return the name, with a short random end where a live session of the owner has it, or one of the numbered names
-    that so many sessions would get."""
+    """Return the name, with a random suffix if a live session of the owner has it or one of its numbered names.
+
+    ``count``: the number of sessions.
+    """
     numbers = [f"-{number}" for number in range(1, count + 1)] if count > 1 else [""]
     wanted = [name + number for number in numbers]
     if not ComputeSession.objects.live().filter(owner=owner, name__in=wanted).exists():
@@ -198,7 +207,7 @@ def free_name(owner: User, name: str, count: int = 1) -> str:
 
 
 def files_in(said: Mapping[str, Any], kept: Mapping[str, FileRow] | None = None) -> list[FileRow]:
-    """Return the files of a request as rows; ``kept``: those of which the request has the names alone."""
+    """Return the files of a request as rows. ``kept``: files with contents, for those that the request only names."""
     return [
         FileRow(one["path"], content=one.get("content") or "")
         if isinstance(one, Mapping)
@@ -208,7 +217,7 @@ def files_in(said: Mapping[str, Any], kept: Mapping[str, FileRow] | None = None)
 
 
 def _files(said: Mapping[str, Any], actor: User) -> list[FileRow]:
-    """Return the files with their texts, as far as the session that had them is there."""
+    """Return the files with their contents, if the session that had them still exists."""
     found = launch_files_of(said["files_of"], actor) if "files_of" in said else []
     kept = {row.path: row for row in rows_of_files(found)}
     return files_in(said, kept)

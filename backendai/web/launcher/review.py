@@ -1,6 +1,6 @@
-"""What a launch of the form as it is would be: the cards of the last step, each with what is wrong in it.
+"""The review of a launch: the cards of the last step, each with its errors.
 
-The form and the services' check are the one validator: what is shown here as wrong is what a launch would refuse.
+The form and the services' check are the only validators. So an error shown here is exactly what a launch would reject.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ _OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment",
 
 
 class Fault(NamedTuple):
-    """Something wrong: the form's field (``__all__``: none), its name for people, the reason, and of a field with rows
-    the number of the row and, where the row has several parts, which."""
+    """An error: the form's field (``__all__``: none), its label and the reason.
+
+    For a field with rows also the row's number, and the part of the row if it has several.
+    """
 
     field: str
     label: str
@@ -53,13 +55,13 @@ class Fault(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The number of the step on which the field stands."""
+        """The number of the step that has the field."""
         return step_of(self.field)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One part of the review; ``step`` is where it is edited."""
+    """One part of the review; ``step`` is the step in which it is edited."""
 
     title: str | Promise
     step: int
@@ -67,7 +69,7 @@ class Card:
 
 
 class Review:
-    """A form that has been looked at; ``checked`` is None while something is wrong with it."""
+    """A checked form; ``checked`` is None if it has errors."""
 
     def __init__(self, form: LaunchForm, checked: Checked | None) -> None:
         self.form = form
@@ -81,60 +83,60 @@ class Review:
 
     @property
     def wrong_steps(self) -> str:
-        """The numbers of the steps with something wrong."""
+        """The numbers of the steps with errors, separated by spaces."""
         return " ".join(str(number) for number in sorted({fault.step for fault in self.faults}))
 
     @property
     def others(self) -> int:
-        """How many faults there are beside the first."""
+        """The number of errors besides the first."""
         return max(0, len(self.faults) - 1)
 
     @property
     def kind(self) -> SessionKind | None:
-        """The kind of sessions that was chosen; None for what there is not."""
+        """The chosen kind of session; None for an unknown one."""
         return KINDS.get(str(self.form["session_type"].value()))
 
     @property
     def kind_title(self) -> Any:
-        """What pages call it."""
+        """The title of the kind on pages."""
         return words_of(self.kind.name).title if self.kind else ""
 
     @property
     def image(self) -> Image | None:
-        """The environment that was chosen."""
+        """The chosen image."""
         return self.checked.image if self.checked else cast(Image | None, self.data.get("image"))
 
     @property
     def variables(self) -> list[tuple[str, str]]:
-        """The variables, those of the group too, without the values that nobody should read over a shoulder."""
+        """The environment variables, also those of the group; values that look secret are hidden."""
         rows = self.checked.spec.environ.items() if self.checked else self.form.typed_variables()
         return [(name, _HIDDEN if value and looks_secret(name, value) else value) for name, value in rows]
 
     @property
     def mounts(self) -> list[ResolvedMount]:
-        """The folders that it mounts, those that come by themselves last; none while something is wrong."""
+        """The folders that the session mounts, automatic ones last; empty if the form has errors."""
         return self.checked.mounts if self.checked else []
 
     @property
     def timeout(self) -> timedelta | None:
-        """After how long a batch session is ended, by its own wish or the group's."""
+        """The time limit of a batch session, from the form or the group."""
         found = self.checked.spec.batch_timeout if self.checked else self.data.get("batch_timeout")
         return cast(timedelta | None, found)
 
     @property
     def idle_rules(self) -> list[str] | None:
-        """By which idle checkers it will be looked at, in a sentence each; None while nobody knows where it runs."""
+        """The rules of the idle checkers that would apply, a sentence each; None while group or project is unknown."""
         kind, group, project = (self.data.get(name) for name in ("session_type", "resource_group", "project"))
         return launch_rules(kind, group.pk, project.pk) if kind and group and project else None
 
     @property
     def amounts(self) -> Slots | None:
-        """What each kernel gets; while something is wrong what was asked for, None where that cannot be read."""
+        """The amounts of each kernel; of a form with errors the entered ones, None if unreadable."""
         return self.checked.slots if self.checked else self.form.readable_amounts()
 
     @property
     def kernels(self) -> int:
-        """How many kernels each session has."""
+        """The number of kernels of each session."""
         if self.checked:
             return sum(role.count for role in self.checked.roles)
         roles = self.data.get("roles") or {}
@@ -150,17 +152,17 @@ class Review:
 
     @property
     def sessions(self) -> int:
-        """How many sessions there will be."""
+        """The number of sessions."""
         return self.form.how_many() if self.checked else int(self.data.get("count") or 1)
 
     @property
     def number(self) -> int:
-        """How many kernels there will be."""
+        """The number of kernels of all sessions."""
         return self.kernels * self.sessions
 
     @property
     def total(self) -> Slots | None:
-        """What all kernels of all sessions get."""
+        """The amounts of all kernels of all sessions."""
         if self.checked:
             return self.checked.total * self.sessions
         amounts = self.amounts
@@ -168,12 +170,12 @@ class Review:
 
     @property
     def roles(self) -> Sequence[CheckedRole]:
-        """The roles of kernels, where they differ; none while something is wrong."""
+        """The roles of a cluster session whose kernels differ; empty if the form has errors."""
         return self.checked.roles if self.checked and self.data.get("roles") else ()
 
 
 def review_of(form: LaunchForm, user: User) -> Review:
-    """Return what a launch of this form by the user would be. What is refused is then an error of the form, too."""
+    """Return the review of this form for the user. Errors of the services are added to the form."""
     checked = None
     if form.is_bound and form.errors is not None:
         form.demand_command()

@@ -1,4 +1,4 @@
-"""Kernels that differ, in the launch form: a row for each role, with what is rarely said as YAML behind it."""
+"""The roles of a cluster session in the launch form: a row for each role, with rare keys as YAML."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _Typed = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RoleRow:
-    """A role as the form shows it; ``wrong`` says by part what is wrong with it."""
+    """A role as a row of the form; ``wrong`` has the errors by part."""
 
     typed: Mapping[str, str]
     wrong: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self) -> list[tuple[str, str, str, str]]:
-        """Return part, value, what is wrong and an example of each field."""
+        """Return part, value, error and example of each cell."""
         return [(part, self.typed.get(part, ""), self.wrong.get(part, ""), _EXAMPLES.get(part, "")) for part in PARTS]
 
 
@@ -47,8 +47,7 @@ class RoleRows(forms.Widget):
     """Reads ``<name>.name``, ``<name>.count`` and so on, each sent once per row."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[_Typed]:
-        """Return the rows as they were typed, those between others that were left empty too. Cells that were not sent,
-        as links may lack them, are empty."""
+        """Return the typed rows, without empty ones at the end. Missing cells, as links may have them, are empty."""
         columns = [data.getlist(f"{name}.{part}") for part in PARTS]
         rows = [dict(zip(PARTS, texts, strict=True)) for texts in zip_longest(*columns, fillvalue="")]
         while rows and not any(text.strip() for text in rows[-1].values()):
@@ -56,17 +55,17 @@ class RoleRows(forms.Widget):
         return rows
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether the form had no such rows at all."""
+        """Return whether the form data has no such rows."""
         return f"{name}.name" not in data
 
 
 class RolesField(forms.Field):
-    """Becomes the roles of a ``SessionSpec`` by their names."""
+    """A field whose value is the roles of a ``SessionSpec``, by name."""
 
     widget = RoleRows
 
     def clean(self, value: list[_Typed]) -> dict[str, RoleSpec]:
-        """Return the roles. What is wrong is told with its row (from 0) and its part as parameters."""
+        """Return the roles. Raises ValidationError with row (from 0) and part as parameters."""
         found: dict[str, Any] = {}
         for number, row in enumerate(value):
             if not any(text.strip() for text in row.values()):
@@ -86,7 +85,7 @@ class RolesField(forms.Field):
 
 
 def placed(error: UserError, rows: list[_Typed]) -> ValidationError:
-    """Return a refusal with the row and the part that it is about, as far as it names them."""
+    """Return the error as ValidationError with the row and part that it names, if it names them."""
     where = (error.field or "").removeprefix("roles").lstrip(".").split(".")
     number = next((place for place, row in enumerate(rows) if row["name"].strip() == where[0]), None)
     if number is None:
@@ -97,7 +96,7 @@ def placed(error: UserError, rows: list[_Typed]) -> ValidationError:
 
 
 def rows_to_show(value: list[_Typed] | None, wrong: Iterable[ValidationError] = ()) -> list[RoleRow]:
-    """Return the rows so far, each with what is wrong with it, and one to fill in."""
+    """Return the entered rows with their errors, and an empty row."""
     found: dict[int, dict[str, str]] = {}
     for error in wrong:
         if (params := error.params or {}) and params.get("row") is not None:
@@ -107,7 +106,7 @@ def rows_to_show(value: list[_Typed] | None, wrong: Iterable[ValidationError] = 
 
 
 def rows_of_roles(roles: Mapping[str, Any]) -> list[_Typed]:
-    """Return roles of a document as rows; values of secrets stand empty, which are typed again."""
+    """Return the roles of a document as rows. Values of secrets are empty, as they must be typed again."""
     return [_row(name, role) for name, role in roles.items()]
 
 
@@ -140,7 +139,7 @@ def _role(number: int, row: _Typed) -> dict[str, Any]:
 
 
 def _amount(text: str) -> int | str:
-    """Return an amount as documents have it."""
+    """Return an amount as documents contain it."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else text
 
 
@@ -155,7 +154,7 @@ def _slots(number: int, text: str) -> dict[str, int | str]:
 
 
 def _more(number: int, text: str) -> dict[str, Any]:
-    """Return the keys that have no field of their own."""
+    """Return the keys without a field of their own, parsed from the row's YAML. Raises ValidationError."""
     if not text.strip():
         return {}
     if len(text) > LARGEST:

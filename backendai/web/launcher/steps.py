@@ -1,4 +1,4 @@
-"""The five steps of the launcher, and which of them has a field."""
+"""The five steps of the launcher, and the step of each field."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STEP_OF = {
 
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
-    """One step as the list of steps shows it."""
+    """An entry in the list of steps."""
 
     number: int
     title: str | Promise
@@ -50,16 +50,16 @@ class LaunchStep:
 
 
 def step_of(field: str) -> int:
-    """Return the number of the step on which this field of the form stands."""
+    """Return the number of the step that has this field."""
     return _STEP_OF.get(field, RESOURCES)
 
 
 def steps_of(wrong: Iterable[str]) -> list[LaunchStep]:
-    """Return all steps; those that have one of the ``wrong`` fields know it."""
+    """Return all steps; those with one of the ``wrong`` fields are marked."""
     marked = {step_of(field) for field in wrong}
     return [LaunchStep(number, title, number in marked) for number, title in _TITLES.items()]
 
 
 def step_named(text: str, *, usual: int = TYPE) -> int:
-    """Return the step that an address names, the ``usual`` one for anything else."""
+    """Return the step that an address names, or ``usual`` for an invalid one."""
     return int(text) if text in map(str, _TITLES) else usual

@@ -1,4 +1,4 @@
-"""Fields of the template that fills the form, and of kernels that differ."""
+"""Fields of the template that fills the form, and of roles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INPUTS = {
 
 
 class TemplateFields(forms.Form):
-    """Neither template nor parameters stand in the address of the page, whose own part names them."""
+    """Hidden fields of the template and its parameters. The page's address names them in a part of its own."""
 
     locked_inputs: Sequence[str] = ()
     template = forms.CharField(max_length=80, required=False, widget=forms.HiddenInput)
@@ -59,8 +59,10 @@ class TemplateFields(forms.Form):
     )
 
     def lock(self, keys: Sequence[str]) -> None:
-        """Make the inputs of these keys of a request read-only. Choices are left to the page's script, which offers the
-        chosen one alone: other values are refused."""
+        """Make the inputs of these request keys read-only.
+
+        For select inputs the page's script offers only the chosen option; other values are rejected.
+        """
         self.locked_inputs = inputs_of(keys)
         for name in self.fields.keys() & set(self.locked_inputs):
             widget = self.fields[name].widget
@@ -68,7 +70,7 @@ class TemplateFields(forms.Form):
                 widget.attrs["readonly"] = True
 
     def role_rows(self) -> list[RoleRow]:
-        """Return the roles so far with what is wrong with each, and an empty one."""
+        """Return the entered roles with their errors, and an empty row."""
         return rows_to_show(self["roles"].value(), self["roles"].errors.as_data())
 
     @property
@@ -77,16 +79,20 @@ class TemplateFields(forms.Form):
         return json.dumps(self.locked_inputs)
 
     def with_unshown(self, spec: SessionSpec) -> SessionSpec:
-        """Return the request with the values of the request before it that the form has no field for. Raises a
-        UserError for what cannot be read."""
+        """Return the request with the earlier request's values for which the form has no field.
+
+        Raises UserError for unreadable ones.
+        """
         said = {key: value for key, value in _mapping_in(self.cleaned_data.get("unshown")).items() if key in UNSHOWN}
         kept = spec_of({"version": VERSION, "image": "", **said})
         agents = spec.agents or ([] if "agents" in self.fields and len(kept.agents) == 1 else kept.agents)
         return replace(spec, placement=spec.placement or kept.placement, agents=agents)
 
     def with_template(self, spec: SessionSpec, actor: User) -> SessionSpec:
-        """Return the request with the version of its template, and with what the form has no field for. Raises a
-        UserError for another value than a locked one; a template that is not there any more is left out."""
+        """Return the request with its template's version, and the template's values for which the form has no field.
+
+        Raises UserError for a changed locked value. A template that no longer exists is left out.
+        """
         reference = self.cleaned_data.get("template", "")
         if not reference:
             return spec
@@ -116,8 +122,10 @@ class TemplateFields(forms.Form):
         return _mapping_in(self.cleaned_data.get("parameters"))
 
     def _amounts(self, spec: SessionSpec, base: SessionSpec) -> Mapping[str, Any]:
-        """Return the amounts of the form, with those of the template for which the form has no field: over a preset
-        that was left as it is, and of slots that the site does not offer."""
+        """Return the form's amounts, with the template's amounts of slots for which the form has no field.
+
+        An unchanged preset keeps the template's amounts.
+        """
         if spec.preset:
             return base.resources if spec.preset == base.preset else {}
         fields = ("cpu", "mem", *(name.removeprefix("slot.") for name in self.fields))
@@ -125,7 +133,7 @@ class TemplateFields(forms.Form):
 
 
 def locked_keys(reference: str, actor: User) -> list[str]:
-    """Return the keys that a template locks; none for one that is not there any more."""
+    """Return the keys that a template locks; empty if it no longer exists."""
     try:
         return parts_of(version_named(actor, reference).document).locked if reference else []
     except UserError:
@@ -133,7 +141,7 @@ def locked_keys(reference: str, actor: User) -> list[str]:
 
 
 def inputs_of(keys: Sequence[str]) -> list[str]:
-    """Return by what names the form sends these keys of a request; one that ends with a dot begins several."""
+    """Return the names of the inputs for these request keys. A name that ends with a dot is a prefix."""
     found: list[str] = []
     for key in keys:
         first, _dot, rest = key.partition(".")
@@ -148,7 +156,7 @@ def inputs_of(keys: Sequence[str]) -> list[str]:
 
 
 def unshown_in(said: Mapping[str, Any]) -> str:
-    """Return as JSON what a form keeps of a request without showing it."""
+    """Return as JSON the values of a request for which the form has no field."""
     return json.dumps(kept) if (kept := {key: said[key] for key in UNSHOWN if key in said}) else ""
 
 
@@ -163,7 +171,7 @@ def _mapping_in(text: str | None) -> dict[str, Any]:
 
 
 def _with_secrets(roles: Mapping[str, RoleSpec], base: Mapping[str, RoleSpec]) -> dict[str, RoleSpec]:
-    """Return the roles with the template's values of variables that stand empty: secrets are not shown."""
+    """Return the roles with the template's values for variables that are empty, as secrets are not shown."""
     found = dict(roles)
     for name in roles.keys() & base.keys():
         environ = roles[name].environ
@@ -173,7 +181,7 @@ def _with_secrets(roles: Mapping[str, RoleSpec], base: Mapping[str, RoleSpec]) -
 
 
 def _secrets_in(version: TemplateVersion, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return what is locked, and the secrets among the parameters as they were typed; a UserError for a missing one."""
+    """Return the locked keys, and the typed values of secret parameters. Raises UserError for a missing one."""
     parts = parts_of(version.document)
     secrets = [one for one in parts.parameters.values() if one.is_secret]
     for one in secrets:
@@ -192,12 +200,12 @@ def _without_gaps(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _project_id(actor: User, named: UUID | str | None) -> UUID | str | None:
-    """Return the id of the project that a template names, which the form sends."""
+    """Return the id of the project that a template names, as the form sends it."""
     found = Project.objects.usable_by(actor).filter(name=str(named)).first() if named else None
     return found.pk if found else named
 
 
 def _image_name(actor: User, named: str) -> str:
-    """Return the name of the image that a template means by a name, another name or a reference."""
+    """Return the name of the image that a template names by name, alias or reference."""
     found = Image.objects.usable_by(actor).named(named).values_list("name", flat=True).first() if named else None
     return str(found or named)

@@ -1,4 +1,4 @@
-"""Fields of the optimisation for high-performance computing: how many threads mathematical libraries start."""
+"""Fields for high-performance computing: the number of threads that mathematical libraries start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _number(label: str) -> forms.IntegerField:
 
 
 class ThreadFields(forms.Form):
-    """As many threads as a session has cores, or numbers of one's own."""
+    """The numbers of threads: as many as the session has cores, or typed numbers."""
 
     threads = forms.ChoiceField(
         required=False,
@@ -32,18 +32,18 @@ class ThreadFields(forms.Form):
     openblas_threads = _number("OPENBLAS_NUM_THREADS")
 
     def clean(self) -> dict[str, Any] | None:
-        """Let numbers that do not count be anything."""
+        """Ignore errors of numbers that are not used."""
         data = super().clean()
         if not self.is_by_hand():
             ignore_errors(self, "omp_threads", "openblas_threads")
         return data
 
     def is_by_hand(self) -> bool:
-        """Return whether the numbers are one's own."""
+        """Return whether the user types the numbers."""
         return str(self["threads"].value()) == BY_HAND
 
     def thread_counts(self) -> dict[str, str]:
-        """Return the variables that were chosen here; none where the session's cores decide."""
+        """Return the environment variables with the typed numbers; empty if the session's cores decide."""
         if not self.is_by_hand():
             return {}
         numbers = (self.cleaned_data["omp_threads"], self.cleaned_data["openblas_threads"])

@@ -1,4 +1,4 @@
-"""The first step's fields: what kind of session it is, its name, and when a batch session runs."""
+"""The fields of the first step: the kind of session, its name, and when a batch session runs."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
 
 class MomentInput(forms.DateTimeInput):
-    """A moment by the reader's clock. One with a zone, as an address has it, is left to the page's script to show."""
+    """An input for a local time. The page's script shows a value with a time zone, as in an address."""
 
     def get_context(self, name: str, value: Any, attrs: dict[str, Any] | None) -> dict[str, Any]:
-        """Return what the input is made of."""
+        """Return the template context of the input."""
         if isinstance(value, str) and value.endswith("Z"):
             attrs, value = {**(attrs or {}), "data-moment": value}, ""
         return super().get_context(name, value, attrs)
 
 
 class TypeFields(forms.Form):
-    """Type, name and command; its time, its end and its order."""
+    """Kind, name and command of a session; start time, time limit, priority and dependencies."""
 
     session_type = forms.ChoiceField(
         choices=launched_kinds(), initial=USUAL_KIND.name, widget=forms.RadioSelect, label=_("Type")
@@ -134,7 +134,7 @@ class TypeFields(forms.Form):
     )
 
     def offer_order(self, user: User, actor: User) -> None:
-        """Let it wait for the user's batch sessions that the actor may see."""
+        """Offer the user's batch sessions that the actor may see as dependencies."""
         self.fields["priority"].help_text = _("0 to %(most)s, default %(usual)s; higher priorities start first.") % {
             "most": HIGHEST_PRIORITY,
             "usual": USUAL_PRIORITY,
@@ -142,28 +142,32 @@ class TypeFields(forms.Form):
         cast(Any, self.fields["depends_on"]).queryset = _batch_sessions(user, actor)
 
     def clean_name(self) -> str:
-        """Refuse what breaks the one rule for names."""
+        """Return the name. Raises ValidationError for an invalid one."""
         name = str(self.cleaned_data["name"]).strip()
         return checked(check_session_name, name) if name else ""
 
     def clean_startup_command(self) -> str:
-        """Return the lines with the ends of Unix: browsers send others, which the shell takes for a part of a word."""
+        """Return the command with Unix line ends, as shells misread the Windows ones of browsers."""
         return str(self.cleaned_data["startup_command"]).replace("\r\n", "\n")
 
     def clean_starts_at(self) -> datetime | None:
-        """Refuse a time that is over, where it is heeded at all."""
+        """Return the start time. Raises ValidationError if it is past and the kind uses it."""
         moment: datetime | None = self.cleaned_data["starts_at"]
         if moment and self.runs_program() and moment <= timezone.now():
             raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
         return moment
 
     def clean_batch_timeout(self) -> timedelta | None:
-        """Refuse what the one rule for it refuses, beside whatever else is wrong."""
+        """Return the time limit. Raises ValidationError for an invalid one."""
         timeout: timedelta | None = self.cleaned_data["batch_timeout"]
         return None if timeout is None else checked(check_length, timeout)
 
     def clean(self) -> dict[str, Any] | None:
-        """Refuse a wish that is checked and not written; let what only batch sessions have be anything in others."""
+        """Validate fields that depend on each other.
+
+        An option that is on needs its value; an array has a size or values, not both. Ignores errors of fields that
+        only batch sessions have.
+        """
         data = super().clean()
         for name in self.cleaned_data.get("wished", ()):
             if not self[name].value():
@@ -178,25 +182,25 @@ class TypeFields(forms.Form):
         return data
 
     def condition(self) -> str:
-        """Return how the sessions before it must have ended; empty: as usual, or there are none."""
+        """Return how the sessions before it must have ended; empty: the default, or there are none."""
         chosen = str(self.cleaned_data["depends_when"])
         return chosen if self.cleaned_data["depends_on"] and chosen != When.SUCCESS else ""
 
     def is_run(self) -> bool:
-        """Return whether the command runs more than once: as elements, or again after a failure."""
+        """Return whether the command may run more than once: as elements, or with retries."""
         return any(self.cleaned_data.get(name) for name in ("array_size", "matrix", "retries"))
 
     def elements(self) -> int:
-        """Return how many elements the array has; 0 for none."""
+        """Return the number of elements of the array; 0 for none."""
         return self.cleaned_data.get("array_size") or size_of(self.cleaned_data.get("matrix") or {})
 
     def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:
-        """Return the kinds to choose from, as ``kinds_to_launch`` does."""
+        """Return the kinds of sessions to choose from, as ``kinds_to_launch`` does."""
         return kinds_to_launch()
 
     @property
     def most_elements(self) -> int:
-        """How many elements an array may have."""
+        """The largest number of elements of an array."""
         return MOST_TASKS
 
     def runs_program(self) -> bool | None:
@@ -205,13 +209,13 @@ class TypeFields(forms.Form):
         return kind.runs_program if kind else None
 
     def demand_command(self) -> None:
-        """Refuse a batch session without a command: of a form that is to be launched, not of one that is typed in."""
+        """Add an error for a batch session without a command. Only for a form that is about to be launched."""
         typed = self.cleaned_data.get("startup_command", "").strip()
         if self.runs_program() and not typed and not self.has_error("startup_command"):
             self.add_error("startup_command", _("A batch session needs a command to run."))
 
     def is_order_open(self) -> bool:
-        """Return whether something under "Order" has been changed or refused."""
+        """Return whether a field under "Order" has a value or an error."""
         return any(self[name].value() or self[name].errors for name in _ORDER)
 
 

@@ -1,4 +1,4 @@
-"""Environment variables in a form: rows of a name and a value, as many as one likes."""
+"""Environment variables in a form: any number of rows with name and value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Pair = tuple[str, str]
 
 
 class Row(NamedTuple):
-    """A row as the form shows it; ``wrong`` says what is wrong with it."""
+    """A row of the form; ``wrong`` is its error."""
 
     name: str
     value: str
@@ -30,26 +30,29 @@ class VariableRows(forms.Widget):
     """Reads ``<name>.name`` and ``<name>.value``, each sent once per row."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[_Pair]:
-        """Return the rows as they were typed, those between others that were left empty too."""
+        """Return the typed rows, without empty ones at the end."""
         rows = list(zip(data.getlist(f"{name}.name"), data.getlist(f"{name}.value"), strict=False))
         while rows and not any(text.strip() for text in rows[-1]):
             rows.pop()
         return rows
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether the form had no such rows at all."""
+        """Return whether the form data has no such rows."""
         return f"{name}.name" not in data
 
 
 class VariablesField(forms.Field):
-    """Becomes a mapping of names that can be a variable's."""
+    """A field whose value maps names of environment variables to values."""
 
     widget = VariableRows
     emptied: Collection[str] = ()  # names whose values the page's address has not kept
 
     def clean(self, value: list[_Pair]) -> dict[str, str]:
-        """Return the variables. What is wrong is told of each row, with its number (from 0) as the parameter ``row``:
-        a name that is none or is the platform's, one that is there twice, a value or a name without the other."""
+        """Return the variables.
+
+        Raises ValidationError with the number (from 0) of each invalid row as the parameter ``row``. Invalid are
+        malformed, reserved or repeated names, and rows without a name or a value.
+        """
         found: dict[str, str] = {}
         wrong: list[ValidationError] = []
         for row, (typed, text) in enumerate(value):
@@ -66,13 +69,13 @@ class VariablesField(forms.Field):
 
 
 class NamesField(forms.Field):
-    """Any number of names, which the page itself sends back."""
+    """A list of names of any length, which the page itself sends."""
 
     widget = forms.MultipleHiddenInput
 
 
 def rows_of(value: Mapping[str, str] | list[_Pair] | None, wrong: Iterable[ValidationError] = ()) -> list[Row]:
-    """Return the rows to show, each with what is ``wrong`` with it: those there are, and some to fill in."""
+    """Return a row for each variable with its error, and some empty rows."""
     pairs = list(value.items()) if isinstance(value, Mapping) else list(value or ())
     texts = {(error.params or {}).get("row"): error.messages[0] for error in wrong}
     return [Row(name, text, texts.get(row, "")) for row, (name, text) in enumerate([*pairs, *[("", "")] * SPARE_ROWS])]
