@@ -1,4 +1,4 @@
-"""What would become of a session, in the words of a page: does it start, who is ahead, what would start it now."""
+"""Shows the result of the next scheduler pass for a session: start or wait, sessions ahead, and changes that help."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over th
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change with which the session starts now, and the form's fields that it fills."""
+    """A change with which the session starts now, with the values of the form's fields."""
 
     message: str
     group: str  # empty: it stays where it is
@@ -48,20 +48,20 @@ class Change:
 
     @property
     def typed(self) -> str:
-        """The fields as JSON."""
+        """The values of the fields as JSON."""
         return json.dumps(self.fields)
 
     @property
     def query(self) -> str:
-        """The fields as a query string."""
+        """The values of the fields as a query string."""
         return urlencode(self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the next pass does with a session: ``starts``, or it waits, or it is ``never`` to start as things stand.
+    """The result of the next pass for a session: it ``starts``, waits, or can ``never`` start without changes.
 
-    ``ahead`` are those in front that the reader may see, a few at most, and ``others`` counts the rest.
+    ``ahead``: a few visible sessions before it; ``others``: the number of the rest.
     """
 
     starts: bool
@@ -78,17 +78,17 @@ class Outlook:
 
     @property
     def no_change(self) -> str:
-        """What there is to say when no change would start it now."""
+        """The text that no change would start the session now."""
         return _(_NO_CHANGE.get(self.code, _NONE_FOUND))
 
     @property
     def ahead_total(self) -> int:
-        """How many come first."""
+        """The number of sessions ahead."""
         return len(self.ahead) + self.others
 
     @property
     def verdict(self) -> str:
-        """What happens in two words, to stand before ``why``."""
+        """The result in a few words, shown before ``why``."""
         if self.never:
             return _("Can never start:")
         if self.started:
@@ -100,17 +100,17 @@ class Outlook:
 
     @property
     def why(self) -> str:
-        """The reason, after ``verdict``."""
+        """The reason, shown after ``verdict``."""
         return in_words(self.message)
 
     @property
     def tone(self) -> str:
-        """The tone of its colour, beside the words."""
+        """The tone of the text's colour."""
         return "good" if self.starts else "bad" if self.never else "wait"
 
 
 def outlook_of(session: ComputeSession, user: User, *, now: datetime) -> Outlook | None:
-    """Return what would become of a session that the user may see; None when it does not wait."""
+    """Return the result of the next pass for a visible session; None if it is not pending."""
     if session.status != Status.PENDING:
         return None
     if session.status_reason in _NO_PASS:
@@ -123,7 +123,7 @@ def outlook_of(session: ComputeSession, user: User, *, now: datetime) -> Outlook
 
 
 def outlook_of_form(user: User, form: LaunchForm, checked: Checked, *, now: datetime) -> Outlook:
-    """Return what would become of the session that a form asks for which was ``checked``; raises Busy."""
+    """Return the result of the next pass for the ``checked`` session of a form. Raises Busy."""
     with turn_of(user.pk):
         return _of_form(user, form, checked, now)
 
@@ -139,8 +139,11 @@ def _of_form(user: User, form: LaunchForm, checked: Checked, now: datetime) -> O
 
 
 def _in_place_of(replaced: ComputeSession, user: User, spec: SessionSpec, now: datetime) -> Outlook | None:
-    """Return where the new session starts when it takes the place of one that waits and is asked for just as was
-    suggested for that one; None when nobody has tried that. The preview still has the old one ahead of the new."""
+    """Return the result for a session that replaces a waiting one with a suggested change.
+
+    None unless that suggestion was checked. The preview itself would still count the old session as ahead of the new
+    one.
+    """
     same = (replaced.image.name, replaced.cluster_size) == (spec.image, spec.cluster_size)
     if not same or spec.preset or spec.starts_at or spec.depends_on:
         return None

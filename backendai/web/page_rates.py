@@ -1,4 +1,4 @@
-"""How often one account, or one address without a login, may ask for pages. REST and agents have other limits."""
+"""Limits how often an account, or an address without a login, may load pages. REST and agents have other limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_COUNTED = ("/api/", "/node/", "/static/", "/healthz", "/readyz")
 
 
 def limit_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the middleware. A request beyond the limit is answered with 429 and ``Retry-After``."""
+    """Return the middleware, which answers requests above the limit with 429 and ``Retry-After``."""
 
     def handle(request: HttpRequest) -> HttpResponse:
         if not request.path.startswith(_NOT_COUNTED):

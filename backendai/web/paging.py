@@ -1,4 +1,4 @@
-"""Pages of long lists: what is skipped is skipped by its keys, and nothing is counted that is known or beyond use."""
+"""Pages of long lists. Skips rows by their keys, and avoids counting all rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MOST_COUNTED = 1_000
 
 
 class SortedKeys:
-    """The keys of a queryset's first rows, in another order than the one in which they are the first.
+    """The keys of a queryset's first rows, in another order.
 
-    Django can only say this by a filter by their keys, for which the database looks up each of them a second time.
+    Django's own way, a filter by these keys, makes the database look up each row a second time.
     """
 
     def __init__(self, rows: QuerySet[Any], most: int, order: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class SortedKeys:
         )
 
     def __getitem__(self, part: slice) -> list[Any]:
-        """Return these of them, in one query."""
+        """Return this slice of the keys, in one query."""
         start = part.start or 0
         try:
             first, given = self._first.query.sql_with_params()
@@ -41,10 +41,10 @@ class SortedKeys:
 
 
 class LongPaginator(Paginator):
-    """Pages of rows in the order of ``keys``; ``read`` returns the rows of some keys, with whatever is shown of them.
+    """Pages of rows in the order of ``keys``; ``read`` returns the rows of some keys.
 
-    ``number``: how many there are, if that is known. Else the first ``MOST_COUNTED`` are looked for, once, and pages
-    end there.
+    ``number``: the number of rows, if known. Otherwise the first ``MOST_COUNTED`` are counted once, and the pages end
+    there.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What lies under the bell: news of sessions and work that goes on in the background, the newest first."""
+"""The list under the bell: notifications and background work, the newest first."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _MOST_JOBS, _MOST_NOTICES, _MOST_RUNS = 50, 200, 50
 
 @dataclass(slots=True)
 class Line:
-    """One entry: a background job, a run that ended, a session with all that was told of it, the newest first, or
-    unknown kernels."""
+    """One entry of the bell.
+
+    It is a background job, an ended run, a notification of an endpoint, unknown kernels, or a session with its
+    notifications, the newest first.
+    """
 
     at: datetime
     job: BackgroundJob | None = None
@@ -36,7 +39,7 @@ class Line:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether something in it is new to its reader."""
+        """Whether the user has not seen a part of the entry."""
         if self.job is not None:
             return not self.job.is_running and self.job.seen_at is None
         if self.run is not None:
@@ -47,13 +50,15 @@ class Line:
 
     @property
     def may_keep(self) -> bool:
-        """Whether the newest that is told of it is an idle warning, and it still runs."""
+        """Whether its newest notification is an idle warning of a session that still runs."""
         return self.session is not None and self.session.is_running and self.notices[0].kind == NoticeKind.IDLE
 
 
 def lines_of(user: User) -> list[Line]:
-    """Return what the user has not put away, and for superadmins what waits for them; five queries, one more for runs
-    and one for superadmins."""
+    """Return the entries of the bell that the user has not dismissed, for superadmins also unknown kernels.
+
+    Five queries, one more for runs and one for superadmins.
+    """
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
     of_session: dict[object, Line] = {}
@@ -72,7 +77,7 @@ def lines_of(user: User) -> list[Line]:
 
 
 def counts_of(user: User) -> dict[str, int]:
-    """Return how many jobs go on, and how much news the user has not seen; five queries, one more for superadmins."""
+    """Return the numbers of running jobs and of unseen notifications. Five queries, one more for superadmins."""
     over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
     jobs = BackgroundJob.objects.in_bell_of(user).order_by()
     counts = jobs.aggregate(

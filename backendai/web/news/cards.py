@@ -1,4 +1,4 @@
-"""The cards at the lower edge of every page: one for each session that is starting, or of which there is news."""
+"""The cards at the lower edge of every page: one for each session that is starting or has a notification."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ _NUMBER = re.compile(r"-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A session and the newest of what its owner has not closed."""
+    """A session with its newest notification that the owner has not closed."""
 
     session: ComputeSession
     notice: SessionNotice
 
     @property
     def says_why(self) -> bool:
-        """Whether it stays until somebody closes it: it says what went wrong."""
+        """Whether the card stays until the user closes it, as it shows an error."""
         return self.notice.kind in _LASTING
 
     @property
     def closes_itself(self) -> bool:
-        """Whether the session is over, and there is nothing more to say about it."""
+        """Whether the card closes by itself: the session has ended without an error."""
         return self.session.is_terminal and not self.says_why
 
     @property
     def may_end(self) -> bool:
-        """Whether there is something left to terminate."""
+        """Whether the session can still be terminated."""
         return self.session.status in LIVE and self.session.status != Status.TERMINATING
 
     @property
     def may_keep(self) -> bool:
-        """Whether an idle warning stands for it."""
+        """Whether the card shows an idle warning of a running session."""
         return self.notice.kind == NoticeKind.IDLE and self.session.is_running
 
     @property
     def since(self) -> datetime:
-        """When there was news of it last."""
+        """The time of the last change of the session or its notification."""
         return max(self.notice.created_at, self.session.changed_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Pile:
-    """Cards of one launch that say the same, shown as one; the newest first."""
+    """Cards of one launch with the same text, shown as one; the newest first."""
 
     cards: list[Card]
 
@@ -70,28 +70,28 @@ class Pile:
 
     @property
     def name(self) -> str:
-        """What the names of its sessions have in common: ``many`` of ``many-1`` to ``many-16``."""
+        """The common part of the sessions' names: ``many`` of ``many-1`` to ``many-16``."""
         stems = {_NUMBER.sub("", card.session.name) for card in self.cards}
         return stems.pop() if len(stems) == 1 and len(self.cards) > 1 else self.first.session.name
 
     @property
     def since(self) -> datetime:
-        """When there was news of one of them last."""
+        """The time of the last change of any of its cards."""
         return max(card.since for card in self.cards)
 
     @property
     def closes_itself(self) -> bool:
-        """Whether all of them are over, and nothing more is to be said."""
+        """Whether all its cards close by themselves."""
         return all(card.closes_itself for card in self.cards)
 
     @property
     def may_keep(self) -> bool:
-        """Whether idle warnings stand for them."""
+        """Whether its cards show idle warnings of running sessions."""
         return self.first.may_keep
 
 
 def piles_of(cards: Sequence[Card]) -> list[Pile]:
-    """Return the cards with those of one launch that say the same in one pile, in the order of each pile's newest."""
+    """Return the cards in piles of one launch and the same text, in the order of their newest cards."""
     found: dict[Any, Pile] = {}
     for card in cards:
         session = card.session
@@ -112,7 +112,10 @@ def cards_of(user: User, *, now: datetime) -> list[Card]:
 
 
 def _is_due(notice: SessionNotice, now: datetime) -> bool:
-    """Return whether there is something to see: a launch that is under way or has just succeeded, or lasting news."""
+    """Return whether the card is shown.
+
+    Shown are errors, sessions that are starting or have just started, and those that have just ended.
+    """
     session = notice.session
     if notice.kind in _LASTING:
         return True

@@ -1,4 +1,4 @@
-"""News of sessions in words: what a notice says now."""
+"""Texts of notifications about sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ICONS = {
 
 
 def headline(notice: SessionNotice) -> str:
-    """Return what happened, in a few words."""
+    """Return the headline of a notification, in a few words."""
     if _is_over(notice):
         return _("Was idle") if notice.kind == NoticeKind.IDLE else _("Was warned of its end")
     texts = {
@@ -39,7 +39,7 @@ def headline(notice: SessionNotice) -> str:
 
 
 def sentence(notice: SessionNotice) -> str:
-    """Return why, in one sentence; empty when there is nothing to add."""
+    """Return the reason of a notification in a sentence; empty if there is nothing to add."""
     session: ComputeSession = notice.session
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
@@ -54,15 +54,15 @@ def sentence(notice: SessionNotice) -> str:
 
 
 def tone(notice: SessionNotice) -> str:
-    """Return the tone of a notice: bad, wait, or nothing."""
+    """Return the tone of a notification's colour: bad, wait, or empty."""
     return "" if _is_over(notice) else _TONES.get(NoticeKind(notice.kind), "")
 
 
 def icon_of(notice: SessionNotice) -> str:
-    """Return the name of the icon beside it."""
+    """Return the name of a notification's icon."""
     return _ICONS.get(NoticeKind(notice.kind), "info-circle")
 
 
 def _is_over(notice: SessionNotice) -> bool:
-    """Return whether the notice warns of the end of a session that has ended."""
+    """Return whether the notification warns of the end of a session that has already ended."""
     return notice.kind in (NoticeKind.IDLE, NoticeKind.ENDING) and notice.session.is_terminal

@@ -1,1 +1,1 @@
-"""The administration panel: lists, forms and questions, all built alike."""
+"""The administration panel: lists, forms and confirmations, built on the same base classes."""

@@ -1,4 +1,4 @@
-"""Who may open which administration page. For everybody else a page does not exist."""
+"""Access to the administration pages. Other users get 404."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Rule = Callable[[User], bool]
 
 
 def superadmin(user: User) -> bool:
-    """Anyone who steers the whole platform."""
+    """Return whether the user is a superadmin."""
     return user.is_superadmin
 
 
 class PanelPage(AccessMixin):
-    """Mixed into every page of the panel: checks who asks, and gives the page its menu.
+    """A mixin for every page of the panel: checks access, and adds the menu.
 
-    ``section`` is the menu entry that is lit; ``rule`` says who may open the page.
+    ``section`` is the highlighted menu entry; ``rule`` decides who may open the page.
     """
 
     section = ""
@@ -34,7 +34,7 @@ class PanelPage(AccessMixin):
     request: HttpRequest
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer, or ask to sign in, or say that there is nothing."""
+        """Serve the page. Strangers are redirected to sign in; users without access get 404."""
         if not isinstance(request.user, User):
             return self.handle_no_permission()
         if not type(self).rule(request.user):
@@ -45,19 +45,19 @@ class PanelPage(AccessMixin):
 
     @property
     def viewer(self) -> User:
-        """The viewer, who does what it offers."""
+        """The signed-in user."""
         assert isinstance(self.request.user, User)
         return self.request.user
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what every page of the panel shows."""
+        """Return the context of every page of the panel."""
         context: dict[str, Any] = super().get_context_data(**kwargs)  # type: ignore[misc]
         shown = {"section": "manage", "panel_section": self.section, "title": self.title}
         return shown | {"menu": menu_for(self.viewer)} | context
 
 
 def panel_page(rule: Rule = superadmin) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator for a page that is a function: the same check as of the classes."""
+    """Return a decorator that checks access for function views, as ``PanelPage`` does for classes."""
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(view)

@@ -1,4 +1,4 @@
-"""What is done to one machine: switches, emptying, moving."""
+"""Actions on one agent: settings, drain, and move to another group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backendai.web.panel.forms import EditForm
 
 
 class SwitchForm(EditForm):
-    """What can be set of a machine here; the rest it says itself."""
+    """The settings of an agent that administrators change; the agent reports the rest itself."""
 
     class Meta:
         model = Agent
@@ -42,7 +42,7 @@ class SwitchForm(EditForm):
 
 
 class SwitchPage(FormPage):
-    """The switches of one machine."""
+    """The settings of one agent."""
 
     section = "agents"
     model = Agent
@@ -51,17 +51,17 @@ class SwitchPage(FormPage):
     list_address = "manage:agents"
 
     def save(self, form: EditForm) -> Any:
-        """Write them, as the verb does it."""
+        """Save the settings by the service, with its checks and audit entry."""
         agent = Agent.objects.get(pk=self.object.pk)  # the form has changed its own copy already
         return change_agent(self.viewer, agent, {name: form.cleaned_data[name] for name in SwitchForm.Meta.fields})
 
     def success_url(self, saved: Any) -> str:
-        """Return to the machine."""
+        """Return the address of the agent's page."""
         return reverse("manage:agent", args=[saved.pk])
 
 
 class AgentAction(ConfirmPage):
-    """Base: a question about one machine."""
+    """The base of confirmations of an action on one agent."""
 
     section = "agents"
     model = Agent
@@ -69,33 +69,33 @@ class AgentAction(ConfirmPage):
     object: Agent
 
     def success_url(self) -> str:
-        """Return to the machine."""
+        """Return the address of the agent's page."""
         return reverse("manage:agent", args=[self.object.pk])
 
     @property
     def kernels(self) -> str:
-        """How many kernels it runs, in words."""
+        """Return the number of the agent's kernels as text."""
         number = Kernel.objects.filter(agent=self.object, status__in=PLACED).count()
         return ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
 
 
 class AgentFormAction(AgentAction):
-    """Base: a question with fields."""
+    """The base of confirmations with form fields."""
 
     template_name = "web/panel/confirm_form.html"
     is_dangerous = False
     form: forms.Form
 
     def make_form(self, data: Any = None) -> forms.Form:
-        """Return the fields."""
+        """Return the form of the confirmation."""
         raise NotImplementedError
 
     def done(self) -> str:
-        """Do it with the fields' values and return the sentence that says so."""
+        """Run the action with the form's values; return the message for the page."""
         raise NotImplementedError
 
     def act(self) -> str:
-        """Do it when the fields are right."""
+        """Run the action if the form is valid. Raises UserError otherwise."""
         self.form = self.make_form(self.request.POST)
         if not self.form.is_valid():
             raise UserError(_("Check the marked fields."))
@@ -108,12 +108,12 @@ class AgentFormAction(AgentAction):
             raise UserError(_("Check the marked fields.")) from error
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the question with its fields."""
+        """Return the context with the form."""
         return super().get_context_data(**({"form": getattr(self, "form", None) or self.make_form()} | kwargs))
 
 
 class DrainForm(forms.Form):
-    """How long what runs there may go on."""
+    """The time after which the remaining sessions end."""
 
     shown_at: ClassVar[dict[str, str]] = {"ends_at": "within"}
 
@@ -125,17 +125,15 @@ class DrainForm(forms.Form):
 
 
 class DrainPage(AgentFormAction):
-    """Empty a machine."""
+    """Drains an agent, or changes the deadline of a drain."""
 
     title = _l("Drain")
     submit_label = _l("Drain")
 
     def make_form(self, data: Any = None) -> forms.Form:
-        """Return the fields."""
         return DrainForm(data)
 
     def question(self) -> str:
-        """Return what is asked."""
         return (
             _("Change the deadline of %(object)s?") % {"object": self.object}
             if self.object.is_drained
@@ -143,7 +141,6 @@ class DrainPage(AgentFormAction):
         )
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("No new session starts there until you cancel the drain."),
             _("Running sessions continue: %(kernels)s now.") % {"kernels": self.kernels},
@@ -154,7 +151,7 @@ class DrainPage(AgentFormAction):
         ]
 
     def done(self) -> str:
-        """Begin."""
+        """Start the drain; return the message for the page. Raises UserError for a deadline that is too late."""
         within, now = self.form.cleaned_data["within"], timezone.now()
         if within is not None and within > LONGEST_DRAIN:
             raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days}, field="within")
@@ -169,22 +166,19 @@ class DrainPage(AgentFormAction):
 
 
 class CancelDrainPage(AgentAction):
-    """Use a machine again."""
+    """Cancels the drain of an agent."""
 
     title = _l("Cancel the drain")
     submit_label = _l("Accept sessions again")
     is_dangerous = False
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Cancel the drain of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [self._afterwards(), _("Running sessions are not ended.")]
 
     def act(self) -> str:
-        """Cancel it."""
         cancel_drain(self.viewer, self.object)
         return _("The drain of %(object)s is cancelled.") % {"object": self.object} + f" {self._afterwards()}"
 
@@ -197,7 +191,7 @@ class CancelDrainPage(AgentAction):
 
 
 class MoveForm(forms.Form):
-    """Where to."""
+    """The resource group to move an agent to."""
 
     resource_group = forms.ModelChoiceField(ResourceGroup.objects.all(), label=_l("Resource group"), empty_label=None)
     force = forms.BooleanField(
@@ -208,21 +202,18 @@ class MoveForm(forms.Form):
 
 
 class MovePage(AgentFormAction):
-    """Put a machine into another group."""
+    """Moves an agent to another resource group."""
 
     title = _l("Move to another group")
     submit_label = _l("Move to another group")
 
     def make_form(self, data: Any = None) -> forms.Form:
-        """Return the fields."""
         return MoveForm(data, initial={"resource_group": self.object.resource_group_id})
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Move %(object)s to another resource group?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("It belongs to %(resource_group)s and runs %(kernels)s.")
             % {"resource_group": self.object.resource_group, "kernels": self.kernels},
@@ -230,7 +221,6 @@ class MovePage(AgentFormAction):
         ]
 
     def done(self) -> str:
-        """Move it."""
         group = self.form.cleaned_data["resource_group"]
         move_agent(self.viewer, self.object, group, force=self.form.cleaned_data["force"])
         return _("%(object)s belongs to %(group)s now.") % {"object": self.object, "group": group}

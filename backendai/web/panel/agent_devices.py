@@ -1,4 +1,4 @@
-"""The accelerators of one machine, as it last spoke of them, and the sessions that were given them."""
+"""The accelerators of an agent from its last report, and the sessions that hold them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """One device. ``util`` and ``mem``: per cent, None when not known. ``state``: ``well``, ``faulty`` or ``on paper``.
-    ``holders``: each session that was given some of it, how much, and how busy its programs keep the device."""
+    """One device.
+
+    ``util`` and ``mem`` are in per cent, None if unknown. ``state``: ``well``, ``faulty`` or ``on paper``. ``holders``:
+    each session that holds a part of the device, with its amount and the measured use.
+    """
 
     id: str
     slot: str
@@ -32,7 +35,7 @@ class DeviceRow:
 
 
 def device_rows(agent: Agent, kernels: Iterable[Kernel]) -> list[DeviceRow]:
-    """Return its devices by slot: those that new sessions may get, and after them those that fail."""
+    """Return the agent's devices by slot: the offered ones first, then the faulty ones."""
     said: dict[str, dict[str, Any]] = agent.live.get("devices") or {}
     offered = {device: slot for slot, devices in sorted(agent.devices.items()) for device in devices}
     slots = offered | {device: one.get("slot", "") for device, one in said.items() if device not in offered}

@@ -1,4 +1,4 @@
-"""How one machine is turned away, let in again, or given up for good."""
+"""Revokes or renews the credential of an agent, or removes the agent permanently."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from backendai.wire.capabilities import Capability
 
 
 class RevokePage(AgentAction):
-    """Turn a machine away."""
+    """Revokes the credential of an agent."""
 
     title = _l("Revoke the credential")
     submit_label = _l("Revoke")
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Revoke the credential of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         grace = describe_duration(self.object.resource_group.agent_lost_grace)
         return [
             _("Its requests are rejected; within a minute it is shown as lost."),
@@ -44,24 +42,21 @@ class RevokePage(AgentAction):
         ]
 
     def act(self) -> str:
-        """Turn it away."""
         revoke_credential(self.viewer, self.object, now=timezone.now())
         return _("Access of %(object)s is revoked.") % {"object": self.object}
 
 
 class RenewPage(AgentAction):
-    """Let a machine in with a new credential."""
+    """Creates a join token with which an agent gets a new credential."""
 
     title = _l("Renew the credential")
     submit_label = _l("Create a join token")
     is_dangerous = False
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Create a join token for %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         told = [
             _("It works once, within a day, and for this agent only."),
             _("The current credential is rejected from the moment the agent joins again."),
@@ -74,7 +69,7 @@ class RenewPage(AgentAction):
         return told
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Show the token, this once: it is not stored, so the page is not a redirect."""
+        """Create a join token and show it once. The token is not stored, so the answer is no redirect."""
         self.object = get_object_or_404(Agent.objects.select_related("resource_group"), pk=self.kwargs["pk"])
         text = renew_credential(self.viewer, self.object, now=timezone.now())
         return self.shown_once(text)
@@ -88,17 +83,15 @@ class RenewPage(AgentAction):
 
 
 class TerminatePage(AgentAction):
-    """Give a machine up for good."""
+    """Removes an agent permanently."""
 
     title = _l("Remove permanently")
     submit_label = _l("Remove permanently")
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Remove %(object)s permanently?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _(
                 "Sessions there end with agent-terminated (%(kernels)s), and their resources are freed. "
@@ -110,11 +103,11 @@ class TerminatePage(AgentAction):
         ]
 
     def typed_word(self) -> str:
-        """Return the machine's name."""
+        """Return the agent's name, which the user must type."""
         return self.object.name
 
     def act(self) -> str:
-        """Give it up."""
+        """Remove the agent; return the message with the number of ended sessions."""
         number = retire_agent(self.viewer, self.object, now=timezone.now())
         text = ngettext(
             "%(agent)s was removed; %(number)s session ended.",

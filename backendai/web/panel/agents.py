@@ -1,4 +1,4 @@
-"""The machines that run sessions: all of them, and one of them with what it runs."""
+"""The list of agents, and the page of an agent with its kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KERNELS = number_of(Kernel.objects.placed(), "agent")
 
 
 class AgentTable(PanelTable):
-    """One row per machine."""
+    """A table with one row for each agent."""
 
     name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name=_l("Agent"))
     resource_group = tables.Column(_l("Resource group"))
@@ -57,7 +57,7 @@ class AgentTable(PanelTable):
         order_by = "name"
 
     def render_status(self, value: str, record: Agent) -> str:
-        """Return the status as a word with its colour, and how many notes there are."""
+        """Return the coloured status, and below it the number of notes or a problem."""
         look = status(record.status)
         notes = len(record.notes) + bool(record.unknown_kernels)
         text = ngettext("%(number)s note", "%(number)s notes", notes) % {"number": notes} if notes else ""
@@ -66,23 +66,21 @@ class AgentTable(PanelTable):
         return format_html('{}<div class="sub">{}</div>', look, text) if text else look
 
     def value_status(self, record: Agent) -> str:
-        """Return the status as it is stored."""
         return str(record.status)
 
     def render_schedulable(self, record: Agent) -> str:
-        """Return whether new sessions start there now, and why not."""
+        """Return whether new sessions start on the agent now, else the reason."""
         return takes_sessions(record)
 
     def value_schedulable(self, record: Agent) -> str:
-        """Return the same for files."""
         return takes_sessions(record)
 
     def render_use(self, record: Agent) -> str:
-        """Return what is taken of what it has."""
+        """Return bars of the occupied amounts."""
         return use_bars(self._bars(record))
 
     def value_use(self, record: Agent) -> str:
-        """Return the same as text."""
+        """Return the occupied amounts as text for files."""
         return "; ".join(
             _("%(name)s %(used_text)s of %(total_text)s")
             % {"name": bar.name, "used_text": bar.used_text, "total_text": bar.total_text}
@@ -90,24 +88,22 @@ class AgentTable(PanelTable):
         )
 
     def render_load(self, record: Agent) -> str:
-        """Return how busy its machine is."""
+        """Return the load of the agent's machine."""
         return load_text(record)
 
     def render_engine(self, value: str, record: Agent) -> str:
-        """Return the engine, and the kernel that it runs on."""
+        """Return the container engine with the version of the Linux kernel."""
         short = value.partition("+")[0]  # without what its distribution adds
         return format_html('{}<div class="sub">Linux {}</div>', short, record.os_kernel) if record.os_kernel else short
 
     def value_engine(self, value: str) -> str:
-        """Return the engine alone."""
+        """Return the container engine for files."""
         return value
 
     def render_last_seen_at(self, value: Any) -> str:
-        """Return it relative to now."""
         return ago(value)
 
     def value_last_seen_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return value.isoformat() if value else ""
 
     def _bars(self, agent: Agent) -> list[Bar]:
@@ -115,7 +111,7 @@ class AgentTable(PanelTable):
 
 
 class AgentFilter(PanelFilter):
-    """By name, group and state."""
+    """Filters agents by name, group and state."""
 
     search_fields = ("name", "resource_group__name", "gateway_url")
     search_hint = _l("Name, group or address")
@@ -126,7 +122,7 @@ class AgentFilter(PanelFilter):
 
 
 class AgentList(ListPage):
-    """Every machine, for superadmins."""
+    """The list of agents, for superadmins."""
 
     section = "agents"
     title = _l("Agents")
@@ -139,28 +135,28 @@ class AgentList(ListPage):
     empty_text = _l("Create a join token, and run its command on the machine.")
 
     def get_queryset(self) -> QuerySet[Agent]:
-        """Return the machines with the number of their kernels."""
+        """Return the agents with the number of their kernels."""
         return Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
 
     def get_table_kwargs(self) -> dict[str, Any]:
-        """Return what is taken on each machine, where all of them are sent."""
+        """Return the occupied amounts of all agents for an export; empty for a page."""
         return {"taken": occupied_by_agent()} if self.request.GET.get("export") else {}
 
     def get_table(self, **kwargs: Any) -> AgentTable:
-        """Return the page, with what is taken on the machines on it."""
+        """Return the table, with the occupied amounts of the agents on this page."""
         table: AgentTable = super().get_table(**kwargs)
         table.taken = table.taken or occupied_by_agent([row.record.pk for row in table.page.object_list])
         return table
 
 
 class AgentPage(PanelPage, TemplateView):
-    """One machine: its state, what it runs, and what can be done to it."""
+    """The page of one agent: its state, its kernels, and the actions on it."""
 
     section = "agents"
     template_name = "web/panel/agent.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the machine with its kernels."""
+        """Return the context with the agent and its kernels."""
         rows = Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
         agent: Any = get_object_or_404(rows, pk=self.kwargs["pk"])
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED).select_related("session__owner")
@@ -181,13 +177,13 @@ class AgentPage(PanelPage, TemplateView):
         return super().get_context_data(**(shown | kwargs))
 
     def get_template_names(self) -> list[str]:
-        """Return the changing part alone when only that is asked for."""
+        """Return the template of the live part for htmx, else that of the page."""
         htmx: Any = getattr(self.request, "htmx", None)
         return ["web/panel/_agent_state.html"] if htmx and not htmx.boosted else [self.template_name]
 
 
 def takes_sessions(agent: Agent) -> str:
-    """Return whether new sessions start on the machine now: ``yes``, or ``no`` with the first thing that forbids it."""
+    """Return whether new sessions start on the agent now: ``yes``, or ``no`` with the first reason."""
     if agent.status == Agent.Status.TERMINATED:
         return _("no (gone)")
     if agent.revoked_at:
@@ -204,8 +200,10 @@ def takes_sessions(agent: Agent) -> str:
 
 
 def load_text(agent: Agent) -> str:
-    """Return how busy the machine was at its last report, ``CPU 42 % · memory 61 % · disk 29 % free``; empty when it
-    does not say."""
+    """Return the load of the agent's machine at its last report:
+
+    ``CPU 42 % · memory 61 % · disk 29 % free``. Empty if unknown.
+    """
     live = agent.live if agent.status in (Agent.Status.ALIVE, Agent.Status.DRAINING) else {}
     parts = []
     if (cpu := live.get("cpu_pct")) is not None:
@@ -218,7 +216,7 @@ def load_text(agent: Agent) -> str:
 
 
 def disk_text(agent: Agent) -> str:
-    """Return how much of its disk is free: ``74 GiB of 252 GiB (29 %)``; empty when it does not say."""
+    """Return the free disk space of an agent: ``74 GiB of 252 GiB (29 %)``. Empty if unknown."""
     free, total = agent.live.get("disk_free"), agent.live.get("disk_total")
     if free is None or not total:
         return ""

@@ -1,4 +1,4 @@
-"""The audit trail: who did what to what."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backendai.web.templatetags.portal import exact
 
 
 class AuditTable(PanelTable):
-    """One row per action."""
+    """A table with one row for each audit entry."""
 
     at = tables.Column(_l("When"))
     actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=())
@@ -38,25 +38,23 @@ class AuditTable(PanelTable):
         order_by = "-at"
 
     def render_actor(self, value: Any, record: AuditEntry) -> str:
-        """Return the user, or what acted without one."""
+        """Return the user, or ``the command line`` or ``the platform``."""
         if value:
             return str(value)
         return _("the command line") if record.details.get("by") == COMMAND_LINE else _("the platform")
 
     def render_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return exact(value)
 
     def value_at(self, value: Any) -> str:
-        """Return the moment for files."""
         return str(value.isoformat())
 
     def value_details(self, value: Any) -> str:
-        """Return all details for files."""
+        """Return all details as JSON for files."""
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
     def render_details(self, value: Any) -> str:
-        """Return the details, folded when they are long."""
+        """Return the details as JSON, folded if they are long."""
         text = json.dumps(_kept_apart(value), ensure_ascii=False, sort_keys=True)
         if len(text) <= 80:
             return format_html('<code class="audit-details">{}</code>', text if value else "")
@@ -64,7 +62,7 @@ class AuditTable(PanelTable):
 
 
 class AuditFilter(PanelFilter):
-    """By words, action, and time."""
+    """Filters audit entries by words, action, outcome and time."""
 
     search_fields = ("action", "target_id", "actor__email")
     search_hint = _l("Actor, action or ID")
@@ -88,7 +86,7 @@ class AuditFilter(PanelFilter):
         fields: ClassVar[list[str]] = ["target_type"]
 
     def by_outcome(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Return what was refused, sign-ins that failed among it, or the rest."""
+        """Return the refused actions, including failed sign-ins, or the others."""
         refused = Q(action__startswith=PREFIX) | Q(action="user.sign-in-failed")
         return rows.filter(refused if value == "yes" else ~refused)
 
@@ -109,7 +107,7 @@ class AuditList(ListPage):
 
 
 def _kept_apart(value: Any) -> Any:
-    """Return details in which no text turns what stands beside it."""
+    """Return details whose texts do not change the writing direction of the text around them."""
     if isinstance(value, dict):
         return {name: _kept_apart(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Asking before a row is deleted that others may use: what uses it is said first, with the way to each."""
+"""Confirms the deletion of a row that other rows may use. Shows them first, with links."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ _LISTS: dict[type[Model], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """So many rows of one kind that belong to it (None: it cannot be counted), and where they are listed (empty:
-    nowhere)."""
+    """The number of rows of one kind that use the row (None: not countable).
+
+    Also has the address of their list (empty: none).
+    """
 
     number: int | None
     words: str
@@ -43,9 +45,10 @@ class Use:
 
 
 class DeleteUnlessUsed(DeletePage):
-    """Base: while anything uses the row the page names it, and offers to deactivate the row instead of deleting it.
+    """The base of deletions that a used row prevents.
 
-    ``filters``: by model, with which filter its list shows the rows of this one (``name`` or ``pk`` of the row).
+    The page then names the uses, and offers to deactivate the row instead. ``filters``: by model the filter with which
+    its list shows the rows that use this one (by its ``name`` or ``pk``).
     """
 
     template_name = "web/panel/delete.html"
@@ -53,22 +56,22 @@ class DeleteUnlessUsed(DeletePage):
     can_deactivate: ClassVar[bool] = True
 
     def counted(self) -> dict[type[Model], int]:
-        """Return how many rows of which model keep it from being deleted."""
+        """Return how many rows of each model use the row."""
         raise NotImplementedError
 
     def deactivate(self) -> None:
-        """Make it inactive, as its verb does it."""
+        """Deactivate the row by its service."""
         raise NotImplementedError
 
     def uses(self) -> list[Use]:
-        """Return what uses it, for people."""
+        """Return the uses of the row for the page."""
         return [
             Use(number, in_words(words_for(model, number)), self._where(model))
             for model, number in self.counted().items()
         ]
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Deactivate it where that is asked for; else delete it."""
+        """Deactivate the row if the form asks for it; else delete it."""
         if request.POST.get("action") != "deactivate" or not self.can_deactivate:
             return super().post(request, *args, **kwargs)
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
@@ -80,7 +83,7 @@ class DeleteUnlessUsed(DeletePage):
         return redirect(self.success_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the question, with what uses it."""
+        """Return the context with the uses of the row."""
         uses = self.uses()
         offers = self.can_deactivate and bool(uses)
         shown = {

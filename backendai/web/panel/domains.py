@@ -1,4 +1,4 @@
-"""Domains: the tenants of the platform."""
+"""Pages of domains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
 
 class DomainTable(PanelTable):
-    """One row per domain."""
+    """A table with one row for each domain."""
 
     name = tables.LinkColumn("manage:domain", args=[tables.A("pk")])
     is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
@@ -35,7 +35,7 @@ class DomainTable(PanelTable):
 
 
 class DomainFilter(PanelFilter):
-    """By name and state."""
+    """Filters domains by name and state."""
 
     search_fields = ("name",)
     search_hint = _l("Name")
@@ -56,7 +56,7 @@ class DomainForm(EditForm):
 
 
 class DomainList(ListPage):
-    """Every domain, for superadmins."""
+    """The list of domains, for superadmins."""
 
     section = "domains"
     title = _l("Domains")
@@ -74,7 +74,7 @@ class DomainList(ListPage):
 
 
 class DomainPage(FormPage):
-    """One domain, or a new one."""
+    """The form of a new or existing domain."""
 
     section = "domains"
     title = _l("New domain")
@@ -86,7 +86,7 @@ class DomainPage(FormPage):
     delete_address = "manage:domain-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it, as the verbs do it."""
+        """Save the domain by the services, with their checks and audit entries."""
         said = form.cleaned_data
         if self.object is None:
             wishes = {name: said[name] for name in ("policy", "share_weight")}
@@ -95,12 +95,11 @@ class DomainPage(FormPage):
         return change_domain(self.viewer, Domain.objects.get(pk=self.object.pk), wishes)
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Domain %(saved)s is saved.") % {"saved": saved}
 
 
 class DomainDelete(DeleteUnlessUsed):
-    """Delete a domain that nothing belongs to."""
+    """Deletes a domain without people and projects."""
 
     section = "domains"
     model = Domain
@@ -109,15 +108,13 @@ class DomainDelete(DeleteUnlessUsed):
     filters: ClassVar[dict[Any, tuple[str, str]]] = {User: ("domain", "pk"), Project: ("domain", "pk")}
 
     def counted(self) -> dict[type[Model], int]:
-        """Return how many people and projects belong to it."""
+        """Return how many rows of each model, such as people and projects, belong to the domain."""
         return counted_uses(self.object)
 
     def deactivate(self) -> None:
-        """Make it inactive, as the verb does it."""
         change_domain(self.viewer, self.object, {"is_active": False})
 
     def act(self) -> str:
-        """Delete it, as the verb does it."""
         name = str(self.object)
         delete_domain(self.viewer, self.object)
         return _("%(name)s is deleted.") % {"name": name}

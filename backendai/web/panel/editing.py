@@ -1,4 +1,4 @@
-"""Pages of the panel that change something: a form, or a question that is answered with yes."""
+"""Base classes of the panel's pages that change something: forms and confirmations."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from backendai.web.panel.forms import EditForm
 
 
 class FormPage(PanelPage, TemplateView):
-    """A form. ``object`` is None where something new is made.
+    """A page with a form.
 
-    A page sets ``form_class``, ``model``, ``audit_name``, ``list_address`` and ``title``; a page whose object has
-    verbs of its own overrides ``save``, and raises a UserError there that names the field.
+    ``object`` is None for a new row. Subclasses set ``form_class``, ``model``, ``audit_name``, ``list_address`` and
+    ``title``. They override ``save`` to use a service; it may raise UserError that names a field.
     """
 
     template_name = "web/panel/form.html"
@@ -46,12 +46,11 @@ class FormPage(PanelPage, TemplateView):
     object: Any = None
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show the form."""
         self.object = self.find()
         return self.render_to_response(self.get_context_data(form=self.make_form()))
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Save it, or show it again with what is wrong. The row is locked from looking to writing."""
+        """Save the form, or show it again with its errors. The row is locked until it is saved."""
         with transaction.atomic():
             self.object = self.find(for_update=True)
             form = self.make_form(request.POST)
@@ -66,38 +65,38 @@ class FormPage(PanelPage, TemplateView):
         return redirect(self.success_url(saved))
 
     def notes(self, saved: Any) -> list[str]:
-        """Return what deserves a second look although it is saved."""
+        """Return warnings about the saved row."""
         return []
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the rows that this person may change."""
+        """Return the rows that this user may change."""
         return self.model._default_manager.all()
 
     def find(self, *, for_update: bool = False) -> Any:
-        """Return the row named in the address, None where there is none: something new."""
+        """Return the row in the address, or None for a new one."""
         if "pk" not in self.kwargs:
             return None
         rows = self.get_queryset()
         return get_object_or_404(rows.select_for_update(of=("self",)) if for_update else rows, pk=self.kwargs["pk"])
 
     def make_form(self, data: Any = None) -> EditForm:
-        """Return the form, filled with ``data`` when something was sent."""
+        """Return the form; with ``data`` it is bound."""
         return self.form_class(data, instance=self.object)
 
     def save(self, form: EditForm) -> Any:
-        """Write what a valid form says, with its audit entry; return the object."""
+        """Save the valid form with an audit entry; return the row."""
         return save_form(self.viewer.pk, form, self.audit_name, only=self.audited_fields)
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
+        """Return the message after saving."""
         return _("%(saved)s is saved.") % {"saved": saved}
 
     def success_url(self, saved: Any) -> str:
-        """Return where one goes then."""
+        """Return the address to redirect to after saving."""
         return reverse(self.list_address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form with what stands around it."""
+        """Return the context of the form page."""
         shown = {
             "title": self.title if self.object is None else str(self.object),
             "object": self.object,
@@ -124,16 +123,17 @@ class FormPage(PanelPage, TemplateView):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What prevents an action, in words, and the page where it can be changed."""
+    """A reason that prevents an action, and the page where it can be changed."""
 
     words: str
     url: str = ""
 
 
 class ConfirmPage(PanelPage, TemplateView):
-    """A question before an action. A page sets ``question``, ``consequences`` and ``submit_label``; ``act`` does it.
+    """A confirmation before an action.
 
-    ``typed_word`` asks to type a word first, where the action cannot be undone.
+    Subclasses define ``question``, ``consequences``, ``submit_label`` and ``act``, which runs the action.
+    ``typed_word`` is a word that the user must type for an action that cannot be undone.
     """
 
     template_name = "web/panel/confirm.html"
@@ -144,12 +144,11 @@ class ConfirmPage(PanelPage, TemplateView):
     object: Any = None
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Ask."""
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
         return self.render_to_response(self.get_context_data())
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Do it, or say why not."""
+        """Run the action and redirect, or show the confirmation again with the error."""
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
         if (word := self.typed_word()) and request.POST.get("typed", "").strip() != word:
             return self._again(_("Type %(word)s exactly as shown.") % {"word": word})
@@ -161,35 +160,35 @@ class ConfirmPage(PanelPage, TemplateView):
         return redirect(self.success_url())
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the rows that this person may do it to."""
+        """Return the rows on which this user may run the action."""
         return self.model._default_manager.all()
 
     def question(self) -> str:
-        """Return what is asked."""
+        """Return the question that the page asks."""
         raise NotImplementedError
 
     def consequences(self) -> list[str]:
-        """Return what will happen, a sentence each."""
+        """Return the consequences of the action, a sentence each."""
         return []
 
     def obstacles(self) -> list[Obstacle]:
-        """Return what must change first; with any, the page has no button."""
+        """Return the obstacles of the action; with any, the page has no button."""
         return []
 
     def typed_word(self) -> str:
-        """Return the word that must be typed; empty: none."""
+        """Return the word that the user must type; empty: none."""
         return ""
 
     def act(self) -> str:
-        """Do it and return the sentence that says so; raises a UserError when it cannot be done."""
+        """Run the action; return the message for the page. Raises UserError if it is not possible."""
         raise NotImplementedError
 
     def success_url(self) -> str:
-        """Return where one goes then."""
+        """Return the address to redirect to after the action."""
         return reverse(self.list_address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the question with what stands around it."""
+        """Return the context of the confirmation."""
         shown = {
             "object": self.object,
             "question": self.question(),
@@ -207,7 +206,7 @@ class ConfirmPage(PanelPage, TemplateView):
 
 
 class DeletePage(ConfirmPage):
-    """Asks before a row is deleted. ``delete`` is overridden where a verb checks what still uses it."""
+    """A confirmation before deleting a row. Subclasses override ``delete`` if a service checks the uses of the row."""
 
     audit_name: ClassVar[str]
     title = _l("Delete")
@@ -215,18 +214,17 @@ class DeletePage(ConfirmPage):
     delete: ClassVar[Callable[[Any, Any, str], None]] = staticmethod(delete_object)
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Delete %(object)s?") % {"object": self.object}
 
     def act(self) -> str:
-        """Delete it."""
+        """Delete the row; return the message for the page."""
         name = str(self.object)
         type(self).delete(self.viewer.pk, self.object, self.audit_name)
         return _("%(name)s is deleted.") % {"name": name}
 
 
 def notes_on_slots(slots: Collection[str]) -> list[str]:
-    """Return a note of the slots that are unheard of: a limit of a misspelt one limits nothing."""
+    """Return a warning about slots that no agent has offered, as a limit on a misspelt slot has no effect."""
     if not (unknown := unheard_of(slots)):
         return []
     text = ngettext(
@@ -238,11 +236,11 @@ def notes_on_slots(slots: Collection[str]) -> list[str]:
 
 
 def show_error(form: forms.BaseForm, error: UserError) -> None:
-    """Show a service's refusal at the field it names, or above the form."""
+    """Add the error to the form: at the field that it names, else above the form."""
     form.add_error(field_of(form, error), in_words(error.message))
 
 
 def field_of(form: forms.BaseForm, error: UserError) -> str | None:
-    """Return the field of the form that a refusal speaks of; None when it is none of them."""
+    """Return the form's field that an error names, or None."""
     field: str | None = getattr(form, "shown_at", {}).get(error.field, error.field)
     return field if field in form.fields else None

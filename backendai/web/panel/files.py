@@ -1,4 +1,4 @@
-"""The files that sessions of a project or a domain find in their home."""
+"""The dotfiles of a project or a domain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backendai.web.panel.editing import show_error
 
 
 class FilesPage(PanelPage, TemplateView):
-    """Base: the files of one owner, and a form that writes one. A page finds its ``owner``."""
+    """The base of pages with the dotfiles of one owner, and a form for a new file. Subclasses define ``owner``."""
 
     template_name = "web/panel/files.html"
     rule = staticmethod(rules_people)
@@ -39,11 +39,11 @@ class FilesPage(PanelPage, TemplateView):
     lead: ClassVar[Any]
 
     def owner(self) -> Project | Domain:
-        """Return whose files they are; 404 unless one may change them."""
+        """Return the owner of the files; 404 unless the user may change them."""
         raise NotImplementedError
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Write a file, or delete one."""
+        """Save a file, or delete one."""
         owner = self.owner()
         if request.POST.get("action") == "delete":
             return self._delete(owner, request.POST.get("file", "")[:36])
@@ -60,7 +60,7 @@ class FilesPage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(form=form), status=422)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the files, with the one that ``edit`` names in the form."""
+        """Return the context with the files; the form has the file named by ``edit``."""
         owner = self.owner()
         files = list(dotfiles_of(owner))
         wanted = next((file for file in files if file.path == self.request.GET.get("edit")), None)
@@ -89,7 +89,7 @@ class FilesPage(PanelPage, TemplateView):
 
 
 class ProjectFiles(FilesPage):
-    """The files of a project."""
+    """The dotfiles of a project."""
 
     section = "projects"
     back = "manage:project"
@@ -98,7 +98,6 @@ class ProjectFiles(FilesPage):
     )
 
     def owner(self) -> Project:
-        """Return the project."""
         found: Project = get_object_or_404(Project.objects.managed_by(self.viewer), pk=self.kwargs["pk"])
         if not may_project(self.viewer, Action.SET_DOTFILES, found):
             raise Http404
@@ -106,7 +105,7 @@ class ProjectFiles(FilesPage):
 
 
 class DomainFiles(FilesPage):
-    """The files of a domain."""
+    """The dotfiles of a domain."""
 
     section = "domains"
     back = "manage:domain"
@@ -116,7 +115,6 @@ class DomainFiles(FilesPage):
     )
 
     def owner(self) -> Domain:
-        """Return the domain."""
         found: Domain = get_object_or_404(Domain.objects.visible_to(self.viewer), pk=self.kwargs["pk"])
         if not may_domain(self.viewer, Action.SET_DOTFILES, found):
             raise Http404

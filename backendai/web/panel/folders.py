@@ -1,4 +1,4 @@
-"""All folders that an administrator manages, with their owners and sizes; and offering existing directories."""
+"""The folders that an administrator manages, links to existing directories, and transfers to another owner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from backendai.web.templatetags.portal import ago
 
 
 class FolderTable(PanelTable):
-    """One row per folder."""
+    """A table with one row for each folder."""
 
     name = tables.LinkColumn("web:folder_settings", args=[tables.A("pk")], verbose_name=_l("Name"))
     owner_name = tables.Column(_l("Owner"))
@@ -52,31 +52,27 @@ class FolderTable(PanelTable):
         order_by = "-used_bytes"
 
     def render_status(self, record: Folder) -> str:
-        """Return the status with its colour."""
+        """Return the coloured status."""
         return folder_status(record)
 
     def value_status(self, value: str) -> str:
-        """Return the status."""
         return value
 
     def render_used_bytes(self, value: int) -> str:
-        """Return the size for people."""
         return format_size(value)
 
     def value_used_bytes(self, value: int) -> int:
-        """Return the bytes."""
         return value
 
     render_limit_bytes = render_used_bytes
     value_limit_bytes = value_used_bytes
 
     def render_created_at(self, value: Any) -> str:
-        """Return when."""
         return ago(value)
 
 
 class FolderFilter(PanelFilter):
-    """By name, owner, host and status."""
+    """Filters folders by name, owner, host and status."""
 
     search_fields = ("name", "user__email", "project__name")
     search_hint = _l("Name or owner")
@@ -91,7 +87,7 @@ class FolderFilter(PanelFilter):
 
 
 class FolderList(ListPage):
-    """Every folder of the domain, for its administrators; of all domains, for superadmins."""
+    """The list of folders: of the domain for its administrators, of all domains for superadmins."""
 
     section = "folders"
     title = _l("Folders")
@@ -103,14 +99,14 @@ class FolderList(ListPage):
     empty_text = _l("Nobody has created a folder yet.")
 
     def get_queryset(self) -> QuerySet[Folder]:
-        """Return the folders that the viewer manages, with the names of their owners."""
+        """Return the folders that the user manages, with the names of their owners."""
         owner = Coalesce("user__email", Concat(F("project__name"), Value(" ("), F("project__domain__name"), Value(")")))
         rows = Folder.objects.visible_to(self.viewer).filter(rights="manage").select_related("host")
         return rows.annotate(owner_name=owner)
 
 
 class LinkForm(EditForm):
-    """An existing directory that shall be offered."""
+    """An existing directory to offer as a folder."""
 
     path = forms.CharField(
         label=_l("Existing directory"),
@@ -134,11 +130,11 @@ class LinkForm(EditForm):
         self.fields["project"].queryset = Project.objects.filter(is_active=True)  # type: ignore[attr-defined]
 
     def _post_clean(self) -> None:
-        """Leave the rules of the row to the verb."""
+        """Skip the model's validation, which the service does."""
 
 
 class LinkPage(FormPage):
-    """Asks for an existing directory that people shall read."""
+    """Offers an existing directory as a folder."""
 
     section = "folders"
     title = _l("Link a directory")
@@ -150,7 +146,7 @@ class LinkPage(FormPage):
     submit_label = _l("Link directory")
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Link it through its verb, which asks the file server: in no transaction."""
+        """Link the directory by the service. It asks the file server, so there is no transaction."""
         form = self.make_form(request.POST)
         if form.is_valid():
             values = {name: form.cleaned_data[name] for name in ("name", "path", "host", "project")}
@@ -165,14 +161,14 @@ class LinkPage(FormPage):
 
 
 class TransferForm(forms.Form):
-    """Whose folders go to whom."""
+    """The current and the new owner of folders."""
 
     from_email = forms.EmailField(label=_l("Folders of"), help_text=_l("The e-mail address of their owner."))
     to_email = forms.EmailField(label=_l("New owner"), help_text=_l("The e-mail address of an active account."))
 
 
 class TransferPage(PanelPage, TemplateView):
-    """Gives all folders of one person to another one, those in the trash included."""
+    """Transfers all folders of one person to another, also those in the trash."""
 
     section = "folders"
     title = _l("Transfer folders")
@@ -180,12 +176,12 @@ class TransferPage(PanelPage, TemplateView):
     template_name = "web/panel/transfer_folders.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the form, with the owner that the address names."""
+        """Return the context with the form, filled with the owner in the address."""
         form = kwargs.pop("form", None) or TransferForm(initial={"from_email": self.request.GET.get("from", "")})
         return super().get_context_data(form=form, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Transfer them through their verb, which asks the file servers: in no transaction."""
+        """Transfer the folders by the service. It asks the file servers, so there is no transaction."""
         form = TransferForm(request.POST)
         if form.is_valid() and (people := self._people(form)):
             try:

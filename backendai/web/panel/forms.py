@@ -1,4 +1,4 @@
-"""Forms of the panel: fields in groups, and nobody overwrites unseen what somebody else has changed meanwhile."""
+"""Forms of the panel: grouped fields, and a check that nobody overwrites unseen changes of others."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from backendai.texts.translation import gettext as _
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
-    """Fields under one heading."""
+    """Fields with a heading."""
 
     title: str | Promise
     fields: list[BoundField]
 
 
 class EditForm(forms.ModelForm):
-    """A form of one row. ``groups`` are headings with the fields under them; what they leave out comes first."""
+    """The form of one row. ``groups`` are headings with their fields; fields without a group come first."""
 
     groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = ()
     shown_at: ClassVar[Mapping[str, str]] = {}  # where a verb calls something otherwise than the form: its field
@@ -49,7 +49,7 @@ class EditForm(forms.ModelForm):
             self._stored_version = ""
 
     def clean(self) -> dict[str, Any]:
-        """Refuse to save over changes that the form has never shown."""
+        """Validate the form. Adds an error if the row was changed after the form was shown."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self._stored_version and cleaned.get("version") != self._stored_version:
             stored = type(self.instance)._default_manager.get(pk=self.instance.pk)
@@ -57,14 +57,14 @@ class EditForm(forms.ModelForm):
         return cleaned
 
     def _update_errors(self, errors: ValidationError) -> None:
-        """Say nothing more of a field that could not be read: the model has looked at what stood there before."""
+        """Add the model's errors, except at fields that already have one; for those the model saw the old value."""
         by_field = getattr(errors, "error_dict", {})
         for name in set(by_field) & set(self.errors):
             del by_field[name]
         super()._update_errors(errors)  # type: ignore[misc]
 
     def field_groups(self) -> Iterator[FieldGroup]:
-        """Yield the visible fields under their headings."""
+        """Yield the visible fields in their groups."""
         named = {name for _, names in self.groups for name in names}
         rest = [bound for bound in self.visible_fields() if bound.name not in named]
         if rest:
@@ -78,7 +78,10 @@ class EditForm(forms.ModelForm):
 
 
 def refuse_unseen(form: forms.BaseForm, version: str, stored: Mapping[str, Any]) -> None:
-    """Say which of the stored values are others than those of the form; sent again, the form is of this version."""
+    """Add an error that names the values changed by others.
+
+    The form then has the new version, so it can be sent again.
+    """
     form.data = typed = form.data.copy()  # type: ignore[attr-defined]
     typed[form.add_prefix("version")] = version
     other = [
@@ -92,7 +95,7 @@ def refuse_unseen(form: forms.BaseForm, version: str, stored: Mapping[str, Any])
 
 
 def say_in_words(form: forms.BaseForm) -> None:
-    """Put what fields took from models (names, helps, words of choices) into the language of the page."""
+    """Translate labels, help texts and choices, which come from models, into the language of the page."""
     for name, field in form.fields.items():
         if not isinstance(field.label, Promise):
             field.label = in_words(pretty_name(name) if field.label is None else field.label)
@@ -104,13 +107,13 @@ def say_in_words(form: forms.BaseForm) -> None:
 
 
 def version_of(row: Model, names: list[str]) -> str:
-    """Return a short digest of these fields of a stored row; another one means that they have changed."""
+    """Return a short digest of these fields of a stored row; it changes with their values."""
     values = model_to_dict(row, names)
     return digest_of({name: _plain(value) for name, value in values.items()})
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """Return a short digest of plain values."""
+    """Return a short digest of JSON values."""
     text = json.dumps(values, sort_keys=True, cls=DjangoJSONEncoder)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -122,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _words(field: forms.Field, value: Any) -> str:
-    """Return a value as the form would show it: no key of a row, no name of a type."""
+    """Return a value as the form would show it."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or _("empty")
     if isinstance(value, bool):

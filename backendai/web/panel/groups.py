@@ -1,4 +1,4 @@
-"""Resource groups: sets of machines with one queue and one set of rules."""
+"""Pages of resource groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COLUMNS = frozenset(field.name for field in (*ResourceGroup._meta.fields, *Reso
 
 
 class GroupTable(PanelTable):
-    """One row per group."""
+    """A table with one row for each resource group."""
 
     name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name=_l("Resource group"))
     is_active = tables.BooleanColumn(verbose_name=_l("Accepts sessions"), yesno=(_l("yes"), _l("no")))
@@ -55,20 +55,20 @@ class GroupTable(PanelTable):
         order_by = "name"
 
     def render_is_public(self, value: bool) -> str:
-        """Return to whom it is open."""
+        """Return as text who may use the group."""
         return _("everyone") if value else _("those it names")
 
     def render_agents_alive(self, value: int, record: Any) -> str:
-        """Return how many of its machines answer."""
+        """Return the number of reachable agents, and of all agents."""
         return _("%(value)s of %(agent_count)s") % {"value": value, "agent_count": record.agent_count}
 
     def render_pending_timeout(self, value: Any) -> str:
-        """Return how long a session may wait there."""
+        """Return the longest wait of a session in the group as text."""
         return short_duration(value) if value else "∞"
 
 
 class GroupFilter(PanelFilter):
-    """By name and state."""
+    """Filters resource groups by name and state."""
 
     search_fields = ("name", "description")
     search_hint = _l("Name or description")
@@ -83,7 +83,7 @@ class GroupFilter(PanelFilter):
 
 
 class GroupList(ListPage):
-    """Every group, for superadmins."""
+    """The list of resource groups, for superadmins."""
 
     section = "groups"
     title = _l("Resource groups")
@@ -94,7 +94,7 @@ class GroupList(ListPage):
     create_label = _l("New resource group")
 
     def get_queryset(self) -> QuerySet[ResourceGroup]:
-        """Return the groups with the number of their machines."""
+        """Return the groups with the number of their agents."""
         return ResourceGroup.objects.annotate(
             agents_alive=Count("agents", filter=Q(agents__status=Agent.Status.ALIVE)),
             agent_count=Count("agents", filter=~Q(agents__status=Agent.Status.TERMINATED)),
@@ -102,7 +102,7 @@ class GroupList(ListPage):
 
 
 class PanelGroupForm(GroupForm, EditForm):
-    """All that can be set of a group; the defaults of sessions one by one."""
+    """All settings of a resource group, with a field for each default of sessions."""
 
     groups = (
         (_l("Open to"), ("is_public", "domains", "projects", "key_pairs")),
@@ -173,7 +173,7 @@ class PanelGroupForm(GroupForm, EditForm):
             self.initial["idle_checkers"] = checkers_of(self.instance)
 
     def clean_default_batch_timeout(self) -> timedelta | None:
-        """Return how long a batch session may run."""
+        """Return the default time limit of batch sessions. Raises ValidationError if it is out of range."""
         said: timedelta | None = self.cleaned_data["default_batch_timeout"]
         if said is not None and not timedelta(0) < said <= LONGEST_RUN:
             text = f"Write a time longer than 0 and of at most {LONGEST_RUN.days} days, or leave it empty."
@@ -181,13 +181,13 @@ class PanelGroupForm(GroupForm, EditForm):
         return said
 
     def clean_default_shm(self) -> str:
-        """Return the size as it was written."""
+        """Return the default shared memory as typed. Raises ValidationError if it is invalid."""
         said: str = self.cleaned_data["default_shm"].strip()
         _check_default("shm", said)
         return said
 
     def clean_default_environ(self) -> dict[str, str]:
-        """Return the variables by name."""
+        """Return the default environment variables. Raises ValidationError for invalid lines."""
         lines = [line.strip() for line in self.cleaned_data["default_environ"].splitlines() if line.strip()]
         if wrong := next((line for line in lines if "=" not in line), None):
             raise forms.ValidationError(f"{wrong[:60]!r} has no =: write NAME=value.")
@@ -196,7 +196,7 @@ class PanelGroupForm(GroupForm, EditForm):
         return said
 
     def _post_clean(self) -> None:
-        """Put the defaults together before the model looks at them."""
+        """Combine the defaults into ``session_defaults``, then let the model validate."""
         said = self.cleaned_data
         timeout = said.get("default_batch_timeout")
         defaults = {
@@ -209,7 +209,7 @@ class PanelGroupForm(GroupForm, EditForm):
         super()._post_clean()  # type: ignore[misc]
 
     def add_error(self, field: str | None, error: Any) -> None:
-        """Show what is wrong with the defaults above the form: it names the one."""
+        """Add the error; one of ``session_defaults`` is shown above the form, as its text names the default."""
         by_field = getattr(error, "error_dict", {})
         if wrong := by_field.pop("session_defaults", None):
             by_field.setdefault("__all__", []).extend(wrong)
@@ -217,7 +217,7 @@ class PanelGroupForm(GroupForm, EditForm):
 
 
 def _check_default(name: str, value: Any) -> None:
-    """Refuse one default of sessions at its own field, as all of them together would be."""
+    """Raise ValidationError if this default of sessions is invalid, so that its own field shows the error."""
     try:
         parse_session_defaults({name: value})
     except UserError as error:
@@ -225,7 +225,7 @@ def _check_default(name: str, value: Any) -> None:
 
 
 class GroupPage(FormPage):
-    """One group, or a new one."""
+    """The form of a new or existing resource group."""
 
     section = "groups"
     title = _l("New resource group")
@@ -237,7 +237,7 @@ class GroupPage(FormPage):
     delete_address = "manage:group-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it, as the verb does it."""
+        """Save the group by the services, with their checks and audit entries."""
         values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
         values["session_defaults"] = form.instance.session_defaults
         if self.object is None:
@@ -248,12 +248,11 @@ class GroupPage(FormPage):
         return group
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Resource group %(saved)s is saved; the next scheduler pass uses it.") % {"saved": saved}
 
 
 class GroupDelete(DeleteUnlessUsed):
-    """Asks before a group is deleted."""
+    """Deletes an unused resource group."""
 
     section = "groups"
     model = ResourceGroup
@@ -266,19 +265,16 @@ class GroupDelete(DeleteUnlessUsed):
     }
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Its join tokens are deleted too.")]
 
     def counted(self) -> dict[type[Model], int]:
-        """Return how many agents, sessions and presets belong to it."""
+        """Return how many agents, sessions and presets belong to the group."""
         return uses_of_group(self.object)
 
     def deactivate(self) -> None:
-        """Keep people out, as the verb does it."""
         change_group(self.viewer, self.object, {"is_active": False})
 
     def act(self) -> str:
-        """Delete it if nothing belongs to it."""
         name = self.object.name
         delete_group(self.viewer.pk, self.object)
         return _("Resource group %(name)s is deleted.") % {"name": name}

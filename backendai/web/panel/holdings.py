@@ -1,4 +1,4 @@
-"""What a user or a project may hold and holds, as bars."""
+"""Bars of the usage and limits of a user or project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backendai.web.gauges import Gauge
 
 
 def gauges_of(holder: User | Project) -> list[Gauge]:
-    """Return one bar for the sessions and one for each slot that is limited or held; two queries."""
+    """Return a bar for the sessions, and for each slot that is limited or held; two queries."""
     scope = USER if isinstance(holder, User) else PROJECT
     limited = Limited(key_of(scope, holder.pk), scope, str(holder), holder.policy or ResourcePolicy(name="none"))
     [view] = limit_views([limited]).values()

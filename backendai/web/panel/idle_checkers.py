@@ -1,4 +1,4 @@
-"""Idle checkers: when sessions count as idle, how long their owners are warned, and where that holds."""
+"""Pages of idle checkers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
 
 class CheckerTable(PanelTable):
-    """One row per checker."""
+    """A table with one row for each idle checker."""
 
     name = tables.LinkColumn("manage:idle-checker", args=[tables.A("pk")])
     kind = tables.Column(_l("Kind"))
@@ -35,15 +35,13 @@ class CheckerTable(PanelTable):
         order_by = ("kind", "name")
 
     def render_limit(self, value: Any) -> str:
-        """Return the time for people."""
         return short_duration(value)
 
     def render_warning(self, value: Any) -> str:
-        """Return the time for people."""
         return short_duration(value)
 
     def render_places(self, record: IdleChecker) -> str:
-        """Return where it holds."""
+        """Return as text where the idle checker applies."""
         rows = [row for row in record.bindings.all() if row.applies]
         names = sorted(str(row.resource_group or row.project) for row in rows if row.resource_group or row.project)
         site = [_("the whole site")] if len(names) < len(rows) else []
@@ -51,7 +49,7 @@ class CheckerTable(PanelTable):
 
 
 class CheckerFilter(PanelFilter):
-    """By name and kind."""
+    """Filters idle checkers by name and kind."""
 
     search_fields = ("name", "description")
     search_hint = _l("Name or description")
@@ -62,7 +60,7 @@ class CheckerFilter(PanelFilter):
 
 
 class CheckerList(ListPage):
-    """Every idle checker, for superadmins."""
+    """The list of idle checkers, for superadmins."""
 
     section = "idle-checkers"
     title = _l("Idle checkers")
@@ -75,14 +73,14 @@ class CheckerList(ListPage):
     create_label = _l("New idle checker")
 
     def get_queryset(self) -> QuerySet[IdleChecker]:
-        """Return the checkers with their places and how many sessions each warns now."""
+        """Return the idle checkers with their places, and the number of sessions that each warns now."""
         stands = Q(warnings__warned_at__isnull=False, warnings__collected_at=None, warnings__session__status="RUNNING")
         rows = IdleChecker.objects.annotate(warned=Count("warnings", filter=stands))
         return rows.prefetch_related("bindings__resource_group", "bindings__project")
 
 
 class CheckerPage(FormPage):
-    """One checker, or a new one."""
+    """The form of a new or existing idle checker."""
 
     section = "idle-checkers"
     title = _l("New idle checker")
@@ -94,18 +92,17 @@ class CheckerPage(FormPage):
     delete_address = "manage:idle-checker-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it through its verb, with where it holds."""
+        """Save the idle checker and its places by the service."""
         assert isinstance(form, CheckerForm)
         values = {name: form.cleaned_data[name] for name in CheckerForm.Meta.fields}
         return write_checker(self.viewer.pk, self.find() or IdleChecker(), values, form.places())
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Idle checker %(saved)s is saved.") % {"saved": saved}
 
 
 class CheckerDelete(DeletePage):
-    """Asks before a checker goes."""
+    """Deletes an idle checker."""
 
     section = "idle-checkers"
     title = _l("Delete idle checker")
@@ -114,11 +111,9 @@ class CheckerDelete(DeletePage):
     list_address = "manage:idle-checkers"
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Its warnings are withdrawn; sessions that it ended stay ended, with the reason.")]
 
     def act(self) -> str:
-        """Do it through its verb."""
         name = str(self.object)
         delete_checker(self.viewer.pk, self.object)
         return _("%(name)s is deleted.") % {"name": name}

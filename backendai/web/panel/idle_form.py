@@ -1,4 +1,4 @@
-"""The form of an idle checker: its rule, its warning, and where it holds."""
+"""The form of an idle checker: its rule, its warning, and where it applies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from backendai.web.panel.forms import EditForm
 
 
 class PercentagesField(forms.CharField):
-    """Slots with percentages in one line: ``cuda.device=5, cpu=1``. Its value is a map of numbers."""
+    """A field for slots with percentages in one line: ``cuda.device=5, cpu=1``. Its value maps slots to numbers."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows."""
+        """Return the text that the input shows."""
         if not isinstance(value, Mapping):
             return value
         return ", ".join(f"{slot}={percent:g}" for slot, percent in sorted(value.items()))
 
     def to_python(self, value: Any) -> dict[str, float]:  # type: ignore[override]
-        """Return the percentages; raises a ValidationError that quotes the part that is wrong."""
+        """Return the percentages by slot. Raises ValidationError that quotes the invalid part."""
         found: dict[str, float] = {}
         for part in filter(None, (part.strip() for part in str(value or "").replace("\n", ",").split(","))):
             slot, _sign, percent = (piece.strip() for piece in part.partition("="))
@@ -41,7 +41,7 @@ class PercentagesField(forms.CharField):
         return found
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return whether other percentages are typed, however they are written."""
+        """Return whether the typed percentages differ from the initial ones; their notation does not matter."""
         try:
             return self.to_python(data) != (initial or {})
         except ValidationError:
@@ -49,7 +49,7 @@ class PercentagesField(forms.CharField):
 
 
 class CheckerForm(EditForm):
-    """An idle checker, and where it holds."""
+    """The form of an idle checker, with the places where it applies."""
 
     limit = TimeSpanField(label=_l("After"), help_text=_l("For example 1h or 30m: how long before it counts."))
     grace = TimeSpanField(
@@ -135,7 +135,7 @@ class CheckerForm(EditForm):
             )
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a checker that would be in force and apply nowhere."""
+        """Validate the form. Adds an error to an active idle checker that applies nowhere."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         somewhere = any(cleaned.get(name) for name in ("is_site_wide", "in_groups", "in_projects"))
         if cleaned.get("is_active") and not somewhere:
@@ -144,7 +144,7 @@ class CheckerForm(EditForm):
         return cleaned
 
     def places(self) -> Places:
-        """Return where a valid form says that it holds."""
+        """Return the places where the idle checker of a valid form applies."""
         said = self.cleaned_data
         return Places(
             said["is_site_wide"],

@@ -1,4 +1,4 @@
-"""Putting an image on agents ahead of time: which ones, and how far each of them is."""
+"""Pulls an image to agents before a session needs it, and shows the progress of each agent."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from backendai.wire.capabilities import Capability
 
 
 class _AgentChoice(forms.ModelMultipleChoiceField):
-    """Agents by name, with their group and whether they have the image."""
+    """A choice of agents, labelled with name, group and whether they have the image."""
 
     there: frozenset[Any] = frozenset()
 
     def label_from_instance(self, agent: Any) -> str:
-        """Return what stands beside the box."""
+        """Return the label of an agent."""
         has_it = _("present") if agent.pk in self.there else _("not present")
         return f"{agent.name} · {agent.resource_group.name} · {has_it}"
 
 
 class PullForm(forms.Form):
-    """Where the image shall be."""
+    """The agents and resource groups that should pull the image."""
 
     resource_groups = forms.ModelMultipleChoiceField(
         ResourceGroup.objects.all(),
@@ -62,14 +62,14 @@ class PullForm(forms.Form):
 
 
 class ImageAgentsPage(PanelPage, TemplateView):
-    """The agents of one image."""
+    """The agents of one image, and its newest pull."""
 
     section = "images"
     template_name = "web/panel/image_agents.html"
     image: Image
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show how far the newest pull is, and the form for another one."""
+        """Show the form for a pull, and the progress of the newest one; for htmx only the progress."""
         self.image = get_object_or_404(Image, pk=kwargs["pk"])
         if request.headers.get("HX-Request"):
             self.template_name = "web/panel/_image_pulls.html"
@@ -77,7 +77,7 @@ class ImageAgentsPage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(form=PullForm(self.image)))
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Begin to put it there."""
+        """Start the pull."""
         self.image = get_object_or_404(Image, pk=kwargs["pk"])
         form = PullForm(self.image, request.POST)
         if form.is_valid():
@@ -92,7 +92,7 @@ class ImageAgentsPage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(form=form), status=422)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form with the newest pull."""
+        """Return the context with the form and the newest pull."""
         shown = {"title": self.image.name, "back_url": reverse("manage:image", args=[self.image.pk])}
         return super().get_context_data(**(shown | _pull_facts(self.image) | kwargs))
 

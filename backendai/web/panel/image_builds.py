@@ -1,4 +1,4 @@
-"""How far the build of one of the platform's own images is, why it failed, and the buttons that go on from there."""
+"""The build of one of the platform's own images: its progress or error, and the buttons for the next action."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from backendai.web.panel.access import PanelPage
 
 
 class ImageBuildPage(PanelPage, TemplateView):
-    """The part of the images' pages that shows one build; htmx fetches it again."""
+    """The part of the image pages that shows one build; htmx reloads it."""
 
     section = "images"
     template_name = "web/panel/_image_build.html"
     image: Image
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show how far it is."""
+        """Show the progress of the build."""
         self.image = get_object_or_404(Image.objects.kept(), pk=kwargs["pk"])
         if not self._is_part_wanted():
             return redirect("manage:image", pk=self.image.pk)
         return self.render_to_response({"build": builds_shown([self.image])[0]})
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Ask for a build, or decide how sessions run until it succeeds."""
+        """Request a build, or choose how sessions run until it succeeds."""
         self.image = get_object_or_404(Image.objects.kept(), pk=kwargs["pk"])
         problem = ""
         try:
@@ -65,7 +65,7 @@ class ImageBuildPage(PanelPage, TemplateView):
 
 
 def builds_shown(images: Iterable[Image]) -> list[dict[str, Any]]:
-    """Return what the page says of each of these images that is built here, in at most three queries."""
+    """Return the state of the build of each of these images that is built here, in at most three queries."""
     made_here = {image.reference: image for image in images if image.is_built_here}
     if not made_here:
         return []

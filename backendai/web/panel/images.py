@@ -1,4 +1,4 @@
-"""Images: what sessions start from, and which agents have them."""
+"""Pages of images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ALWAYS = ("name", "title", "description", "is_enabled")
 
 
 class ImageTable(PanelTable):
-    """One row per image."""
+    """A table with one row for each image."""
 
     name = tables.LinkColumn("manage:image", args=[tables.A("pk")])
     title = tables.Column(_l("Title"))
@@ -55,12 +55,11 @@ class ImageTable(PanelTable):
         order_by = "name"
 
     def render_size(self, value: int) -> str:
-        """Return the size for people."""
         return format_size(value)
 
 
 class ImageFilter(PanelFilter):
-    """By words, state, and where they are."""
+    """Filters images by words, state, and whether agents have them."""
 
     search_fields = ("name", "title", "reference", "aliases__name")
     search_hint = _l("Name, alias or reference")
@@ -80,17 +79,17 @@ class ImageFilter(PanelFilter):
         fields: ClassVar[list[str]] = ["is_enabled", "is_customized"]
 
     def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return each image once, however many of its names match."""
+        """Return the images with these words, each once even if several of its names match."""
         found = super().search(Image.objects.all(), name, text)
         return rows.filter(pk__in=found.values("pk"))
 
     def by_agents(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Return those that some agent has, or none."""
+        """Return the images that some agent has, or that no agent has."""
         return rows.filter(agents__gt=0) if value == "some" else rows.filter(agents=0)
 
 
 class ImageForm(EditForm):
-    """An image as an administrator sees it."""
+    """The form of an image for administrators."""
 
     groups = (
         (_l("Source"), ("reference", "digest", "architecture")),
@@ -123,20 +122,20 @@ class ImageForm(EditForm):
             self.initial["alias_names"] = " ".join(self.instance.aliases.values_list("name", flat=True))
 
     def clean_digest(self) -> str:
-        """Return the digest; one that is none would be found out by each start, on its node."""
+        """Return the digest. Raises ValidationError for a malformed one, which would fail at every start."""
         said: str = self.cleaned_data["digest"].strip()
         if said and "digest" in self.changed_data and not is_exact_digest(said):
             raise forms.ValidationError(_("Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty."))
         return said
 
     def values(self) -> dict[str, Any]:
-        """Return what the form says as the verb takes it."""
+        """Return the form's values for the service."""
         data = {name: self.cleaned_data[name] for name in self.Meta.fields}
         return data | {"aliases": self.cleaned_data["alias_names"].split(), "domains": list(data["domains"])}
 
 
 class ImageList(ListPage):
-    """Every image, for superadmins."""
+    """The list of images, for superadmins."""
 
     section = "images"
     title = _l("Images")
@@ -161,14 +160,14 @@ class ImageList(ListPage):
         )
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the list, with the builds of enabled images that no agent has."""
+        """Return the context with the builds of enabled images that no agent has."""
         made_here = Image.objects.kept().filter(is_built_here=True, is_enabled=True)
         builds = [build for build in builds_shown(made_here) if not build["agents"]]
         return super().get_context_data(**({"builds": builds} | kwargs))
 
 
 class ImagePage(FormPage):
-    """One image, or a new one by its reference."""
+    """The form of an image; a new one needs its reference."""
 
     section = "images"
     title = _l("New image")
@@ -180,7 +179,7 @@ class ImagePage(FormPage):
     delete_address = "manage:image-forget"
 
     def save(self, form: EditForm) -> Any:
-        """Write it through its verb."""
+        """Save the image by the services, with their checks and audit entries."""
         assert isinstance(form, ImageForm)
         image = self.find()
         if image is None:
@@ -188,21 +187,20 @@ class ImagePage(FormPage):
         return change_image(self.viewer.pk, image, form.values())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form, with the build of an image that is built here."""
+        """Return the context with the build of an image that is built here."""
         image = self.find()
         return super().get_context_data(**({"builds": builds_shown([image] if image else [])} | kwargs))
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Image %(saved)s is saved.") % {"saved": saved}
 
     def notes(self, saved: Any) -> list[str]:
-        """Return who still uses an image that people cannot choose any more."""
+        """Return warnings about sessions that use a disabled image."""
         return [] if saved.is_enabled else _uses_of(saved)
 
 
 def _uses_of(image: Image) -> list[str]:
-    """Return what becomes of the sessions that a disabled image has."""
+    """Return notes about the waiting and running sessions of a disabled image."""
     live = ComputeSession.objects.filter(image=image, status__in=LIVE)
     waiting = live.filter(status=Status.PENDING).count()
     running = live.count() - waiting
@@ -223,7 +221,7 @@ def _uses_of(image: Image) -> list[str]:
 
 
 class ImageForget(DeleteUnlessUsed):
-    """Asks before an image leaves the catalogue."""
+    """Deletes an image from the catalogue."""
 
     section = "images"
     title = _l("Remove image")
@@ -234,16 +232,17 @@ class ImageForget(DeleteUnlessUsed):
     can_deactivate = False
 
     def counted(self) -> dict[type[Model], int]:
-        """Return how many sessions were started from it; one that was made of a session goes in spite of them."""
+        """Return how many sessions were started from the image.
+
+        None count for an image saved from a session, as they do not prevent its deletion.
+        """
         number = 0 if self.object.is_customized else ComputeSession.objects.filter(image=self.object).count()
         return {ComputeSession: number} if number else {}
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Remove %(object)s from the catalogue?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         if self.object.is_customized:
             return [
                 _("It was created from a session: its owner can no longer start sessions from it."),
@@ -254,12 +253,11 @@ class ImageForget(DeleteUnlessUsed):
         ]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the question, and what to do with an image in use."""
+        """Return the context with the advice for an image in use."""
         instead = _("An image that sessions were started from cannot be removed: disable it instead.")
         return super().get_context_data(**({"instead": instead} | kwargs))
 
     def act(self) -> str:
-        """Do it through its verb."""
         name = str(self.object)
         if self.object.is_customized:
             delete_own_image(self.viewer, self.object, now=timezone.now())
@@ -271,7 +269,7 @@ class ImageForget(DeleteUnlessUsed):
 @require_POST
 @panel_page()
 def images_from_agents(request: PageRequest) -> HttpResponse:
-    """Take what agents have and the catalogue does not into it, disabled."""
+    """Add disabled images to the catalogue for those that agents have and the catalogue lacks."""
     found = adopt_from_agents(request.user.pk)
     names = ", ".join(image.name for image in found[:5]) + (", …" if len(found) > 5 else "")
     if found:

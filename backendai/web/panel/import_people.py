@@ -1,4 +1,4 @@
-"""Bringing in many people from a CSV file: look through it, then all of it or nothing."""
+"""Imports people from a CSV file: shows the plan, then imports everything or nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 200
 
 
 class FileForm(forms.Form):
-    """The file."""
+    """The CSV file to import."""
 
     file = forms.FileField(
         label=_l("CSV file"),
@@ -38,8 +38,10 @@ class FileForm(forms.Form):
 
 
 class ImportPage(PanelPage, TemplateView):
-    """Upload a file, see what would happen, and let it happen. Nothing is kept between the steps: the page carries the
-    file, and it is looked through again."""
+    """Uploads a file, shows its plan, and imports it after confirmation.
+
+    Nothing is stored between the steps: the page contains the file, which is checked again.
+    """
 
     section = "import"
     title = _l("Import people")
@@ -47,7 +49,7 @@ class ImportPage(PanelPage, TemplateView):
     template_name = "web/panel/import.html"
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show what the file would do, or do it."""
+        """Show the plan of the file, or import it after confirmation."""
         form = FileForm(request.POST, request.FILES)
         confirmed = request.POST.get("confirmed", "")
         try:
@@ -62,7 +64,7 @@ class ImportPage(PanelPage, TemplateView):
             return self.render_to_response(self.get_context_data(form=form), status=422)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form, or what the file would do, or did."""
+        """Return the context with the form, the plan, or the result."""
         shown = {"form": FileForm(), "columns": COLUMNS, "most_shown": _SHOWN, "sample": _sample()}
         return super().get_context_data(**(shown | kwargs))
 
@@ -100,7 +102,7 @@ class ImportPage(PanelPage, TemplateView):
 
 
 def _sample() -> str:
-    """Return a file with every column that could be imported once its project exists."""
+    """Return a sample CSV file with every column."""
     people = [
         {"email": "ada@lab.example", "full_name": "Ada Example", "project": "default", "role": "project-admin"},
         {"email": "ben@lab.example", "full_name": "Ben Example", "project": "default", "role": "member"},
@@ -116,7 +118,7 @@ def _content(text: str) -> bytes:
 
 
 def _links_file(links: list[Link], portal: str) -> str:
-    """Return the links as a CSV file, which exists nowhere but in this answer."""
+    """Return the invitation links as a CSV file. It is not stored."""
     head = ("email", "full_name", "project", "link", "valid_until")
     rows = [
         (row.email, row.full_name, row.project.name, link_of(link.text, portal), row.expires_at.isoformat())

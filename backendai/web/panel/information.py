@@ -1,4 +1,4 @@
-"""What the platform is made of, how it is, how it is set; and whether its books are right."""
+"""Versions, health and configuration of the platform, and checks of its data."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _PATIENCE_SECONDS, _MOST_SHOWN = 20.0, 20
 
 
 class InformationPage(PanelPage, TemplateView):
-    """Versions, health, configuration."""
+    """Versions, health and configuration of the platform."""
 
     section = "information"
     title = _l("Information")
     template_name = "web/panel/information.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return all of it, as it is now."""
+        """Return the context with the current values."""
         now = timezone.now()
         shown = {
             "parts": health(now),
@@ -53,7 +53,7 @@ class InformationPage(PanelPage, TemplateView):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One check of the books: what must hold, what does not, and whether there was time to look."""
+    """The result of one data check: its rule, the violations, and whether it finished in time."""
 
     name: str
     rule: str
@@ -63,14 +63,14 @@ class Verdict:
 
 
 class MaintenancePage(PanelPage, TemplateView):
-    """Checks of the books, looks through registries, and the jobs that go on."""
+    """Data checks, registry scans, and running jobs."""
 
     section = "maintenance"
     title = _l("Maintenance")
     template_name = "web/panel/maintenance.html"
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Look at the books now, and show what was found."""
+        """Run the data checks, and show their results."""
         assert isinstance(request.user, User)
         verdicts = list(_verdicts())
         wrong = sum(verdict.number for verdict in verdicts)
@@ -78,7 +78,7 @@ class MaintenancePage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(verdicts=verdicts, wrong=wrong))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the newest jobs beside the verdicts."""
+        """Return the context with the newest jobs and the results of the checks."""
         shown = {
             "jobs": BackgroundJob.objects.order_by("-created_at")[:10],
             "registries": _registries(),
@@ -90,7 +90,7 @@ class MaintenancePage(PanelPage, TemplateView):
 
 
 def _registries() -> list[tuple[Registry, BackgroundJob | None]]:
-    """Return the registries that may be looked through, each with the newest job that does or did it."""
+    """Return the enabled registries, each with its newest scan or None."""
     registries = list(Registry.objects.filter(is_enabled=True))
     scans = newest_jobs(SCAN_JOB, [registry.name for registry in registries])
     return [(registry, scans.get(registry.name)) for registry in registries]

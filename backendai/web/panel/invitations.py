@@ -1,4 +1,4 @@
-"""Invitations: who was asked in, asking somebody, and taking it back."""
+"""Pages of invitations to projects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backendai.web.templatetags.portal import ago, exact
 
 
 class InvitationTable(PanelTable):
-    """One row per invitation."""
+    """A table with one row for each invitation."""
 
     email = tables.Column(_l("For"))
     project = tables.Column(_l("Project"))
@@ -47,42 +47,36 @@ class InvitationTable(PanelTable):
         order_by = "-created_at"
 
     def render_project(self, value: Project) -> str:
-        """Return its name, in whatever direction it runs."""
+        """Return the project's name, with its own writing direction."""
         return name_text(value.name)
 
     def value_project(self, value: Project) -> str:
-        """Return its name."""
         return value.name
 
     def render_state(self, record: Invitation) -> str:
-        """Return what has become of it."""
         return in_words(record.state(timezone.now()).label)
 
     def render_revoke(self, record: Invitation) -> str:
-        """Return the way to take it back, while that would change anything."""
+        """Return the link that revokes an open invitation; empty for others."""
         if record.state(timezone.now()) != Invitation.State.OPEN:
             return ""
         return format_html('<a href="{}">{}</a>', reverse("manage:invitation-revoke", args=[record.pk]), _("Revoke"))
 
     def render_created_at(self, value: Any) -> str:
-        """Return it relative to now."""
         return ago(value)
 
     def value_created_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return str(value.isoformat())
 
     def render_expires_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return exact(value)
 
     def value_expires_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return str(value.isoformat())
 
 
 class InvitationFilter(PanelFilter):
-    """By address, project and state."""
+    """Filters invitations by address, project and state."""
 
     search_fields = ("email", "full_name", "project__name")
     search_hint = _l("Address, name or project")
@@ -96,12 +90,12 @@ class InvitationFilter(PanelFilter):
         fields: ClassVar[list[str]] = []
 
     def in_state(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Return those of which this has become."""
+        """Return the invitations in this state."""
         return rows & Invitation.objects.in_state(value, timezone.now())
 
 
 class InvitationList(ListPage):
-    """Invitations into projects whose members one chooses."""
+    """The list of invitations to projects whose members the user chooses."""
 
     section = "invitations"
     title = _l("Invitations")
@@ -121,7 +115,7 @@ class InvitationList(ListPage):
 
 
 class InvitationForm(EditForm):
-    """Whom to invite where."""
+    """The person to invite, the project and the role."""
 
     days = forms.IntegerField(label=_l("Valid for days"), initial=7, min_value=1, max_value=90)
 
@@ -155,7 +149,7 @@ class InvitationForm(EditForm):
 
 
 class InvitationPage(FormPage):
-    """Invites somebody and shows the link, this once."""
+    """Invites a person, and shows the link once."""
 
     section = "invitations"
     title = _l("Invite")
@@ -168,11 +162,11 @@ class InvitationPage(FormPage):
     submit_label = _l("Invite")
 
     def make_form(self, data: Any = None) -> EditForm:
-        """Return the form as far as the one who asks may fill it in."""
+        """Return the form with the fields that this user may fill."""
         return InvitationForm(data, actor=self.viewer, project=self.request.GET.get("project", "")[:36])
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Invite them; the link is not stored, so the page is not a redirect."""
+        """Create the invitation and show its link. The link is not stored, so the answer is no redirect."""
         form = self.make_form(request.POST)
         if form.is_valid():
             said = form.cleaned_data
@@ -194,7 +188,7 @@ class InvitationPage(FormPage):
 
 
 class InvitationRevoke(DeletePage):
-    """Takes an invitation back."""
+    """Revokes an invitation."""
 
     section = "invitations"
     title = _l("Revoke")
@@ -210,17 +204,14 @@ class InvitationRevoke(DeletePage):
         return rows.select_related("project")
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Revoke the invitation of %(email)s to %(project)s?") % {
             "email": self.object.email,
             "project": self.object.project,
         }
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("The link stops working. People who already accepted stay.")]
 
     def act(self) -> str:
-        """Take it back."""
         revoke_invitation(self.viewer, self.object, now=timezone.now())
         return _("The invitation of %(email)s is revoked.") % {"email": self.object.email}

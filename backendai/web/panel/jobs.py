@@ -1,4 +1,4 @@
-"""Background jobs of everybody."""
+"""Pages of all background jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backendai.web.templatetags.portal import ago
 
 
 class JobTable(PanelTable):
-    """One row per job."""
+    """A table with one row for each background job."""
 
     created_at = tables.Column(_l("Started"))
     subject = tables.Column(_l("Job"))
@@ -41,28 +41,26 @@ class JobTable(PanelTable):
         order_by = "-created_at"
 
     def render_created_at(self, value: Any) -> str:
-        """Return since when."""
         return ago(value)
 
     def render_subject(self, record: BackgroundJob) -> str:
-        """Return what it is about."""
+        """Return the title of the job."""
         return title_of(record)
 
     def render_status(self, record: BackgroundJob) -> str:
-        """Return the status in words."""
         return _("being cancelled") if record.is_cancelling else in_words(record.get_status_display())
 
     def render_progress(self, record: BackgroundJob) -> str:
-        """Return how far it is."""
+        """Return the progress in per cent, or a dash."""
         percent = percent_of(record)
         return "–" if percent is None else f"{percent} %"
 
     def render_message(self, record: BackgroundJob) -> str:
-        """Return its last words, and what would repair a failure."""
+        """Return the last message of the job, with the remedy of a failure."""
         return f"{record.message} {record.fix}".strip()
 
     def render_cancel(self, record: Any) -> str:
-        """Return the way to its end, while it runs, or to another try."""
+        """Return the link that cancels or retries the job; empty if neither is possible."""
         if record.can_be_retried:
             return format_html(
                 '<a class="no-break" href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Retry…")
@@ -73,7 +71,7 @@ class JobTable(PanelTable):
 
 
 class JobFilter(PanelFilter):
-    """By kind and status."""
+    """Filters background jobs by kind and status."""
 
     search_fields = ("subject", "message", "owner__email")
     search_hint = _l("Subject or owner")
@@ -84,7 +82,7 @@ class JobFilter(PanelFilter):
 
 
 class JobList(ListPage):
-    """Every background job, for superadmins."""
+    """The list of background jobs, for superadmins."""
 
     section = "jobs"
     title = _l("Background jobs")
@@ -102,7 +100,7 @@ class JobList(ListPage):
 
 
 class JobCancel(ConfirmPage):
-    """Asks before a job is stopped."""
+    """Cancels a background job."""
 
     section = "jobs"
     title = _l("Cancel a job")
@@ -111,21 +109,18 @@ class JobCancel(ConfirmPage):
     submit_label = _l("Cancel the job")
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("%(object)s: cancel it?") % {"object": title_of(self.object)}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("It stops at its next step; finished steps are kept.")]
 
     def act(self) -> str:
-        """Ask for its end."""
         cancel_job(self.viewer, self.object.pk, now=timezone.now())
         return _("Cancellation was requested.")
 
 
 class JobAgain(ConfirmPage):
-    """Asks before an image is built again, or a registry is asked once more to take out the tag of a deleted image."""
+    """Retries the build of an image, or the deletion of an image's tag from its registry."""
 
     section = "jobs"
     title = _l("Retry a job")
@@ -134,18 +129,16 @@ class JobAgain(ConfirmPage):
     submit_label = _l("Retry job")
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("%(object)s: retry it?") % {"object": title_of(self.object)}
 
     def consequences(self) -> list[str]:
-        """Return what stood in the way, and what will happen."""
+        """Return the error of the last try, and the consequences of another."""
         said = [in_words(sentence) for sentence in (self.object.message, self.object.fix) if sentence]
         if self.object.kind == BUILD_JOB:
             return [*said, _("A new build begins within seconds; finished steps are kept.")]
         return [*said, _("Tries again to delete the image's tag from the registry. This cannot be undone.")]
 
     def act(self) -> str:
-        """Begin through its verb."""
         retry = retry_build if self.object.kind == BUILD_JOB else try_removal_again
         retry(self.viewer, self.object, now=timezone.now())
         return _("It is being retried.")

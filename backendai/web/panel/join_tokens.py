@@ -1,4 +1,4 @@
-"""Join tokens: how machines are let in."""
+"""Pages of join tokens, with which agents join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backendai.web.templatetags.portal import ago, exact
 
 
 class JoinTokenTable(PanelTable):
-    """One row per token."""
+    """A table with one row for each join token."""
 
     hint = tables.Column(_l("Prefix"), default="–")
     resource_group = tables.Column(_l("For agents of"))
@@ -55,26 +55,24 @@ class JoinTokenTable(PanelTable):
         order_by = "-created_at"
 
     def render_hint(self, value: str) -> str:
-        """Return the first letters, and that there are more."""
+        """Return the first letters of the token."""
         return format_html("<code>{}…</code>", value)
 
     def render_state(self, record: JoinToken) -> str:
-        """Return whether a machine could still join with it."""
+        """Return whether the token is open, used or expired."""
         if record.used_at:
             return in_words("used")
         return in_words("open" if record.is_usable(timezone.now()) else "expired")
 
     def render_expires_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return exact(value)
 
     def render_created_at(self, value: Any) -> str:
-        """Return it relative to now."""
         return ago(value)
 
 
 class JoinTokenFilter(PanelFilter):
-    """By group and name."""
+    """Filters join tokens by group and name."""
 
     search_fields = ("hint", "name_prefix", "agent__name", "resource_group__name")
     search_hint = _l("Prefix, group or agent")
@@ -85,7 +83,7 @@ class JoinTokenFilter(PanelFilter):
 
 
 class JoinTokenList(ListPage):
-    """Every token, for superadmins."""
+    """The list of join tokens, for superadmins."""
 
     section = "join-tokens"
     title = _l("Join tokens")
@@ -133,7 +131,7 @@ class JoinTokenForm(EditForm):
 
 
 class JoinTokenPage(FormPage):
-    """Makes a token and shows it, this once."""
+    """Creates a join token, and shows it once."""
 
     section = "join-tokens"
     title = _l("Add an agent")
@@ -145,7 +143,7 @@ class JoinTokenPage(FormPage):
     submit_label = _l("Create token")
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Make it; it is not stored, so the page is not a redirect."""
+        """Create the token and show it. Its text is not stored, so the answer is no redirect."""
         form = self.make_form(request.POST)
         if form.is_valid():
             said, now = form.cleaned_data, timezone.now()
@@ -169,7 +167,7 @@ class JoinTokenPage(FormPage):
 
 
 class JoinTokenRevoke(DeletePage):
-    """Takes a token back."""
+    """Revokes a join token."""
 
     section = "join-tokens"
     title = _l("Revoke")
@@ -179,14 +177,11 @@ class JoinTokenRevoke(DeletePage):
     list_address = "manage:join-tokens"
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Revoke the %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("No further agent can join with it."), _("Agents that joined with it stay.")]
 
     def act(self) -> str:
-        """Take it back."""
         revoke_join_token(self.viewer, self.object.pk)
         return _("The join token is revoked.")

@@ -1,4 +1,4 @@
-"""What sessions and signed requests of somebody's key pair are limited to."""
+"""The limits of a user's key pair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backendai.web.panel.forms import EditForm
 
 
 class KeyPairLimitForm(EditForm):
-    """The limits of a key pair; the rest is its owner's."""
+    """The limits of a key pair; its owner sets the rest."""
 
     class Meta:
         model = KeyPair
@@ -42,27 +42,26 @@ class KeyPairLimits(FormPage):
     list_address = "manage:users"
 
     def get_queryset(self) -> QuerySet[KeyPair]:
-        """Return the key pairs of the people that one sees."""
+        """Return the key pairs of the people whom the user sees."""
         people = User.objects.visible_to(self.viewer).order_by()
         return KeyPair.objects.filter(user__in=people.values("pk")).select_related("user")
 
     def find(self, *, for_update: bool = False) -> Any:
-        """Return the key pair; 404 unless one may change the limits of its owner."""
+        """Return the key pair; 404 unless the user may change its limits."""
         found = super().find(for_update=for_update)
         if not may_user(self.viewer, Action.SET_USER_POLICY, found.user):
             raise Http404
         return found
 
     def save(self, form: EditForm) -> Any:
-        """Write them, as the verb does it."""
+        """Save the limits by the service, with its checks and audit entry."""
         pair = KeyPair.objects.select_related("user").get(pk=self.object.pk)  # the form has changed its own copy
         wishes = {name: form.cleaned_data[name] for name in KeyPairLimitForm.Meta.fields}
         return limit_key_pair(self.viewer, pair, wishes)
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("The limits of %(pair)s are saved.") % {"pair": saved}
 
     def success_url(self, saved: Any) -> str:
-        """Return to its owner."""
+        """Return the address of the owner's page."""
         return reverse("manage:user", args=[saved.user_id])

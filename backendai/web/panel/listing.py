@@ -1,4 +1,4 @@
-"""Lists of the panel: filtered, sorted, in pages, and as CSV."""
+"""Base classes of the panel's lists: filters, order, pages, and export as CSV."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MOST_EXPORTED = 100_000
 
 
 class StableRows(TableQuerysetData):
-    """Rows whose order is always complete, so that none is on two pages or on none."""
+    """Table rows in a complete order, so that no row is missing or repeated across pages."""
 
     def order_by(self, aliases: Any) -> None:
-        """Sort as asked, and by key where that leaves it open; a part that was cut out is sorted already."""
+        """Sort by these columns, and then by key. A sliced queryset keeps its order."""
         if self.data.query.is_sliced:
             return
         super().order_by(aliases)
@@ -42,10 +42,10 @@ class StableRows(TableQuerysetData):
 
 
 class UncountedPages(LazyPaginator):
-    """Pages of a table that nobody counts. One whose rows no database could number is as empty as any past the end."""
+    """Pages of a table whose rows are not counted. A page number too large for the database gives an empty page."""
 
     def validate_number(self, number: Any) -> int:
-        """Return the page's number."""
+        """Return the page number. Raises EmptyPage if it is too large for the database."""
         checked: int = super().validate_number(number)
         if checked * self.per_page > sys.maxsize:
             raise EmptyPage
@@ -53,8 +53,10 @@ class UncountedPages(LazyPaginator):
 
 
 class PanelTable(tables.Table):
-    """A table of the panel. Columns that only hold buttons have ``exclude_from_export=True``; ``Meta.order_by`` is how
-    it is sorted unless somebody asks for another order."""
+    """A table of the panel.
+
+    Columns with only buttons have ``exclude_from_export=True``. ``Meta.order_by`` is the default order.
+    """
 
     def __init__(self, *args: Any, data: Any = None, **kwargs: Any) -> None:
         rows = StableRows(data) if isinstance(data, QuerySet) else data
@@ -70,26 +72,26 @@ class PanelTable(tables.Table):
 
 
 def _choice(value: Any) -> str:
-    """Return the word of a choice."""
+    """Return the translated label of a choice."""
     return in_words(value)
 
 
 class YesNo(forms.Select):
-    """Yes, no, or no matter."""
+    """A select input with yes, no, or either."""
 
     def __init__(self, attrs: dict[str, Any] | None = None) -> None:
         super().__init__(attrs, choices=[("", _l("any")), ("true", _l("yes")), ("false", _l("no"))])
 
 
 class DayFilter(django_filters.DateFilter):
-    """A day, picked from the browser's calendar."""
+    """A filter by a day, with the browser's calendar."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, widget=forms.DateInput({"type": "date"}), **kwargs)
 
 
 class PanelFilter(django_filters.FilterSet):
-    """Filters of a list; ``search_fields`` are looked through by the words typed into the search box."""
+    """The filters of a list; the search box looks for words in ``search_fields``."""
 
     FILTER_DEFAULTS: ClassVar[dict[Any, Any]] = django_filters.FilterSet.FILTER_DEFAULTS | {
         models.BooleanField: {
@@ -104,7 +106,7 @@ class PanelFilter(django_filters.FilterSet):
 
     @property
     def form(self) -> forms.Form:
-        """The form, in the language of the page."""
+        """The filter form, translated into the language of the page."""
         is_new = not hasattr(self, "_form")
         form: forms.Form = super().form
         if is_new:
@@ -112,7 +114,7 @@ class PanelFilter(django_filters.FilterSet):
         return form
 
     def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return the rows in which every word is found in some field."""
+        """Return the rows that contain every word in some search field."""
         for word in text.replace("\0", "")[:100].split():
             one = Q()
             for field in self.search_fields:
@@ -122,10 +124,11 @@ class PanelFilter(django_filters.FilterSet):
 
 
 class ListPage(PanelPage, SingleTableMixin, FilterView):
-    """A list. A page sets ``table_class``, ``filterset_class``, ``title``, ``section`` and ``get_queryset``.
+    """A page with a list.
 
-    ``create_address`` names the page behind the button ``create_label``; ``empty_text`` is said when nothing is there
-    at all. ``counts_rows = False`` spares counting a very long table.
+    Subclasses set ``table_class``, ``filterset_class``, ``title``, ``section`` and ``get_queryset``.
+    ``create_address``: the page of the button ``create_label``; ``empty_text``: the text of an empty list.
+    ``counts_rows = False`` avoids counting a very long table.
     """
 
     template_name = "web/panel/list.html"
@@ -139,16 +142,16 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
     create_label = _l("New")
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Show the list; with ``?export=csv`` send what the filters leave as a file."""
+        """Show the list; with ``?export=csv`` send the filtered rows as a file."""
         answer: HttpResponseBase = super().get(request, *args, **kwargs)
         return self._export() if request.GET.get("export") == "csv" else answer
 
     def get_template_names(self) -> list[str]:
-        """Return the list alone when only that is asked for."""
+        """Return the template of the list alone for htmx, else that of the page."""
         return ["web/panel/_list_body.html"] if self._is_part() else [self.template_name]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the list with what stands around it."""
+        """Return the context of the list page."""
         context = super().get_context_data(**kwargs)
         page = {
             "lead": self.lead,
@@ -164,7 +167,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
         return page | context
 
     def get_table_pagination(self, table: Any) -> dict[str, Any]:
-        """Return pages of a fixed size, whatever the address asks for."""
+        """Return the pagination, whose page size the address cannot change."""
         return {"per_page": self.page_size, "paginator_class": Paginator if self.counts_rows else UncountedPages}
 
     def _is_part(self) -> bool:

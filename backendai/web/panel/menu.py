@@ -1,4 +1,4 @@
-"""The menu beside the administration pages."""
+"""The menu of the administration pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _administrator(user: User) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One page: ``section`` is also the end of its address's name, ``manage:<section>``."""
+    """One page of the menu. ``section`` is also the last part of its route's name, ``manage:<section>``."""
 
     section: str
     title: str | Promise
@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def address(self) -> str:
-        """The name of its address."""
+        """The name of the page's route."""
         return f"manage:{self.section}"
 
 
@@ -80,11 +80,11 @@ MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
 
 
 def menu_for(user: User) -> Sequence[tuple[str | Promise, list[Entry]]]:
-    """Return the groups of the menu with the pages that this person may open."""
+    """Return the groups of the menu with the pages that this user may open."""
     groups = [(title, [entry for entry in entries if entry.rule(user)]) for title, entries in MENU]
     return [(title, entries) for title, entries in groups if entries]
 
 
 def has_menu(user: User) -> bool:
-    """Return whether there is any page for this person."""
+    """Return whether this user may open any administration page."""
     return bool(menu_for(user))

@@ -1,4 +1,4 @@
-"""Resource policies: limits, and who has them."""
+"""Pages of resource policies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS: tuple[tuple[str | Promise, Any, str], ...] = (
 
 
 class PolicyTable(PanelTable):
-    """One row per policy; ∞ stands where there is no limit."""
+    """A table with one row for each policy; ∞ means no limit."""
 
     name = tables.LinkColumn("manage:policy", args=[tables.A("pk")])
     slots = tables.Column(_l("Concurrent use limit"), orderable=False, empty_values=())
@@ -52,21 +52,20 @@ class PolicyTable(PanelTable):
         order_by = "name"
 
     def render_slots(self, record: ResourcePolicy) -> str:
-        """Return the amounts in words."""
+        """Return the limits of slots as text."""
         return held_text(record)
 
     def render_max_session_lifetime(self, value: Any) -> str:
-        """Return the time as people write it."""
         return short_duration(value)
 
     def render_holders(self, record: Any) -> str:
-        """Return who has it, and which new ones get it."""
+        """Return as text who has the policy, and which new holders get it."""
         new = [in_words(default.get_holder_display()) for default in record.default_for.all()]
         return in_words(holders_text(record)) + (_("; new %(names)s") % {"names": ", ".join(new)} if new else "")
 
 
 class PolicyFilter(PanelFilter):
-    """By name, and whether somebody has it."""
+    """Filters policies by name, and whether they have holders."""
 
     search_fields = ("name",)
     search_hint = _l("Name")
@@ -78,7 +77,7 @@ class PolicyFilter(PanelFilter):
         fields: ClassVar[list[str]] = []
 
     def filter_use(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
-        """Return the policies that somebody has, or those that nobody has."""
+        """Return the policies with holders, or those without."""
         kinds = ("users", "projects", "domains", "key_pairs")
         used = Q()
         for kind in kinds:
@@ -87,7 +86,7 @@ class PolicyFilter(PanelFilter):
 
 
 class PolicyEditForm(EditForm, PolicyForm):
-    """A policy; nobody overwrites unseen what somebody else has changed."""
+    """The form of a policy, with a check for unseen changes of others."""
 
     groups = (
         (_l("Concurrent use limit"), ("slots", "unnamed_slots", "max_sessions")),
@@ -104,7 +103,7 @@ class PolicyEditForm(EditForm, PolicyForm):
 
 
 class PolicyList(ListPage):
-    """Every policy, for superadmins."""
+    """The list of resource policies, for superadmins."""
 
     section = "policies"
     title = _l("Resource policies")
@@ -117,12 +116,12 @@ class PolicyList(ListPage):
     empty_text = _l("Create a policy and assign it to users, projects, domains or key pairs on their pages.")
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
-        """Return the policies with how many have each."""
+        """Return the policies with the numbers of their holders."""
         return ResourcePolicy.objects.with_holders().prefetch_related("default_for")
 
 
 class PolicyPage(FormPage):
-    """One policy with those who have it, or a new one."""
+    """The form of a new or existing policy, with its holders."""
 
     template_name = "web/panel/policy.html"
     section = "policies"
@@ -135,15 +134,14 @@ class PolicyPage(FormPage):
     delete_address = "manage:policy-delete"
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Policy %(saved)s is saved.") % {"saved": saved}
 
     def notes(self, saved: Any) -> list[str]:
-        """Return which of its slots no machine has."""
+        """Return a warning about slots that no agent has offered."""
         return notes_on_slots({*saved.slots, *saved.max_pending_slots})
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form, and who has the policy: the first of each kind by name."""
+        """Return the context with the first holders of each kind, by name."""
         holders = []
         for title, model, name in _KINDS if self.object else ():
             rows = model.objects.filter(policy=self.object).order_by(name)
@@ -154,7 +152,7 @@ class PolicyPage(FormPage):
 
 
 class PolicyDelete(DeleteUnlessUsed):
-    """Asks before a policy is deleted; one that somebody has stays."""
+    """Deletes a policy without holders."""
 
     section = "policies"
     title = _l("Delete a policy")
@@ -164,11 +162,10 @@ class PolicyDelete(DeleteUnlessUsed):
     can_deactivate = False
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Delete policy %(object)s?") % {"object": self.object}
 
     def uses(self) -> list[Use]:
-        """Return who has it, and which new ones get it; its page names them."""
+        """Return the holders of the policy, and the kinds of new holders that get it."""
         counted: Any = ResourcePolicy.objects.with_holders().prefetch_related("default_for").get(pk=self.object.pk)
         page = reverse("manage:policy", args=[self.object.pk])
         held = ((getattr(counted, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items())
@@ -177,6 +174,6 @@ class PolicyDelete(DeleteUnlessUsed):
         return uses + [Use(None, _("default for new %(names)s") % {"names": kind}, page) for kind in kinds]
 
     def act(self) -> str:
-        """Delete it; raises a Conflict that counts who has it."""
+        """Delete the policy. Raises Conflict that counts its holders."""
         delete_policy(self.viewer.pk, self.object)
         return _("Policy %(object)s is deleted.") % {"object": self.object}

@@ -1,4 +1,4 @@
-"""Resource presets: named amounts that people pick."""
+"""Pages of resource presets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backendai.web.templatetags.portal import amounts
 
 
 class Machines:
-    """The capacities of all agents but those that are gone for good, read at once."""
+    """The capacities of all agents that are not removed, read in one query."""
 
     def __init__(self) -> None:
         rows = Agent.objects.exclude(status=Agent.Status.TERMINATED).values_list("resource_group", "capacity")
@@ -34,7 +34,7 @@ class Machines:
         self._kinds = [(group, Slots.parse(dict(capacity)), number) for (group, capacity), number in alike.items()]
 
     def that_hold(self, preset: ResourcePreset) -> int:
-        """Return how many agents of the preset's group, or of all, could hold it if nothing else ran there."""
+        """Return how many empty agents of the preset's group (or of all) are large enough for the preset."""
         wanted, group_id = preset.amounts, preset.resource_group_id
         return sum(
             number for group, capacity, number in self._kinds if group_id in (None, group) and wanted.fits(capacity)
@@ -42,7 +42,7 @@ class Machines:
 
 
 class PresetTable(PanelTable):
-    """One row per preset."""
+    """A table with one row for each preset."""
 
     name = tables.LinkColumn("manage:preset", args=[tables.A("pk")])
     resource_group = tables.Column(_l("Resource group"), default=_l("all groups"))
@@ -61,27 +61,24 @@ class PresetTable(PanelTable):
         return Machines()
 
     def render_fits(self, record: ResourcePreset) -> str:
-        """Return how many agents are large enough, when they are empty."""
+        """Return the number of agents that are large enough when empty."""
         number = self._machines.that_hold(record)
         if not number:
             return format_html('<span class="status tone-bad">{}</span>', _("no agent"))
         return ngettext("%(number)s agent", "%(number)s agents", number) % {"number": number}
 
     def value_fits(self, record: ResourcePreset) -> int:
-        """Return the number for files."""
         return self._machines.that_hold(record)
 
     def render_slots(self, value: Any) -> str:
-        """Return the amounts for people."""
         return amounts(value)
 
     def render_shm_bytes(self, value: int) -> str:
-        """Return the size for people."""
         return format_size(value)
 
 
 class PresetFilter(PanelFilter):
-    """By name and group."""
+    """Filters presets by name and group."""
 
     search_fields = ("name", "resource_group__name")
     search_hint = _l("Name or group")
@@ -92,7 +89,7 @@ class PresetFilter(PanelFilter):
 
 
 class PresetForm(EditForm):
-    """A preset: its amounts are those of each kernel."""
+    """The form of a preset; its amounts are those of each kernel."""
 
     slots = AmountsField(
         label=_l("Amounts"), help_text=_l("What each kernel gets, such as cpu=2, mem=4g, cuda.device=1.")
@@ -116,7 +113,7 @@ class PresetForm(EditForm):
 
 
 class PresetList(ListPage):
-    """Every preset, for superadmins."""
+    """The list of resource presets, for superadmins."""
 
     section = "presets"
     title = _l("Presets")
@@ -132,7 +129,7 @@ class PresetList(ListPage):
 
 
 class PresetPage(FormPage):
-    """One preset, or a new one."""
+    """The form of a new or existing preset."""
 
     section = "presets"
     title = _l("New preset")
@@ -143,16 +140,15 @@ class PresetPage(FormPage):
     delete_address = "manage:preset-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it through its verb; the form has set nothing that the verb would not."""
+        """Save the preset by the service, with its checks and audit entry."""
         values = {name: form.cleaned_data[name] for name in form.Meta.fields}  # type: ignore[attr-defined]
         return write_preset(self.viewer.pk, self.find() or ResourcePreset(), values)
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Preset %(saved)s is saved.") % {"saved": saved}
 
     def notes(self, saved: Any) -> list[str]:
-        """Return why nothing could start with it: a slot that no machine has, or amounts that no machine has."""
+        """Return why no session could start with the preset: unknown slots, or amounts that no agent has."""
         if unheard := notes_on_slots(saved.slots):
             return unheard
         if Machines().that_hold(saved):
@@ -164,7 +160,7 @@ class PresetPage(FormPage):
 
 
 class PresetDelete(DeletePage):
-    """Asks before a preset goes."""
+    """Deletes a preset."""
 
     section = "presets"
     title = _l("Delete preset")
@@ -173,11 +169,9 @@ class PresetDelete(DeletePage):
     list_address = "manage:presets"
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Sessions that were made of it keep their amounts.")]
 
     def act(self) -> str:
-        """Do it through its verb."""
         name = str(self.object)
         delete_preset(self.viewer.pk, self.object)
         return _("%(name)s is deleted.") % {"name": name}

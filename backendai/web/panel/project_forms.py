@@ -1,4 +1,4 @@
-"""Making, changing and deleting a project."""
+"""Forms that create, change and delete a project."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.web.panel.forms import EditForm
 
 
 class ProjectForm(EditForm):
-    """A project; the fields that one may not set are left out."""
+    """The form of a project, without the fields that the user may not set."""
 
     groups = ((_l("Limits"), ("policy", "share_weight")),)
 
@@ -47,7 +47,7 @@ class ProjectForm(EditForm):
 
 
 class ProjectFormPage(FormPage):
-    """A project, or a new one."""
+    """The form of a new or existing project."""
 
     section = "projects"
     title = _l("New project")
@@ -59,23 +59,23 @@ class ProjectFormPage(FormPage):
     delete_address = "manage:project-delete"
 
     def get_queryset(self) -> QuerySet[Project]:
-        """Return the projects of those that one rules."""
+        """Return the projects that the user manages."""
         managed: QuerySet[Project] = Project.objects.managed_by(self.viewer)
         return Project.objects.filter(pk__in=managed.order_by().values("pk"))
 
     def find(self, *, for_update: bool = False) -> Any:
-        """Return the project, if one may change it."""
+        """Return the project; 404 unless the user may change it."""
         found = super().find(for_update=for_update)
         if found is not None and not may_project(self.viewer, Action.CHANGE_PROJECT, found):
             raise Http404
         return found
 
     def make_form(self, data: Any = None) -> EditForm:
-        """Return the form as far as the one who asks may fill it in."""
+        """Return the form with the fields that this user may fill."""
         return ProjectForm(data, instance=self.object, actor=self.viewer)
 
     def save(self, form: EditForm) -> Any:
-        """Write it, as the verbs do it."""
+        """Save the project by the services, with their checks and audit entries."""
         said = form.cleaned_data
         if self.object is None:
             domain = said.get("domain") or self.viewer.domain
