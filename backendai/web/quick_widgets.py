@@ -1,6 +1,6 @@
-"""Makes the usual inputs of forms without templates: to the letter what Django's own templates make of them.
+"""Renders common form inputs without templates, with exactly the output of Django's templates.
 
-A page with twenty fields renders a hundred small templates for them, which is a quarter of its time.
+A page with twenty fields would render a hundred small templates, a quarter of its time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _Widget = Mapping[str, Any]
 
 
 class QuickWidgets(DjangoTemplates):
-    """Renders inputs, boxes, selects and text areas by itself, everything else by its template."""
+    """A form renderer with fast paths for inputs, check boxes, selects and text areas.
+
+    Other widgets use their template.
+    """
 
     def render(self, template_name: str, context: dict[str, Any], request: Any = None) -> str:
         """Return the widget as HTML."""

@@ -1,4 +1,4 @@
-"""What a page's view is called with, once somebody has signed in, and what its forms send."""
+"""The request of a signed-in user, and readers of form data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from backendai.accounts.models import User
 
 
 class PageRequest(HttpRequest):
-    """A request of a signed-in person; ``htmx`` is truthy when only a part of the page is asked for."""
+    """A request of a signed-in user; ``htmx`` is truthy if it asks for a part of the page."""
 
     user: User
     htmx: HtmxDetails
 
 
 def ids_in(texts: Sequence[str]) -> list[UUID]:
-    """Return the ids, each once; other texts are left out."""
+    """Return the UUIDs among the texts, without duplicates."""
     found = []
     for text in dict.fromkeys(texts):
         try:
@@ -32,7 +32,7 @@ def ids_in(texts: Sequence[str]) -> list[UUID]:
 
 
 def way_back(request: PageRequest) -> str:
-    """Return the page of ours that the form names as ``back``; the list of sessions without one."""
+    """Return the address in the form's field ``back`` if it belongs to the portal, else the list of sessions."""
     back = request.POST.get("back", "")[:2000]
     if back.startswith("/") and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
         return back

@@ -1,4 +1,4 @@
-"""How much is free and taken in each resource group, for the bars."""
+"""The free and occupied resources of each resource group, as bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backendai.texts.messages import in_words
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One slot: taken and whole in thousandths, and as text."""
+    """The occupied and the total amount of one slot, in thousandths."""
 
     slot: str
     used: int
@@ -23,43 +23,43 @@ class Bar:
 
     @property
     def name(self) -> str:
-        """The slot's name for people."""
+        """The display name of the slot."""
         return name_of_slot(self.slot)
 
     @property
     def percent(self) -> int:
-        """How full it is, 0 to 100."""
+        """The occupied share, 0 to 100."""
         return min(100, max(0, round(100 * self.used / self.total))) if self.total else 0
 
     @property
     def free_percent(self) -> int:
-        """How much of it is left, 0 to 100."""
+        """The free share, 0 to 100."""
         return 100 - self.percent if self.total else 0
 
     @property
     def used_text(self) -> str:
-        """What is taken."""
+        """The occupied amount as text."""
         return shown_amount(self.slot, self.used)
 
     @property
     def total_text(self) -> str:
-        """All there is."""
+        """The total amount as text."""
         return shown_amount(self.slot, self.total)
 
     @property
     def free(self) -> int:
-        """What is left; never below nothing."""
+        """The free amount in thousandths, at least 0."""
         return max(0, self.total - self.used)
 
     @property
     def free_text(self) -> str:
-        """The same as text."""
+        """The free amount as text."""
         return shown_amount(self.slot, self.free)
 
 
 @dataclass(frozen=True, slots=True)
 class RoomBars:
-    """One resource group: its bars, how many agents answer, and how many sessions wait."""
+    """The bars of one resource group, with the numbers of its reachable agents and pending sessions."""
 
     group: ResourceGroup
     waiting: int = 0
@@ -68,16 +68,16 @@ class RoomBars:
 
 
 def bars_of(used: Slots, total: Slots) -> list[Bar]:
-    """Return one bar per slot: in the order of the slot types."""
+    """Return a bar for each slot, in the order of the slot types."""
     return [Bar(name, used[name], total[name]) for name in in_order(used.keys() | total.keys())]
 
 
 def rooms_for(user: User) -> list[RoomBars]:
-    """Return the room in every group that is open to the user, counting agents that answer and take sessions."""
+    """Return the bars of every group open to the user. They count the reachable agents that take sessions."""
     found = use_of(groups_open(user))
     return [RoomBars(use.group, use.waiting, use.agents, bars_of(use.occupied, use.capacity)) for use in found]
 
 
 def name_of_slot(slot: str) -> str:
-    """Return a slot's name for people."""
+    """Return the translated display name of a slot."""
     return in_words(look_of(slot).display_name)

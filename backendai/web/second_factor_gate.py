@@ -1,4 +1,4 @@
-"""Anyone who has to have a second factor and has none can do one thing only: set one up."""
+"""Users who must have a second factor and have none can only set one up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _TEXT = _l("A second factor is required here. Set one up to continue.")
 
 @sync_and_async_middleware
 def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Turn back logins that lack a second factor. Tokens and signatures pass to REST: a complete login made them."""
+    """Return a middleware that refuses logins without a required second factor.
+
+    Tokens and signatures still reach REST, as a complete login created them.
+    """
     if not iscoroutinefunction(get_response):
         return lambda request: _refusal(request) or get_response(request)
 
@@ -62,7 +65,7 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
 
 
 def _remember(request: HttpRequest) -> None:
-    """Keep the page of a link for the time after the set-up. The start page is none: it replaces no link."""
+    """Store the requested page for the time after the set-up. The start page does not replace a stored one."""
     address = request.get_full_path()
     is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "text/html")
     if is_page and request.path != "/" and len(address) <= _LONGEST:

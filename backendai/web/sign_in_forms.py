@@ -1,4 +1,4 @@
-"""Forms for signing in, and for the codes of second factors."""
+"""Forms for signing in and up, and for second factors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, EOFError, str
 
 
 class LoginForm(account_forms.LoginForm):
-    """E-mail address and password. The first field is called as browsers and scripts know it."""
+    """E-mail address and password. The first field is named ``username``, as browsers and scripts expect."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,7 +39,7 @@ class LoginForm(account_forms.LoginForm):
         self.fields.update(username=email, password=password)
 
     def user_credentials(self) -> dict[str, str]:
-        """Return what the backend checks."""
+        """Return the credentials for the authentication backend."""
         return {"email": self.cleaned_data["username"].strip(), "password": self.cleaned_data["password"]}
 
     def _clean_with_password(self, credentials: dict[str, str]) -> Any:
@@ -48,7 +48,7 @@ class LoginForm(account_forms.LoginForm):
 
 
 class _CountedCode:
-    """A code of an app, or a recovery code. Guesses are counted like those of passwords, and each code is good once."""
+    """A code of an app, or a recovery code. Wrong codes count as failed sign-ins, and each code is valid once."""
 
     user: User
     cleaned_data: dict[str, Any]
@@ -78,7 +78,7 @@ class _CountedCode:
 
 
 class CodeForm(_CountedCode, factor_forms.AuthenticateForm):
-    """The second step of signing in."""
+    """A code as the second step of signing in."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -86,7 +86,7 @@ class CodeForm(_CountedCode, factor_forms.AuthenticateForm):
 
 
 class CodeAgainForm(_CountedCode, factor_forms.ReauthenticateForm):
-    """Proving again who one is."""
+    """A code as a repeated proof of identity."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -94,7 +94,7 @@ class CodeAgainForm(_CountedCode, factor_forms.ReauthenticateForm):
 
 
 class FirstCodeForm(totp_forms.ActivateTOTPForm):
-    """The first code of an app, which shows that it was set up well."""
+    """The first code of an app, which proves that it was set up correctly."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -102,10 +102,10 @@ class FirstCodeForm(totp_forms.ActivateTOTPForm):
 
 
 class _AnyAnswer:
-    """What a browser sends may be anything: what cannot be read is wrong, and no fault of ours."""
+    """A mixin that treats an unreadable answer of a browser as wrong instead of as an internal error."""
 
     def clean_credential(self) -> Any:
-        """Return the factor that gave the answer."""
+        """Return the factor that gave the answer. Raises ValidationError for a wrong one."""
         try:
             return super().clean_credential()  # type: ignore[misc]
         except _UNREADABLE as error:
@@ -113,7 +113,7 @@ class _AnyAnswer:
 
 
 class PasskeyLoginForm(_AnyAnswer, passkey_forms.LoginWebAuthnForm):
-    """Signing in by a passkey."""
+    """A passkey for signing in."""
 
 
 class PasskeyStepForm(_AnyAnswer, passkey_forms.AuthenticateWebAuthnForm):
@@ -121,7 +121,7 @@ class PasskeyStepForm(_AnyAnswer, passkey_forms.AuthenticateWebAuthnForm):
 
 
 class PasskeyAgainForm(_AnyAnswer, passkey_forms.ReauthenticateWebAuthnForm):
-    """A passkey as proof that it is still oneself."""
+    """A passkey as a repeated proof of identity."""
 
 
 class PasskeyForm(passkey_forms.AddWebAuthnForm):
@@ -139,7 +139,7 @@ class PasskeyForm(passkey_forms.AddWebAuthnForm):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Return the fields, the new credential checked."""
+        """Return the fields after verifying the new credential. Raises ValidationError."""
         try:
             return super().clean()
         except _UNREADABLE as error:
@@ -147,7 +147,7 @@ class PasskeyForm(passkey_forms.AddWebAuthnForm):
 
 
 class SignUpForm(forms.Form):
-    """Asking for an account."""
+    """A request for an account."""
 
     email = forms.EmailField(label=_l("E-mail address"), max_length=254)
     full_name = forms.CharField(label=_l("Your name"), max_length=128)
@@ -169,7 +169,7 @@ class SignUpForm(forms.Form):
             self.fields[name].widget = widget(attrs={"autocomplete": kind})
 
     def clean(self) -> dict[str, Any]:
-        """Return the fields; the password is one that the platform takes."""
+        """Validate the form. Adds an error if the passwords differ or are too weak."""
         found = super().clean() or {}
         password = found.get("password")
         if password and found.get("again") is not None and password != found["again"]:

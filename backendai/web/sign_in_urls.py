@@ -1,4 +1,4 @@
-"""Addresses of signing in, under the names by which django-allauth knows them. What is not here of it is not there."""
+"""Addresses of signing in, under the route names of django-allauth. Other routes of django-allauth are not served."""
 
 from allauth.socialaccount.views import login_cancelled
 from django.contrib.auth.views import LogoutView

@@ -1,4 +1,4 @@
-"""Signing in with a provider of identities (OpenID Connect): whom it vouches for, and what becomes of them here."""
+"""Signs users in by an identity provider (OpenID Connect), and updates their accounts from its claims."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _UNREADABLE = (OAuth2Error, requests.RequestException, LookupError, TypeError, V
 
 
 class PortalIdentities(DefaultSocialAccountAdapter):
-    """Decides about each person whom the provider vouches for, before allauth would."""
+    """Decides about each person whom the provider identifies, before allauth does."""
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Find or make the user, and give them what their groups say. Anyone who is refused sees why."""
+        """Find or create the user, and grant the roles of their groups. A refused person sees the reason."""
         if sociallogin.state.get("process") != "login":
             raise _refusal(
                 request, _("Accounts cannot be linked here. Sign out, and sign in with the identity provider.")
@@ -57,12 +57,17 @@ class PortalIdentities(DefaultSocialAccountAdapter):
 
 
 class CheckingClient(OpenIDConnectOAuth2Adapter):
-    """Checks what the provider says about somebody more strictly than allauth: the signature, although it came by a
-    direct connection, and that all of it is about the same person, whom this provider has named before."""
+    """Validates the provider's claims more strictly than allauth.
+
+    It verifies the signature, although the token came by a direct connection. All claims must be about the same person,
+    as this provider named them before.
+    """
 
     def complete_login(self, request: HttpRequest, app: Any, token: Any, **kwargs: Any) -> SocialLogin:
-        """Return the login with what was said about the person as ``claims``. Only who it is will be kept of that: the
-        rest changes, and is asked for at every sign-in."""
+        """Return the login with the person's ``claims``.
+
+        Only the identity is stored; the other claims change, and are requested at every sign-in.
+        """
         login = super().complete_login(request, app, token, **kwargs)
         signed, answer = login.account.extra_data["id_token"], login.account.extra_data.get("userinfo") or {}
         if answer and answer.get("sub") != signed["sub"]:
@@ -88,7 +93,7 @@ class CheckingClient(OpenIDConnectOAuth2Adapter):
 @require_safe
 @never_cache
 def leave(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Send the browser to the provider."""
+    """Redirect the browser to the provider."""
     expire_soon(request)
     return _serve(OAuth2LoginView, request, provider_id)
 
@@ -96,12 +101,12 @@ def leave(request: HttpRequest, provider_id: str) -> HttpResponse:
 @require_safe
 @never_cache
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Take what the browser brings back from the provider, and sign in."""
+    """Validate the provider's answer, and sign the user in."""
     return _serve(OAuth2CallbackView, request, provider_id)
 
 
 def is_set_up() -> bool:
-    """Return whether there is a provider of identities."""
+    """Return whether an identity provider is configured."""
     return bool(settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"])
 
 
@@ -143,8 +148,10 @@ def _found_or_made(request: HttpRequest, said: Mapping[str, Any], place: Place) 
 
 
 def _hand_over(user: User) -> None:
-    """Leave nothing by which the maker of an account signs in as the person whose address it has: anybody may have made
-    it, and nobody has verified the address before."""
+    """Delete the password, second factors and credentials of an account.
+
+    Anybody may have created it with this unverified address, and must not sign in as its owner.
+    """
     user.set_unusable_password()
     user.save(update_fields=["password"])
     Authenticator.objects.filter(user_id=user.pk).delete()

@@ -1,4 +1,4 @@
-"""How a status looks: a word, a colour beside it, whether something is moving; and what its changes mean."""
+"""The presentation of a status: its word, colour and movement; and the meaning of its changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _noop
 
 @dataclass(frozen=True, slots=True)
 class Appearance:
-    """The word people read, the tone (busy, good, wait, bad, over) and whether a spinner turns."""
+    """The word of a status, its tone (busy, good, wait, bad, over), and whether it moves."""
 
     english: str
     tone: str
@@ -62,12 +62,12 @@ _MEANINGS = {
 
 
 def meaning_of(from_status: str, to_status: str) -> str:
-    """Return what a change of status means, in one sentence."""
+    """Return the meaning of a change of status in a sentence; empty if unknown."""
     if not from_status:
         return _("Launched.")
     return _(_MEANINGS[to_status]) if to_status in _MEANINGS and from_status != to_status else ""
 
 
 def appearance_of(status: str) -> Appearance:
-    """Return how a status appears; an unknown one keeps its own word in grey."""
+    """Return the presentation of a status; an unknown one is its own word in grey."""
     return _LOOKS.get(status) or Appearance(status.replace("_", " ").capitalize(), "over")

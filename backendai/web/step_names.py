@@ -1,5 +1,4 @@
-"""What the steps of the scheduler and of a start are called on pages; the history, the log and REST know them by their
-codes."""
+"""The names of the steps of scheduler and starts on pages. The history, the log and REST use their codes."""
 
 from __future__ import annotations
 
@@ -43,5 +42,5 @@ _NAMES = {
 
 
 def name_of_step(step: str) -> str:
-    """Return the name in the language of the page; a step that nobody knows any more keeps its own."""
+    """Return the translated name of a step; an unknown step keeps its code."""
     return str(_NAMES.get(step, step))

@@ -1,4 +1,4 @@
-"""How much the database holds: the tables that grow, and the queue."""
+"""The size of the database: the growing tables, and the queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ESTIMATES = """
 
 
 def amounts_kept() -> list[tuple[str, str]]:
-    """Return names and numbers for people. PostgreSQL is asked for its estimates, as counting a large table is slow."""
+    """Return names and row counts as text. For PostgreSQL they are its estimates, as counting a large table is slow."""
     waiting = ComputeSession.objects.pending().count()
     rows = [(_("Pending sessions"), f"{waiting:,}")]
     if connection.vendor == "postgresql":

@@ -1,5 +1,7 @@
-"""Lengths of time and moments relative to now, in words. ``static/js/times.js`` keeps them fresh with the same words,
-which ``time_words`` writes into the page."""
+"""Durations and relative times as text.
+
+``static/js/times.js`` updates them with the same words, which ``time_words`` writes into the page.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ _UNITS = (_noop("%(number)s d"), _noop("%(number)s h"), _noop("%(number)s min"),
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """Return a moment as ``5 min ago``, ``in 1 h 53 min`` or ``just now``: what comes is told more closely than what
-    was, because people plan by it."""
+    """Return a time as ``5 min ago``, ``in 1 h 53 min`` or ``just now``.
+
+    Future times are more precise, because people plan by them.
+    """
     seconds = int((now - moment).total_seconds())
     if abs(seconds) < 10:
         return _("just now")
@@ -28,14 +32,14 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def clock(seconds: int) -> str:
-    """Return a length of time as hours, minutes and seconds, from a day on as ``2 d 3 h``."""
+    """Return a duration as hours, minutes and seconds; from a day on as ``2 d 3 h``."""
     if seconds < _DAY:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return _span(seconds, closely=True)
 
 
 def time_words() -> SafeString:
-    """Return an element with the words, for the script of every page."""
+    """Return an element with the translated words, for the script of every page."""
     return format_html(
         '<template id="time-words" data-now="{}" data-ago="{}" data-in="{}" data-units="{}"></template>',
         _("just now"),

@@ -86,12 +86,12 @@ class ProjectFormPage(FormPage):
         return change_project(self.viewer, Project.objects.get(pk=self.object.pk), wishes)
 
     def success_url(self, saved: Any) -> str:
-        """Return to the project."""
+        """Return the address of the project's page."""
         return reverse("manage:project", args=[saved.pk])
 
 
 class ProjectDelete(DeleteUnlessUsed):
-    """Delete a project in which nothing was ever run."""
+    """Deletes a project that was never used."""
 
     section = "projects"
     rule = staticmethod(rules_people)
@@ -101,24 +101,21 @@ class ProjectDelete(DeleteUnlessUsed):
     filters: ClassVar[dict[Any, tuple[str, str]]] = {ComputeSession: ("project", "name")}
 
     def counted(self) -> dict[type[Model], int]:
-        """Return how much was run in it, ended sessions included."""
+        """Return how many rows of each model, such as sessions, use the project."""
         return counted_uses(self.object, leaving_out=GOES_WITH_PROJECT)
 
     def deactivate(self) -> None:
-        """Make it inactive, as the verb does it."""
         change_project(self.viewer, self.object, {"is_active": False})
 
     def get_queryset(self) -> QuerySet[Project]:
-        """Return the projects that one manages."""
+        """Return the projects that the user manages."""
         managed: QuerySet[Project] = Project.objects.managed_by(self.viewer)
         return managed
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Its memberships and open invitations are deleted; the people stay.")]
 
     def act(self) -> str:
-        """Delete it, as the verb does it."""
         name = str(self.object)
         delete_project(self.viewer, self.object)
         return _("%(name)s is deleted.") % {"name": name}

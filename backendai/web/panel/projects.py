@@ -1,4 +1,4 @@
-"""Projects with their members."""
+"""The list of projects, and the page of a project with its members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_MEMBERS = 500
 
 
 class ProjectTable(PanelTable):
-    """One row per project."""
+    """A table with one row for each project."""
 
     name = tables.LinkColumn("manage:project", args=[tables.A("pk")])
     domain = tables.Column(_l("Domain"))
@@ -45,16 +45,15 @@ class ProjectTable(PanelTable):
         order_by = "name"
 
     def render_domain(self, value: Any) -> str:
-        """Return its name, in whatever direction it runs."""
+        """Return the domain's name, with its own writing direction."""
         return name_text(str(value))
 
     def value_domain(self, value: Any) -> str:
-        """Return its name."""
         return str(value)
 
 
 class ProjectFilter(PanelFilter):
-    """By name, domain and state."""
+    """Filters projects by name, domain and state."""
 
     search_fields = ("name", "domain__name")
     search_hint = _l("Name")
@@ -69,7 +68,7 @@ class ProjectFilter(PanelFilter):
 
 
 class ProjectList(ListPage):
-    """The projects whose members one chooses."""
+    """The list of projects whose members the user chooses."""
 
     section = "projects"
     title = _l("Projects")
@@ -85,21 +84,21 @@ class ProjectList(ListPage):
         return managed.annotate(member_count=number_of(Membership.objects.all(), "project"))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the list; who only chooses members makes no projects."""
+        """Return the context of the list; users who only choose members cannot create projects."""
         assert isinstance(self.request.user, User)
         self.create_address = "manage:project-new" if rules_people(self.request.user) else ""
         return super().get_context_data(**kwargs)
 
 
 class MemberForm(forms.Form):
-    """Somebody of the domain, by address."""
+    """A user of the project's domain, by e-mail address."""
 
     email = forms.CharField(label=_l("E-mail address"), max_length=254, widget=forms.EmailInput())
     role = forms.ChoiceField(choices=Membership.Role.choices, label=_l("Role in the project"))
 
 
 class ProjectPage(PanelPage, TemplateView):
-    """One project: its members, limits and use, for those who choose its members."""
+    """One project with its members, limits and usage, for people who choose its members."""
 
     section = "projects"
     rule = staticmethod(chooses_members)
@@ -107,7 +106,7 @@ class ProjectPage(PanelPage, TemplateView):
     form: MemberForm | None = None
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Bring somebody in, take somebody out, or give somebody another role in it."""
+        """Add or remove a member, or change a member's role."""
         project = self._project()
         try:
             done = self._act(project, request.POST.get("action", ""))
@@ -122,7 +121,7 @@ class ProjectPage(PanelPage, TemplateView):
         return redirect("manage:project", project.pk)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the project with its members."""
+        """Return the context with the project and its members."""
         project, viewer = self._project(), self.request.user
         assert isinstance(viewer, User)
         members = project.memberships.select_related("user").order_by("user__email")[:_MOST_MEMBERS]

@@ -1,4 +1,4 @@
-"""The sessions that wait, by resource group: who is next, why each waits, and what an administrator can change."""
+"""The pending sessions by resource group, in their order, with the reasons, and actions for administrators."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True),
 
 
 def administrator(user: User) -> bool:
-    """Anyone who sees the sessions of others."""
+    """Return whether the user may see the sessions of others."""
     return user.role != User.Role.USER
 
 
 class QueueTable(PanelTable):
-    """One row per session that waits, in the order of its turns."""
+    """A table with one row for each pending session, in the order of the queue."""
 
     choose = tables.Column(
         "", accessor="pk", orderable=False, exclude_from_export=True, attrs={"td": {"class": "cell-choose"}}
@@ -73,13 +73,16 @@ class QueueTable(PanelTable):
         order_by = "place"
 
     def order_place(self, rows: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
-        """Return the rows by group, and in each in the order of the turns; what no pass has looked at comes last."""
+        """Return the rows by group, and in each by their place in the queue.
+
+        Sessions that no pass has considered come last.
+        """
         group, place, *rest = _NEXT_FIRST
         last = F("queue_position").desc(nulls_last=True)
         return rows.order_by(group, last if is_descending else place, *rest), True
 
     def render_choose(self, record: ComputeSession) -> str:
-        """Return the box by which it is chosen."""
+        """Return the check box that selects the session."""
         return format_html(
             '<input class="form-check-input" type="checkbox" name="session" value="{}" form="chosen" aria-label="{}">',
             record.pk,
@@ -87,47 +90,43 @@ class QueueTable(PanelTable):
         )
 
     def render_name(self, record: ComputeSession) -> str:
-        """Return the way to the session."""
+        """Return a link to the session."""
         return format_html('<a href="{}"><bdi>{}</bdi></a>', self._page_of(record.pk), record.name)
 
     def value_name(self, value: str) -> str:
-        """Return the name."""
         return value
 
     def render_asks(self, record: ComputeSession) -> str:
-        """Return what each kernel asks for, and how many there are."""
+        """Return the requested amounts: the total, or those of each kernel with the number of kernels."""
         if record.total_slots is not None:
             return amounts(record.total)
         each = amounts(record.kernel_slots)
         return each if record.cluster_size == 1 else f"{each} × {record.cluster_size}"
 
     def value_asks(self, record: ComputeSession) -> str:
-        """Return the amounts of each kernel, and how many there are, as text."""
+        """Return the requested amounts as JSON text for files."""
         if record.total_slots is not None:
             return json.dumps(record.total_slots, sort_keys=True)
         return f"{json.dumps(record.slots, sort_keys=True)} × {record.cluster_size}"
 
     def render_reason(self, record: ComputeSession) -> str:
-        """Return why it waits; what can never start is marked."""
+        """Return why the session waits; marks sessions that can never start."""
         text = with_times(in_words(record.reason_text) or _("No scheduler pass has considered it yet."))
         if not record.status_data.get("never"):
             return text
         return format_html('<span class="status tone-bad">{}</span> {}', _("Cannot start"), text)
 
     def value_reason(self, record: ComputeSession) -> str:
-        """Return the reason as text."""
         return record.reason_text
 
     def render_created_at(self, value: Any) -> str:
-        """Return since when."""
         return ago(value)
 
     def value_created_at(self, value: Any) -> str:
-        """Return the moment for files."""
         return str(value.isoformat())
 
     def render_priority(self, record: ComputeSession) -> str:
-        """Return the priority in a form of its own."""
+        """Return a form that changes the priority."""
         label = _("Priority of %(name)s") % {"name": record.name}
         return format_html(
             '<form class="priority-form" method="post" action="{}" novalidate>'
@@ -144,7 +143,6 @@ class QueueTable(PanelTable):
         )
 
     def value_priority(self, value: int) -> int:
-        """Return the number."""
         return value
 
     @cached_property
@@ -162,7 +160,7 @@ class QueueTable(PanelTable):
 
 
 class QueueFilter(PanelFilter):
-    """By words and group."""
+    """Filters pending sessions by words and group."""
 
     search_fields = ("name", "owner__email", "status_message")
     search_hint = gettext_lazy("Name, owner or reason")
@@ -178,7 +176,7 @@ class QueueFilter(PanelFilter):
 
 
 class QueueList(ListPage):
-    """What waits, as far as the administrator sees it."""
+    """The pending sessions that the administrator may see."""
 
     rule = staticmethod(administrator)
     section = "queue"
@@ -196,7 +194,7 @@ class QueueList(ListPage):
         return visible.select_related("owner", "resource_group")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the list, and who is first in line in the groups on this page of it."""
+        """Return the context with the session that is first in line in each group on this page."""
         context = super().get_context_data(**kwargs)
         rows = [row.record for row in context["table"].page.object_list]
         groups = {row.resource_group_id: row.resource_group for row in rows}
@@ -204,14 +202,14 @@ class QueueList(ListPage):
         return context | {"heads": heads, "highest_priority": HIGHEST_PRIORITY}
 
     def get_template_names(self) -> list[str]:
-        """Return the list with its bar alone when only that is asked for."""
+        """Return the template of the list with its bar for htmx, else that of the page."""
         return ["web/panel/_queue_body.html"] if self._is_part() else [self.template_name]
 
 
 @require_POST
 @panel_page(administrator)
 def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
-    """Give a session another priority, and go back to the queue."""
+    """Change the priority of a session, and redirect to the queue."""
     visible = ComputeSession.objects.visible_to(request.user).select_related("owner", "project__domain")
     session = get_object_or_404(visible, pk=pk)
     try:
@@ -230,7 +228,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @panel_page(administrator)
 def queue_priorities(request: PageRequest) -> HttpResponse:
-    """Give the checked sessions one priority, or put them in front of their groups, and go back to the queue."""
+    """Change the priority of the selected sessions, or put them first in their groups; then redirect to the queue."""
     chosen = [text for text in request.POST.getlist("session")[:PAGE_SIZE] if _is_id(text)]
     visible = ComputeSession.objects.visible_to(request.user).select_related("owner", "project__domain")
     sessions = list(visible.filter(pk__in=chosen).order_by("created_at", "pk"))

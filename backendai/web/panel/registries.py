@@ -1,4 +1,4 @@
-"""Registries: where images come from."""
+"""Pages of image registries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TONES: dict[str, str] = {
 
 
 class RegistryTable(PanelTable):
-    """One row per registry."""
+    """A table with one row for each registry."""
 
     name = tables.LinkColumn("manage:registry", args=[tables.A("pk")])
     url = tables.Column(_l("Address"))
@@ -59,7 +59,7 @@ class RegistryTable(PanelTable):
         return newest_jobs(SCAN_JOB, [record.name for record in self.data.data])
 
     def render_state(self, record: Registry) -> str:
-        """Return what came of the last scan; of one that failed, why."""
+        """Return the status of the last scan, with the error of a failed one."""
         job = self._scans.get(record.name)
         if job is None:
             return "–"
@@ -71,17 +71,16 @@ class RegistryTable(PanelTable):
         return format_html('{}<div class="sub"><a href="{}">{}</a></div>', look, address, in_words(job.message))
 
     def value_state(self, record: Registry) -> str:
-        """Return the same as text."""
+        """Return status and message of the last scan as text for files."""
         job = self._scans.get(record.name)
         return f"{job.status}: {job.message}" if job else ""
 
     def render_scanned_at(self, value: Any) -> str:
-        """Return when."""
         return ago(value)
 
 
 class RegistryFilter(PanelFilter):
-    """By name and state."""
+    """Filters registries by name and state."""
 
     search_fields = ("name", "url")
     search_hint = _l("Name or address")
@@ -92,7 +91,7 @@ class RegistryFilter(PanelFilter):
 
 
 class RegistryForm(EditForm):
-    """A registry; its passwords are written and never shown."""
+    """The form of a registry. Its passwords can be set, but are never shown."""
 
     groups = (
         (_l("Account"), ("username", "new_password", "clear_password")),
@@ -141,7 +140,7 @@ class RegistryForm(EditForm):
         widgets: ClassVar[dict[str, Any]] = {"repositories": forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})}
 
     def values(self) -> dict[str, Any]:
-        """Return what the form says as the verb takes it."""
+        """Return the form's values for the service."""
         data = {name: self.cleaned_data[name] for name in self.Meta.fields} | {
             "domains": list(self.cleaned_data["domains"])
         }
@@ -154,7 +153,7 @@ class RegistryForm(EditForm):
 
 
 class RegistryList(ListPage):
-    """Every registry, for superadmins."""
+    """The list of registries, for superadmins."""
 
     section = "registries"
     title = _l("Registries")
@@ -171,7 +170,7 @@ class RegistryList(ListPage):
 
 
 class RegistryPage(FormPage):
-    """One registry, or a new one."""
+    """The form of a new or existing registry."""
 
     section = "registries"
     title = _l("New registry")
@@ -183,21 +182,20 @@ class RegistryPage(FormPage):
     delete_address = "manage:registry-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it through its verb."""
+        """Save the registry by the service, with its checks and audit entry."""
         assert isinstance(form, RegistryForm)
         return write_registry(self.viewer.pk, self.find() or Registry(), form.values())
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("Registry %(saved)s is saved. Scan it to see its images.") % {"saved": saved}
 
     def success_url(self, saved: Any) -> str:
-        """Stay with the registry, where it can be looked through."""
+        """Return the address of the registry's page, where it can be scanned."""
         return reverse("manage:registry", args=[saved.pk])
 
 
 class RegistryDelete(DeletePage):
-    """Asks before a registry goes."""
+    """Deletes a registry."""
 
     section = "registries"
     title = _l("Delete registry")
@@ -206,11 +204,9 @@ class RegistryDelete(DeletePage):
     list_address = "manage:registries"
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Its images stay in the catalogue, and its password is deleted.")]
 
     def act(self) -> str:
-        """Delete it through its verb."""
         name = str(self.object)
         delete_registry(self.viewer.pk, self.object)
         return _("%(name)s is deleted.") % {"name": name}
@@ -219,7 +215,7 @@ class RegistryDelete(DeletePage):
 @require_POST
 @panel_page()
 def registry_scan(request: PageRequest, pk: int) -> HttpResponse:
-    """Begin to look through a registry."""
+    """Start a scan of a registry."""
     registry = Registry.objects.filter(pk=pk).first()
     if registry is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""The fields of the site's settings that say how sessions reach the outside."""
+"""The fields of the site's settings for the network of sessions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _READABLE_BY_ALL = _l("Every user can read the value in a session, a user name a
 
 
 class _Checked(forms.CharField):
-    """A text that a function of the settings cleans."""
+    """A text field that a function of the settings cleans."""
 
     def __init__(self, clean: Any, **kwargs: Any) -> None:
         self._clean = clean
         super().__init__(required=False, **kwargs)
 
     def to_python(self, value: Any) -> Any:
-        """Return the cleaned value; raises a ValidationError."""
+        """Return the cleaned value. Raises ValidationError."""
         try:
             return self._clean("", value or "")
         except UserError as error:
@@ -31,18 +31,18 @@ class _Checked(forms.CharField):
 
 
 class LinesField(_Checked):
-    """Several values, one per line."""
+    """A field for several values, one on each line."""
 
     def __init__(self, clean: Any, **kwargs: Any) -> None:
         super().__init__(clean, widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}), **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows."""
+        """Return the text that the input shows."""
         return value if isinstance(value, str) or not isinstance(value, Sequence) else "\n".join(value)
 
 
 class SessionNetworkFields(forms.Form):
-    """Certificate authorities, package indexes and proxies."""
+    """The fields for certificate authorities, package indexes and proxies."""
 
     session_authorities = _Checked(
         clean_authorities,

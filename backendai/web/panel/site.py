@@ -1,4 +1,4 @@
-"""Settings of the site, and its announcements."""
+"""Pages of the site's settings and announcements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backendai.web.templatetags.portal import exact
 
 
 class SettingsForm(SessionNetworkFields):
-    """Every setting with what it does."""
+    """The form of all settings of the site."""
 
     custom_allocation = forms.BooleanField(
         required=False,
@@ -72,11 +72,11 @@ class SettingsForm(SessionNetworkFields):
 
     @property
     def authorities(self) -> list[Authority]:
-        """The certificates that are stored."""
+        """The stored certificate authorities."""
         return authorities_of(self._stored["session_authorities"])
 
     def clean(self) -> dict[str, Any]:
-        """Refuse to save over changes that the form has never shown."""
+        """Validate the form. Adds an error if the settings were changed after the form was shown."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if cleaned.pop("version", "") != self._version:
             refuse_unseen(self, self._version, self._stored)
@@ -84,18 +84,17 @@ class SettingsForm(SessionNetworkFields):
 
 
 class SettingsPage(PanelPage, TemplateView):
-    """The settings in one form."""
+    """The form of the site's settings."""
 
     section = "settings"
     title = _l("Settings")
     template_name = "web/panel/settings.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show them."""
         return self.render_to_response(self.get_context_data(form=SettingsForm()))
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Write those that differ."""
+        """Save the changed settings."""
         assert isinstance(request.user, User)
         form = SettingsForm(request.POST)
         if form.is_valid():
@@ -110,7 +109,7 @@ class SettingsPage(PanelPage, TemplateView):
 
 
 class AnnouncementTable(PanelTable):
-    """One row per announcement."""
+    """A table with one row for each announcement."""
 
     text = tables.LinkColumn("manage:announcement", args=[tables.A("pk")], verbose_name=_l("Text"))
     tone = tables.Column(_l("Tone"))
@@ -123,16 +122,14 @@ class AnnouncementTable(PanelTable):
         order_by = "-starts_at"
 
     def render_starts_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return exact(value)
 
     def render_ends_at(self, value: Any) -> str:
-        """Return the exact moment."""
         return exact(value)
 
 
 class AnnouncementFilter(PanelFilter):
-    """By words."""
+    """Filters announcements by words."""
 
     search_fields = ("text",)
     search_hint = _l("Text")
@@ -143,7 +140,7 @@ class AnnouncementFilter(PanelFilter):
 
 
 class AnnouncementList(ListPage):
-    """Every announcement, for superadmins."""
+    """The list of announcements, for superadmins."""
 
     section = "announcements"
     title = _l("Announcements")
@@ -155,12 +152,11 @@ class AnnouncementList(ListPage):
     empty_text = _l("Announce maintenance or news here.")
 
     def get_queryset(self) -> QuerySet[Announcement]:
-        """Return all of them."""
         return Announcement.objects.all()
 
 
 class AnnouncementForm(EditForm):
-    """A text with its time."""
+    """The form of an announcement: its text, and when it is shown."""
 
     class Meta:
         model = Announcement
@@ -174,7 +170,7 @@ class AnnouncementForm(EditForm):
 
 
 class AnnouncementPage(FormPage):
-    """One announcement, or a new one."""
+    """The form of a new or existing announcement."""
 
     section = "announcements"
     title = _l("New announcement")
@@ -185,12 +181,11 @@ class AnnouncementPage(FormPage):
     delete_address = "manage:announcement-delete"
 
     def success_text(self, saved: Any) -> str:
-        """Return what is said after saving."""
         return _("The announcement is saved.")
 
 
 class AnnouncementDelete(DeletePage):
-    """Asks before one is deleted."""
+    """Deletes an announcement."""
 
     section = "announcements"
     model = Announcement

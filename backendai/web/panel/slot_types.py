@@ -1,4 +1,4 @@
-"""Slot types: the kinds of resources, and how people see them."""
+"""Pages of slot types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
 
 class SlotTypeTable(PanelTable):
-    """One row per slot type."""
+    """A table with one row for each slot type."""
 
     name = tables.LinkColumn("manage:slot-type", args=[tables.A("pk")], verbose_name=_l("Slot"))
     display_name = tables.Column(_l("Shown as"))
@@ -42,7 +42,7 @@ class SlotTypeTable(PanelTable):
 
 
 class SlotTypeFilter(PanelFilter):
-    """By name and kind."""
+    """Filters slot types by name, kind and whether they are enabled."""
 
     search_fields = ("name", "display_name")
     search_hint = _l("Name")
@@ -53,7 +53,7 @@ class SlotTypeFilter(PanelFilter):
 
 
 class SlotTypeList(ListPage):
-    """Every slot type, for superadmins."""
+    """The list of slot types, for superadmins."""
 
     section = "slot-types"
     title = _l("Slot types")
@@ -67,7 +67,7 @@ class SlotTypeList(ListPage):
 
 
 class SlotTypeForm(EditForm):
-    """How a slot looks, and in which steps it is given."""
+    """The display of a slot type, and the steps in which it is allocated."""
 
     step = forms.CharField(
         label=_l("Smallest step"),
@@ -91,14 +91,14 @@ class SlotTypeForm(EditForm):
         self.initial["step"] = self.instance.step
 
     def clean_step(self) -> int:
-        """Return the step in thousandths."""
+        """Return the step in thousandths. Raises ValidationError."""
         try:
             return parse_amount("step", self.cleaned_data["step"], field="step")
         except UserError as error:
             raise forms.ValidationError(error.message) from None
 
     def clean(self) -> dict[str, Any]:
-        """Refuse parts of what cannot be parted."""
+        """Validate the form. Adds an error to a fractional step of bytes or whole devices."""
         said = super().clean()
         self.instance.quantum = MILLI  # judged here, where the field is; the verb writes it
         step = said.get("step")
@@ -119,7 +119,7 @@ class SlotTypePage(FormPage):
     list_address = "manage:slot-types"
 
     def save(self, form: EditForm) -> Any:
-        """Write it, as the verb does it."""
+        """Save the slot type by the service, with its checks and audit entry."""
         values = {name: form.cleaned_data[name] for name in SlotTypeForm.Meta.fields}
         slot = SlotType.objects.get(pk=self.object.pk)
         return change_slot_type(self.viewer, slot, values | {"quantum": form.cleaned_data["step"]})

@@ -1,4 +1,4 @@
-"""Where the panel begins: the first page that is open to anyone who comes."""
+"""The start of the panel: its first page that the user may open."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from backendai.web.requests import PageRequest
 
 @panel_page(has_menu)
 def start(request: PageRequest) -> HttpResponse:
-    """Lead to the first page of the menu."""
+    """Redirect to the first page of the menu."""
     _, entries = menu_for(request.user)[0]
     return redirect(entries[0].address)

@@ -1,4 +1,4 @@
-"""Statistics: what was held by whom, over a choice of days, as a chart, a table and a file."""
+"""Statistics of allocations over some days, as a chart, a table and a file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from backendai.web.resources import name_of_slot
 
 
 def administrator(user: User) -> bool:
-    """Anyone who administrates the platform, or a domain: they see its part."""
+    """Return whether the user administers the platform or a domain. Domain admins see the part of their domain."""
     return user.role != User.Role.USER
 
 
 class StatisticsForm(forms.Form):
-    """Which days, added up how, and which slot the chart shows."""
+    """The days, the grouping, and the slot of the chart."""
 
     first = forms.DateField(required=False, label=_l("From"), widget=forms.DateInput(attrs={"type": "date"}))
     last = forms.DateField(required=False, label=_l("To"), widget=forms.DateInput(attrs={"type": "date"}))
@@ -41,7 +41,7 @@ class StatisticsForm(forms.Form):
 
 
 class StatisticsPage(PanelPage, TemplateView):
-    """What was held, for superadmins; for domain admins the part of their domain."""
+    """Statistics of allocations; for domain admins those of their domain."""
 
     section = "statistics"
     title = _l("Statistics")
@@ -61,7 +61,7 @@ class StatisticsPage(PanelPage, TemplateView):
         return self.render_to_response(self.get_context_data(form=form, found=found), status=status)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the table, and the chart of the slot that was chosen: of GPUs where there are any."""
+        """Return the context with the table, and the chart of the chosen slot (default: GPUs if there are any)."""
         found: Statistics | None = kwargs["found"]
         if found is None:
             return super().get_context_data(**kwargs)
@@ -107,6 +107,6 @@ def _rows(found: Statistics) -> Iterator[list[Any]]:
 
 
 def _cells(found: Statistics, line: Line) -> list[tuple[str, str]]:
-    """Return of each slot the hours, and in per cent which part of them was used, as far as it was measured."""
+    """Return for each slot the allocated hours, and the used part in per cent as far as measured."""
     parts = [(slot, line.used_part(slot)) for slot in found.slots]
     return [(f"{line.hours.get(slot, 0.0):.2f}", "" if part is None else f"{100 * part:.0f} %") for slot, part in parts]

@@ -1,4 +1,4 @@
-"""Storage hosts: where folders lie, and whether their file servers work."""
+"""Pages of storage hosts, with the state of their file servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIELDS = ["name", "title", "address", "public_address", "is_enabled", "is_defau
 
 
 class StorageHostTable(PanelTable):
-    """One row per storage host."""
+    """A table with one row for each storage host."""
 
     name = tables.LinkColumn("manage:storage-host", args=[tables.A("pk")], verbose_name=_l("Name"))
     state = tables.Column(_l("File server"), empty_values=(), order_by=("fault", "answered_at"))
@@ -42,11 +42,11 @@ class StorageHostTable(PanelTable):
         order_by = "name"
 
     def render_name(self, record: StorageHost) -> str:
-        """Return the name, with a mark on the default."""
+        """Return the name, marked if it is the default host."""
         return f"{record.name} ({_('default')})" if record.is_default else record.name
 
     def render_state(self, record: StorageHost) -> str:
-        """Return whether the file server works; of one that does not, why."""
+        """Return the state of the file server, with its fault."""
         if record.answered_at is None:
             return format_html('<span class="status tone-wait">{}</span>', _("not seen yet"))
         if not record.fault:
@@ -56,23 +56,23 @@ class StorageHostTable(PanelTable):
         return format_html("{}{}", look, host_away(record))
 
     def value_state(self, record: StorageHost) -> str:
-        """Return the same as text."""
+        """Return the state as text for files."""
         return record.fault or ("works" if record.answered_at else "not seen yet")
 
     def render_free_bytes(self, record: StorageHost) -> str:
-        """Return how much is free of how much."""
+        """Return the free and the total size."""
         if record.free_bytes is None or record.total_bytes is None:
             return "–"
         sizes = {"free": format_size(record.free_bytes), "total": format_size(record.total_bytes)}
         return _("%(free)s of %(total)s") % sizes
 
     def render_unknown(self, record: StorageHost) -> str:
-        """Return how many directories the database does not know."""
+        """Return the number of directories that are missing in the database."""
         return str(len(record.unknown_folders)) if record.unknown_folders else "–"
 
 
 class StorageHostFilter(PanelFilter):
-    """By name and whether new folders can be created there."""
+    """Filters storage hosts by name, and whether new folders can be created there."""
 
     search_fields = ("name", "title", "address")
     search_hint = _l("Name or address")
@@ -83,7 +83,7 @@ class StorageHostFilter(PanelFilter):
 
 
 class StorageHostForm(EditForm):
-    """A storage host; its name stays once it is made."""
+    """The form of a storage host; its name cannot be changed later."""
 
     class Meta:
         model = StorageHost
@@ -106,7 +106,7 @@ class StorageHostForm(EditForm):
 
 
 class StorageHostList(ListPage):
-    """Every storage host, for superadmins."""
+    """The list of storage hosts, for superadmins."""
 
     section = "storage-hosts"
     title = _l("Storage hosts")
@@ -118,13 +118,13 @@ class StorageHostList(ListPage):
     empty_text = _l("Start a file server, and add it here with its address. People can create folders then.")
 
     def get_queryset(self) -> QuerySet[StorageHost]:
-        """Return the hosts with the number of their folders."""
+        """Return the storage hosts with the number of their folders."""
         kept = ~Q(folders__status=FolderStatus.DELETED)
         return StorageHost.objects.annotate(folder_count=Count("folders", filter=kept))
 
 
 class StorageHostPage(FormPage):
-    """One storage host, or a new one."""
+    """The form of a new or existing storage host."""
 
     section = "storage-hosts"
     title = _l("New storage host")
@@ -136,7 +136,7 @@ class StorageHostPage(FormPage):
     delete_address = "manage:storage-host-delete"
 
     def save(self, form: EditForm) -> Any:
-        """Write it through its verb."""
+        """Save the storage host by the service, with its checks and audit entry."""
         values = {name: form.cleaned_data[name] for name in _FIELDS}
         return write_host(self.viewer.pk, self.find() or StorageHost(), values)
 
@@ -146,12 +146,12 @@ class StorageHostPage(FormPage):
         return list(rows) if self.object else []
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the form with how the host is."""
+        """Return the context with the host's state on agents."""
         return super().get_context_data(on_agents=self._on_agents, **kwargs)
 
 
 class StorageHostDelete(DeletePage):
-    """Asks before a storage host goes."""
+    """Deletes a storage host."""
 
     section = "storage-hosts"
     title = _l("Delete storage host")
@@ -160,15 +160,12 @@ class StorageHostDelete(DeletePage):
     list_address = "manage:storage-hosts"
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("Its files stay on the disk. It cannot be deleted while it has folders.")]
 
     def act(self) -> str:
-        """Delete it through its verb."""
         name = str(self.object)
         delete_host(self.viewer.pk, self.object)
         return _("%(name)s is deleted.") % {"name": name}
 
     def success_url(self) -> str:
-        """Return to the list."""
         return reverse(self.list_address)

@@ -1,4 +1,4 @@
-"""Words that people typed, as a page shows them."""
+"""Texts typed by people, for display on a page."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from django.utils.html import format_html
 
 
 def name_text(text: str) -> str:
-    """Return a name as text that keeps its own direction: nothing beside it is turned round."""
+    """Return a name with its own writing direction, which does not affect the text around it."""
     return format_html("<bdi>{}</bdi>", text)

@@ -1,4 +1,4 @@
-"""Kernels that run on agents and are not in the database: adopt their sessions, or remove them."""
+"""Kernels on agents that are missing in the database: adds their sessions to it, or removes the kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.web.templatetags.portal import ago
 
 
 class UnknownKernelTable(PanelTable):
-    """One row per kernel."""
+    """A table with one row for each unknown kernel."""
 
     name = tables.Column(_l("Session"), accessor="session_name", orderable=False, empty_values=())
     owner = tables.Column(_l("Owner"), accessor="owner", orderable=False, default="–")
@@ -40,29 +40,28 @@ class UnknownKernelTable(PanelTable):
         order_by = "found_at"
 
     def render_name(self, record: UnknownKernel) -> str:
-        """Return the name of its session, as far as that is known."""
+        """Return the name of the kernel's session, if known."""
         return record.session_name or _("not known")
 
     def render_hostname(self, record: UnknownKernel) -> str:
-        """Return its host name, or the beginning of its id."""
+        """Return the kernel's host name, or the beginning of its id."""
         return record.hostname or str(record.kernel_id)[:8]
 
     def render_amounts(self, value: dict[str, str]) -> str:
-        """Return what it holds in words."""
+        """Return the amounts that the kernel holds as text."""
         return Slots.parse(value).describe()
 
     def render_is_running(self, record: UnknownKernel) -> str:
-        """Return whether it runs, or is being removed."""
+        """Return whether the kernel runs, is stopped, or is being removed."""
         if record.removal_at:
             return _("being removed")
         return _("running") if record.is_running else _("stopped")
 
     def render_found_at(self, value: Any) -> str:
-        """Return it relative to now."""
         return ago(value)
 
     def render_decide(self, record: UnknownKernel) -> str:
-        """Return the links to what can be done."""
+        """Return the links to the possible actions."""
         if record.removal_at:
             return "–"
         remove = (reverse("manage:unknown-kernel-remove", args=[record.pk]), _("Remove kernel"))
@@ -73,7 +72,7 @@ class UnknownKernelTable(PanelTable):
 
 
 class UnknownKernelFilter(PanelFilter):
-    """By agent."""
+    """Filters unknown kernels by agent."""
 
     search_fields = ("agent__name",)
     search_hint = _l("Agent")
@@ -84,7 +83,7 @@ class UnknownKernelFilter(PanelFilter):
 
 
 class UnknownKernelList(ListPage):
-    """Every such kernel, for superadmins."""
+    """The list of unknown kernels, for superadmins."""
 
     section = "unknown-kernels"
     title = _l("Unknown kernels")
@@ -95,12 +94,12 @@ class UnknownKernelList(ListPage):
     empty_text = _l("The database knows every kernel that the agents report.")
 
     def get_queryset(self) -> QuerySet[UnknownKernel]:
-        """Return the rows with their agents."""
+        """Return the unknown kernels with their agents."""
         return UnknownKernel.objects.select_related("agent")
 
 
 class UnknownKernelDecision(ConfirmPage):
-    """Base: a question about one of them."""
+    """The base of confirmations of an action on an unknown kernel."""
 
     section = "unknown-kernels"
     model = UnknownKernel
@@ -108,32 +107,30 @@ class UnknownKernelDecision(ConfirmPage):
     object: UnknownKernel
 
     def get_queryset(self) -> QuerySet[UnknownKernel]:
-        """Return the rows with their agents."""
+        """Return the unknown kernels with their agents."""
         return UnknownKernel.objects.select_related("agent")
 
     @property
     def session_name(self) -> str:
-        """The name of its session, as far as that is known."""
+        """The name of the kernel's session, else the beginning of the kernel's id."""
         return self.object.session_name or str(self.object.kernel_id)[:8]
 
 
 class AdoptPage(UnknownKernelDecision):
-    """Take a session back into the database."""
+    """Adds the session of an unknown kernel to the database."""
 
     title = _l("Adopt session")
     submit_label = _l("Adopt session")
     is_dangerous = False
 
     def get_queryset(self) -> QuerySet[UnknownKernel]:
-        """Return the kernels whose session is known."""
+        """Return the kernels whose session is known and that are not being removed."""
         return super().get_queryset().filter(session_id__isnull=False, removal_at=None)
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Adopt session %(name)s?") % {"name": self.session_name}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         number = UnknownKernel.objects.filter(session_id=self.object.session_id).count()
         kernels = ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
         return [
@@ -143,30 +140,26 @@ class AdoptPage(UnknownKernelDecision):
         ]
 
     def act(self) -> str:
-        """Adopt it."""
         session: ComputeSession = adopt_session(self.viewer, self.object.session_id, now=timezone.now())  # type: ignore[arg-type]
         return _("Session %(name)s is adopted. Its agent confirms it within seconds.") % {"name": session.name}
 
 
 class RemovePage(UnknownKernelDecision):
-    """Have a kernel removed from its agent."""
+    """Removes an unknown kernel from its agent."""
 
     title = _l("Remove kernel")
     submit_label = _l("Remove kernel")
 
     def question(self) -> str:
-        """Return what is asked."""
         names = {"name": self.session_name, "agent": self.object.agent}
         return _("Remove the kernel of %(name)s from %(agent)s?") % names
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("Its programs are stopped, and its home folder and its log are deleted. This cannot be undone."),
             _("When the agent has no unknown kernel left, it takes new sessions again."),
         ]
 
     def act(self) -> str:
-        """Decide it."""
         remove_unknown(self.viewer, self.object, now=timezone.now())
         return _("The agent removes the kernel at its next sync.")

@@ -1,4 +1,4 @@
-"""Addresses of the administration pages, each named as its entry of the menu."""
+"""Addresses of the administration pages. Each route is named like its entry in the menu."""
 
 from django.urls import include, path
 

@@ -1,4 +1,4 @@
-"""What is done to one person: letting them in or not, a new password, purging."""
+"""Actions on one user: activation, a new password, reset of second factors, purge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backendai.web.panel.editing import ConfirmPage, Obstacle, show_error
 
 
 def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
-    """Return what must change before this person can be purged; ``live`` counts their live sessions by status."""
+    """Return the obstacles to purging this user; ``live`` has the number of live sessions by status."""
     obstacles = []
     if person.is_active:
         address = reverse("manage:user-deactivate", args=[person.pk])
@@ -38,7 +38,7 @@ def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
 
 
 class UserAction(ConfirmPage):
-    """Base: a question about one person, for those who may do the action to them."""
+    """The base of confirmations of an action on one user, for administrators who may do it."""
 
     section = "users"
     rule = staticmethod(rules_people)
@@ -48,7 +48,7 @@ class UserAction(ConfirmPage):
     object: User
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer; for anyone who may not do it, the page does not exist."""
+        """Serve the page; 404 for users who may not do the action."""
         if isinstance(request.user, User) and rules_people(request.user):
             person = self.get_queryset().filter(pk=kwargs["pk"]).first()
             if person is None or not may_user(request.user, self.action, person):
@@ -56,28 +56,26 @@ class UserAction(ConfirmPage):
         return super().dispatch(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[User]:
-        """Return the people that one sees."""
+        """Return the people whom the administrator sees."""
         people: QuerySet[User] = User.objects.visible_to(self.viewer)
         return people
 
     def success_url(self) -> str:
-        """Return to the person."""
+        """Return the address of the user's page."""
         return reverse("manage:user", args=[self.object.pk])
 
 
 class DeactivatePage(UserAction):
-    """Let somebody in no more."""
+    """Deactivates a user."""
 
     title = _l("Deactivate")
     submit_label = _l("Deactivate")
     action = Action.SET_ACTIVE
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Deactivate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         live = sum(live_sessions_of(self.object).values())
         return [
             _("All their sign-ins and access tokens end, and open connections close within seconds."),
@@ -86,13 +84,13 @@ class DeactivatePage(UserAction):
         ]
 
     def act(self) -> str:
-        """Do it."""
+        """Deactivate the user, and return the message for the page."""
         set_user_active(self.viewer, self.object, False, now=timezone.now())
         return _("%(object)s is deactivated.") % {"object": self.object}
 
 
 class ActivatePage(UserAction):
-    """Let somebody in again."""
+    """Activates a user."""
 
     title = _l("Activate")
     submit_label = _l("Activate")
@@ -100,21 +98,18 @@ class ActivatePage(UserAction):
     action = Action.SET_ACTIVE
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Activate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [_("They can sign in as before; access tokens must be recreated.")]
 
     def act(self) -> str:
-        """Do it."""
         set_user_active(self.viewer, self.object, True, now=timezone.now())
         return _("%(object)s is active again.") % {"object": self.object}
 
 
 class ResetForm(forms.Form):
-    """A new password."""
+    """The new password of a user."""
 
     password = forms.CharField(
         label=_l("New password"),
@@ -127,7 +122,7 @@ class ResetForm(forms.Form):
 
 
 class PasswordPage(UserAction):
-    """Give somebody a new password."""
+    """Sets the password of a user."""
 
     template_name = "web/panel/confirm_form.html"
     title = _l("Set a password")
@@ -137,18 +132,16 @@ class PasswordPage(UserAction):
     form: ResetForm | None = None
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Set a new password for %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("All their sign-ins end."),
             _("Tell them the new password; they can change it on their account page."),
         ]
 
     def act(self) -> str:
-        """Set it."""
+        """Set the password. Raises UserError if the form is invalid."""
         self.form = ResetForm(self.request.POST)
         if not self.form.is_valid():
             raise UserError(_("Check the marked fields."))
@@ -161,30 +154,27 @@ class PasswordPage(UserAction):
         return _("%(object)s has a new password.") % {"object": self.object}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the question with its fields."""
+        """Return the context with the form."""
         return super().get_context_data(**({"form": self.form or ResetForm()} | kwargs))
 
 
 class ResetFactorsPage(UserAction):
-    """Take the second factors from somebody who has lost them."""
+    """Deletes the second factors of a user who has lost them."""
 
     title = _l("Reset second factors")
     submit_label = _l("Reset second factors")
     action = Action.SET_PASSWORD
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Remove all second factors of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("All second factors are removed. Until new ones are set up, the password alone is enough."),
             _("All their sign-ins end. Verify the identity of the person who asked for this."),
         ]
 
     def act(self) -> str:
-        """Do it."""
         number = reset_factors(self.viewer.pk, self.object, now=timezone.now())
         return (
             _("%(object)s had %(number)s second factors.") % {"object": self.object, "number": number}
@@ -194,18 +184,16 @@ class ResetFactorsPage(UserAction):
 
 
 class PurgePage(UserAction):
-    """Take somebody out for good."""
+    """Purges a user."""
 
     title = _l("Purge")
     submit_label = _l("Purge for good")
     action = Action.PURGE_USER
 
     def question(self) -> str:
-        """Return what is asked."""
         return _("Purge %(object)s for good?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
-        """Return what will happen."""
         return [
             _("Name, address, keys, tokens, sign-ins and memberships are deleted and cannot be restored."),
             _(
@@ -215,19 +203,18 @@ class PurgePage(UserAction):
         ]
 
     def obstacles(self) -> list[Obstacle]:
-        """Return an active account, and sessions that have not ended."""
+        """Return the obstacles: an active account, and live sessions."""
         return purge_obstacles(self.object, live_sessions_of(self.object))
 
     def typed_word(self) -> str:
-        """Return the address."""
+        """Return the user's e-mail address, which must be typed."""
         return self.object.email
 
     def act(self) -> str:
-        """Purge them."""
         email = self.object.email
         purge_user(self.viewer, self.object, typed=self.request.POST.get("typed", ""), now=timezone.now())
         return _("%(email)s is purged.") % {"email": email}
 
     def success_url(self) -> str:
-        """Return to the list: there is no page of them any more."""
+        """Return the address of the list after the purge, as the user has no page any more."""
         return reverse(self.list_address) if self.request.method == "POST" else super().success_url()

@@ -1,4 +1,4 @@
-"""Making and changing a person."""
+"""Forms that create and change a user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEEDS = {
 
 
 class UserForm(EditForm):
-    """A person; the fields that one may not set are left out."""
+    """The form of a user, without the fields that the administrator may not set."""
 
     groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = (
         (_l("Access"), ("role", "domain")),
@@ -60,7 +60,7 @@ class UserForm(EditForm):
 
 
 class NewUserForm(UserForm):
-    """A new person."""
+    """The form of a new user."""
 
     groups = (
         (_l("Access"), ("password", "role", "domain", "projects")),
@@ -89,7 +89,7 @@ class NewUserForm(UserForm):
 
 
 class UserFormPage(FormPage):
-    """Base: a form of one person."""
+    """The base of the forms of one user."""
 
     section = "users"
     rule = staticmethod(rules_people)
@@ -98,16 +98,16 @@ class UserFormPage(FormPage):
     list_address = "manage:users"
 
     def make_form(self, data: Any = None) -> EditForm:
-        """Return the form as far as the one who asks may fill it in."""
+        """Return the form with the fields that this administrator may fill."""
         return self.form_class(data, instance=self.object, actor=self.viewer)
 
     def success_url(self, saved: Any) -> str:
-        """Return to the person."""
+        """Return the address of the user's page."""
         return reverse("manage:user", args=[saved.pk])
 
 
 class NewUserPage(UserFormPage):
-    """A new person."""
+    """The form of a new user."""
 
     title = _l("New user")
     lead = _l("They can sign in at once with the password. To let them choose it themselves, invite them.")
@@ -115,7 +115,7 @@ class NewUserPage(UserFormPage):
     submit_label = _l("Create")
 
     def save(self, form: EditForm) -> Any:
-        """Make them, as the verb does it."""
+        """Create the user by the service, with its checks and audit entry."""
         said = form.cleaned_data
         names = ("email", "full_name", "role", "policy", "password", "projects")
         domain: Domain | None = said.get("domain", self.viewer.domain)
@@ -123,24 +123,24 @@ class NewUserPage(UserFormPage):
 
 
 class EditUserPage(UserFormPage):
-    """A person that is here."""
+    """The form of an existing user."""
 
     title = _l("User")
     form_class = UserForm
 
     def get_queryset(self) -> QuerySet[User]:
-        """Return the people that one sees."""
+        """Return the people whom the administrator sees."""
         people: QuerySet[User] = User.objects.visible_to(self.viewer)
         return people
 
     def find(self, *, for_update: bool = False) -> Any:
-        """Return the person; who stands above the one who asks is not to be changed."""
+        """Return the user; 404 unless the administrator may change them."""
         found = super().find(for_update=for_update)
         if not may_user(self.viewer, Action.CHANGE_USER, found):
             raise Http404
         return found
 
     def save(self, form: EditForm) -> Any:
-        """Write it, as the verb does it."""
+        """Save the user by the service, with its checks and audit entry."""
         wishes = {name: form.cleaned_data[name] for name in form.fields if name != "version"}
         return change_user(self.viewer, User.objects.get(pk=self.object.pk), wishes, now=timezone.now())

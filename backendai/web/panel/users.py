@@ -1,4 +1,4 @@
-"""People: who is here, one of them, making and changing them."""
+"""The list of users, and the page of a user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ACTIONS = {
 
 
 class UserTable(PanelTable):
-    """One row per person."""
+    """A table with one row for each user."""
 
     email = tables.LinkColumn("manage:user", args=[tables.A("pk")], verbose_name=_l("Address"))
     full_name = tables.Column(_l("Name"), default="–")
@@ -51,24 +51,21 @@ class UserTable(PanelTable):
         order_by = "email"
 
     def render_full_name(self, value: str) -> str:
-        """Return it apart from what stands beside it, in whatever direction it runs."""
+        """Return the name, with its own writing direction."""
         return name_text(value)
 
     def value_full_name(self, value: str) -> str:
-        """Return it as it is."""
         return value
 
     def render_last_login(self, value: Any) -> str:
-        """Return it relative to now."""
         return ago(value)
 
     def value_last_login(self, value: Any) -> str:
-        """Return the exact moment."""
         return value.isoformat() if value else ""
 
 
 class UserFilter(PanelFilter):
-    """By words, role, domain and state."""
+    """Filters users by words, role, domain and state."""
 
     search_fields = ("email", "full_name")
     search_hint = _l("Address or name")
@@ -84,7 +81,7 @@ class UserFilter(PanelFilter):
 
 
 class UserList(ListPage):
-    """The people that one rules."""
+    """The list of users whom the administrator manages."""
 
     section = "users"
     title = _l("Users")
@@ -96,20 +93,20 @@ class UserList(ListPage):
     create_label = _l("New user")
 
     def get_queryset(self) -> QuerySet[User]:
-        """Return the visible people with the number of their projects."""
+        """Return the visible users with the number of their projects."""
         people: QuerySet[User] = User.objects.visible_to(self.viewer).select_related("domain", "policy")
         return people.annotate(project_count=number_of(Membership.objects.all(), "user"))
 
 
 class UserPage(PanelPage, TemplateView):
-    """One person: projects, sessions, limits and use, and what lets them in."""
+    """One user: projects, sessions, limits, usage and credentials."""
 
     section = "users"
     rule = staticmethod(rules_people)
     template_name = "web/panel/user.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the person with what belongs to them."""
+        """Return the context with the user and their objects."""
         rows = User.objects.visible_to(self.viewer).select_related("domain", "policy")
         user = get_object_or_404(rows, pk=self.kwargs["pk"])
         viewer, now = self.request.user, timezone.now()

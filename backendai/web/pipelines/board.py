@@ -1,4 +1,4 @@
-"""What the page of a run shows and asks for every few seconds: its numbers, its graph, and the elements of a step."""
+"""The live part of a run's page, reloaded every few seconds: its numbers, its graph, and the elements of a step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """The element that is looked at: why it waits, its own variables, and its newest attempts."""
+    """The selected element: why it waits, its variables, and its newest attempts."""
 
     task: Task
     reasons: Sequence[Why]
@@ -36,8 +36,10 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A run as its page shows it, with the step that is looked at. ``mark`` changes with everything on it but the
-    time."""
+    """The live part of a run's page, with the selected step.
+
+    ``mark`` is a digest that changes with every content except times.
+    """
 
     run: Run
     step: Step
@@ -47,11 +49,11 @@ class Board:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the page that asks shows all of it."""
+        """Return whether the requesting page already shows this state."""
         return self.query.get("seen", "").partition(".")[0] == self.mark
 
     def context(self) -> dict[str, Any]:
-        """Return what the template shows; four queries."""
+        """Return the template context; four queries."""
         run, rows = self.run, step_rows(self.run)
         parts = Parts(self.query.get("seen", "")[:MOST_SEEN].partition(".")[2])
         chosen = next(row for row in rows if row.step.id == self.step.pk)
@@ -80,7 +82,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """Some rows of the table of steps; ``is_kept``: the page has them."""
+    """Some rows of the table of steps; ``is_kept``: the page already has them."""
 
     name: str
     rows: list[StepRow]
@@ -100,8 +102,10 @@ class StepPage:
 
 
 def board_of(run: Run, query: QueryDict) -> Board:
-    """Return the run with the step and the element that the query chooses, else the first; two queries, and at most
-    ten more for the element."""
+    """Return the live part with the step and element that the query selects, else the first.
+
+    Two queries, and at most ten more for the element.
+    """
     steps = Step.objects.filter(run=run).defer("request", "secrets", "values")
     name = query.get("step", "")[:32]
     step = (steps.filter(name=name).first() if name else None) or steps.earliest("place")
@@ -111,14 +115,16 @@ def board_of(run: Run, query: QueryDict) -> Board:
 
 
 def number_in(query: QueryDict, name: str) -> int | None:
-    """Return a number of an address; None for what is none."""
+    """Return a number of the query; None if it is missing or invalid."""
     text = query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
 def _mark_of(run: Run, element: Element | None) -> str:
-    """Return a digest of what can change; one query. The run's version stands for the states of its elements: it grows
-    in the transaction of each change."""
+    """Return a digest of everything that can change; one query.
+
+    The run's version stands for the states of its elements, as each change increases it in the same transaction.
+    """
     messages = Step.objects.filter(run=run).exclude(message="").order_by("place").values_list("place", "message")
     said: list[object] = [run.version, run.status, run.ended_at, *messages]
     if element:

@@ -1,4 +1,4 @@
-"""Starting a run from a document, and what else people do with runs."""
+"""Launches a run from a document, and runs actions on runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from backendai.web.requests import PageRequest
 
 
 class RunForm(forms.Form):
-    """A run as a document."""
+    """The document of a run, with its name."""
 
     name = forms.CharField(
         max_length=40,
@@ -53,12 +53,12 @@ class RunForm(forms.Form):
     )
 
     def wish(self, parameters: Mapping[str, Any]) -> RunWish:
-        """Return the run that is asked for."""
+        """Return the requested run."""
         said = self.cleaned_data
         return RunWish(said["text"].replace("\r\n", "\n"), parameters=parameters, name=said["name"].strip())
 
     def refuse(self, error: UserError) -> None:
-        """Show a refusal at the field that it is about."""
+        """Add the error to its field, with the line of the document."""
         own = error.field == "name" and "line" not in error.details
         if line := error.details.get("line"):
             self.fields["text"].widget.attrs["data-line"] = line
@@ -69,7 +69,7 @@ class RunForm(forms.Form):
 @never_cache
 @login_required
 def create(request: PageRequest) -> HttpResponse:
-    """Ask for the document of a run, then for its parameters; on POST launch it, or only check it (``go=check``)."""
+    """Show the form for a run's document and parameters; on POST launch it, or only check it (``go=check``)."""
     like = _like(request)
     form, found = RunForm(request.POST or None, initial={"text": _beginning(request, like)}), None
     asked = _parameters(request, str(form["text"].value() or ""), like)
@@ -99,8 +99,10 @@ def create(request: PageRequest) -> HttpResponse:
 @require_safe
 @login_required
 def copy(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Lead to the form that is filled as the run was launched: the launcher for an array that it can show, else its
-    document."""
+    """Redirect to the form filled as the run was launched.
+
+    An array that the launcher can show leads there, other runs to their document.
+    """
     found = find_run(request, run_id)
     is_plain = found.kind == Run.Kind.ARRAY and is_of_the_form(found.steps.get())
     address = f"{reverse('web:launch')}?{LIKE_RUN}=" if is_plain else f"{reverse('web:run_new')}?like="
@@ -110,7 +112,7 @@ def copy(request: PageRequest, run_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Cancel the run when that was confirmed."""
+    """Cancel the run if that was confirmed."""
     if request.POST.get("confirm") != "cancel":
         return redirect("web:run", find_run(request, run_id).pk)
     return _done(request, run_id, lambda run: cancel_run(run, request.user, now=timezone.now()))
@@ -119,21 +121,21 @@ def cancel(request: PageRequest, run_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def pause(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Launch nothing more of the run."""
+    """Pause the run: no more elements are launched."""
     return _done(request, run_id, lambda run: pause_run(run, request.user))
 
 
 @require_POST
 @login_required
 def resume(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Go on after a pause."""
+    """Resume a paused run."""
     return _done(request, run_id, lambda run: resume_run(run, request.user))
 
 
 @require_POST
 @login_required
 def at_once(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Change how many sessions the run has at once; an empty field means no limit."""
+    """Change the number of simultaneous sessions of the run; an empty field means no limit."""
     typed = request.POST.get("at_once", "").strip() or "0"
     number = int(typed) if typed.isascii() and typed.isdigit() and len(typed) < 8 else -1
     return _done(request, run_id, lambda run: set_at_once(run, request.user, number))
@@ -142,7 +144,7 @@ def at_once(request: PageRequest, run_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def retry(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Let what failed wait again: all of it, or an element of a step."""
+    """Retry the failed elements: all, or one element of a step."""
     step, index = request.POST.get("step", "")[:32], request.POST.get("index", "")
     indexes = [int(index)] if index.isascii() and index.isdigit() and len(index) < 8 else None
     return _done(
@@ -163,12 +165,12 @@ def _done(request: PageRequest, run_id: UUID, action: Callable[[Run], Any]) -> H
 
 
 def _beginning(request: PageRequest, like: Run | None) -> str:
-    """Return the document to begin with: the copy of a run, else an example."""
+    """Return the initial document: the copy of a run, else an example."""
     return copied_text(like) if like else example_text(request.GET.get("example", ""), request.user)
 
 
 def _like(request: PageRequest) -> Run | None:
-    """Return the run to begin with, if it is one's own."""
+    """Return the run to copy, if it is the user's own; else None."""
     try:
         found: Run | None = Run.objects.filter(owner=request.user, pk=UUID(request.GET.get("like", ""))).first()
     except ValueError:
@@ -177,8 +179,10 @@ def _like(request: PageRequest) -> Run | None:
 
 
 def _parameters(request: PageRequest, text: str, like: Run | None) -> ParametersForm:
-    """Return the form of the parameters that a document declares; without fields while it cannot be read. It is bound
-    when the page asked for them."""
+    """Return the form of a document's parameters; without fields for an unreadable document.
+
+    The form is bound if the page has sent its fields.
+    """
     try:
         declared = parameters_of(read_document(text, largest=LARGEST, most=MOST_VALUES).value.get("params"))
     except UserError:

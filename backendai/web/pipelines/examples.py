@@ -1,4 +1,4 @@
-"""Documents to begin a pipeline with. Each runs as it stands: a newcomer sees a run before the first own program."""
+"""Example documents of pipelines. Each runs unchanged, so a new user sees a run before writing a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _USUAL = "python"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A document under a name; its image stands as ``python``."""
+    """An example document with its name; its image is ``python``."""
 
     name: str
     title: str | Promise
@@ -145,7 +145,7 @@ KEYS: tuple[tuple[str, str | Promise], ...] = (
 
 
 def example_text(name: str, user: User) -> str:
-    """Return the document of this name, else the first, with an image that the user can use; one query."""
+    """Return the example of this name, else the first, with an image that the user may use; one query."""
     found = next((one for one in EXAMPLES if one.name == name), EXAMPLES[0])
     names = list(Image.objects.usable_by(user).order_by("name").values_list("name", flat=True)[:200])
     image = _USUAL if _USUAL in names or not names else names[0]

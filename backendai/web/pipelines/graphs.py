@@ -22,8 +22,7 @@ _TONES = ((State.FAILED, "bad"), (State.RELEASED, "busy"), (State.WAITING, "wait
 
 
 def graph_of(address: str, rows: Sequence[StepRow], parts: Parts) -> SafeString:
-    """Return the graph of a run of two or more steps; empty for one step, and for more than can be looked at.
-    ``address``: of the run's page."""
+    """Return the graph of a run as SVG; empty for one step, or for too many steps. ``address``: of the run's page."""
     if not 2 <= len(rows) <= MOST_DRAWN:
         return mark_safe("")
     last = [row.step.name for row in rows if row.step.is_finally]
@@ -49,8 +48,10 @@ def graph_of(address: str, rows: Sequence[StepRow], parts: Parts) -> SafeString:
 
 @lru_cache(maxsize=64)
 def _layout(edges: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[Drawing, SafeString] | None:
-    """Return the drawing of a graph with its edges as paths, which stay while its run continues and its page asks anew;
-    None for one of too many bends."""
+    """Return the drawing of a graph, and its edges as SVG paths.
+
+    None for a graph with too many bends. The layout is cached while its run continues and the page reloads.
+    """
     by_name = dict(edges)
     if bends(by_name) > MOST_BENDS:
         return None
@@ -59,7 +60,7 @@ def _layout(edges: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[Drawing, Sa
 
 
 def _node(address: str, node: Node, row: StepRow) -> str:
-    """Return a step as a link; names of steps are letters, digits and dashes, which need no escaping."""
+    """Return a step as an SVG link. Names of steps need no escaping, as they are letters, digits and dashes."""
     left, x, y = node.x + 10, node.x, node.y
     return (
         f'<a class="node tone-{_tone(row)}" href="{address}?step={node.name}">'

@@ -1,4 +1,4 @@
-"""The list of runs, and the page of one: its steps, the grid of elements, what failed."""
+"""The list of runs, and the page of a run: its steps, the grid of elements, and its failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASK_NO_MORE = 286  # htmx ends its polling
 @never_cache
 @login_required
 def runs(request: PageRequest) -> HttpResponse:
-    """Show the runs that one may see, the newest first."""
+    """Show the visible runs, the newest first."""
     rows = Run.objects.visible_to(request.user).select_related("owner").defer("text")
     start = max(0, number_in(request.GET, "start") or 0)
     found = list(rows[start : start + _SIZE + 1])
@@ -41,7 +41,7 @@ def runs(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def run(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Show a run; ``?step=`` and ``?index=`` choose an element, ``?state=`` narrows the grid."""
+    """Show a run; ``?step=`` and ``?index=`` select an element, ``?state=`` filters the grid."""
     return run_page(request, find_run(request, run_id))
 
 
@@ -49,8 +49,7 @@ def run(request: PageRequest, run_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def board(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Return the part of the page that changes while the run continues, without what the page has; 204 when all of it
-    is as the page shows it."""
+    """Return the live part of the page, without parts that the page already has. 204 if nothing has changed."""
     found = find_run(request, run_id, without=("text", "parameters", "workspace"))
     shown = board_of(found, request.GET)
     if shown.is_seen:
@@ -63,7 +62,7 @@ def board(request: PageRequest, run_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Show what failed, each with the end of its log."""
+    """Show the failed elements, each with the end of its log."""
     found = find_run(request, run_id)
     context = {"run": found, "failures": failures_of(found), "most": MOST_FAILURES} | SECTION
     return render(request, "web/pipelines/failures.html", context)
@@ -73,7 +72,7 @@ def failures(request: PageRequest, run_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def compare(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """Show what differs from the newest earlier run of this name that succeeded."""
+    """Show the differences from the newest earlier run of this name that succeeded."""
     found = find_run(request, run_id)
     before = last_good(found)
     context = {"run": found, "before": before, "differences": differences(found, before) if before else []}
@@ -81,14 +80,14 @@ def compare(request: PageRequest, run_id: UUID) -> HttpResponse:
 
 
 def find_run(request: PageRequest, run_id: UUID, *, without: Sequence[str] = ()) -> Run:
-    """Return a run that one may see, not loaded with these fields; else 404."""
+    """Return a visible run without loading these fields; else 404."""
     rows = Run.objects.visible_to(request.user).select_related("owner", "project").defer(*without)
     found: Run = get_object_or_404(rows, pk=run_id)
     return found
 
 
 def run_page(request: PageRequest, found: Run, *, status: int = 200, refusal: str = "") -> HttpResponse:
-    """Return the page of a run, with what a verb refused."""
+    """Return the page of a run; ``refusal`` is the error of a rejected action."""
     context = board_of(found, request.GET).context() | SECTION
     context |= {"refusal": refusal, "most": MOST_TASKS, "query": request.GET.urlencode()}
     return render(request, "web/pipelines/run.html", context, status=status)

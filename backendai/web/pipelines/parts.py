@@ -1,4 +1,7 @@
-"""Parts of a board that a page keeps while they are the same: that of 500 steps has 190 KB, of which little changes."""
+"""Leaves out the parts of a run's live page that have not changed.
+
+With 500 steps the page has 190 KB, of which little changes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ _DIGITS = 8
 
 
 class Parts:
-    """Cuts HTML into parts and leaves out those that the page has: htmx keeps the page's own in their places.
+    """Splits HTML into parts, and leaves out those that the page already has, which htmx keeps.
 
-    ``seen``: what ``told`` returned when the page was sent; empty: the page has none."""
+    ``seen``: the value of ``told`` when the page was sent; empty: the page has none.
+    """
 
     def __init__(self, seen: str = "") -> None:
         self._seen = [seen[at : at + _DIGITS] for at in range(0, len(seen), _DIGITS)]
@@ -21,17 +25,17 @@ class Parts:
 
     @property
     def told(self) -> str:
-        """The digests of all parts in their order, for the next look."""
+        """The digests of all parts in their order, for the page's next request."""
         return "".join(self._now)
 
     def is_kept(self, content: str) -> bool:
-        """Return whether the page has the next part as it is now."""
+        """Return whether the page already has the current content of the next part."""
         place, digest = len(self._now), f"{zlib.crc32(content.encode()):0{_DIGITS}x}"
         self._now.append(digest)
         return place < len(self._seen) and self._seen[place] == digest
 
     def cut(self, tag: str, name: str, pieces: Sequence[str], size: int) -> SafeString:
-        """Return pieces of HTML in elements of so many each, which are empty where the page has them."""
+        """Return elements with ``size`` pieces of HTML each; elements that the page already has are empty."""
         found = []
         for number, at in enumerate(range(0, len(pieces), size)):
             content = "".join(pieces[at : at + size])

@@ -1,4 +1,4 @@
-"""Runs as rows of lists, and what a run's page shows of its steps and elements."""
+"""Runs as rows of lists, and the steps and elements on a run's page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TONES = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How many elements are in a state; ``percent``: of all, ``start``: of those before."""
+    """The number of elements in a state. ``percent``: of all elements; ``start``: the sum of the states before it."""
 
     state: str
     word: str
@@ -46,19 +46,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run with its numbers."""
+    """A run with the numbers of its elements."""
 
     run: Run
     parts: list[Part]
 
     @property
     def over(self) -> int:
-        """How many elements are over."""
+        """The number of ended elements."""
         return sum(part.number for part in self.parts if part.state not in (State.WAITING, State.RELEASED))
 
     @property
     def bar(self) -> SafeString:
-        """The numbers as a bar and in words."""
+        """The numbers of elements as a bar with text."""
         return bar_of(self.parts)
 
 
@@ -71,18 +71,18 @@ class StepRow:
 
     @property
     def parts(self) -> list[Part]:
-        """The states that there are."""
+        """The states that have elements."""
         return parts_of(self.counts, self.step.size)
 
     @property
     def bar(self) -> SafeString:
-        """The numbers as a bar and in words."""
+        """The numbers of elements as a bar with text."""
         return bar_of(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A page of the elements of a step as cells."""
+    """A page of a step's elements as cells."""
 
     cells: SafeString
     first: int
@@ -92,14 +92,14 @@ class Grid:
 
 
 def rows_of(runs: Iterable[Run]) -> list[RunRow]:
-    """Return the runs with their numbers; one query."""
+    """Return the runs with the numbers of their elements; one query."""
     found = list(runs)
     counts = counts_of(found)
     return [RunRow(run, parts_of(counts[run.pk], run.size)) for run in found]
 
 
 def listed_runs(user: User, *, finished: bool, mine: bool, words: str) -> list[RunRow]:
-    """Return the runs that stand above the sessions of a list, the newest first; two queries, one without runs."""
+    """Return the runs shown above a list of sessions, the newest first. Two queries; one if there are no runs."""
     visible: QuerySet[Run] = Run.objects.visible_to(user).select_related("owner")
     rows = visible.filter(owner=user) if mine else visible
     for word in words.replace("\0", "").split():
@@ -109,7 +109,7 @@ def listed_runs(user: User, *, finished: bool, mine: bool, words: str) -> list[R
 
 
 def parts_of(counts: Counter[State], size: int) -> list[Part]:
-    """Return the states that there are, in the order of their lives."""
+    """Return the states that have elements, in the order of an element's life."""
     found, start = [], 0.0
     for state in _ORDER:
         if number := counts[state]:
@@ -120,7 +120,7 @@ def parts_of(counts: Counter[State], size: int) -> list[Part]:
 
 
 def bar_of(parts: Iterable[Part]) -> SafeString:
-    """Return a bar with its numbers in words. A page has a hundred: no template makes them."""
+    """Return a bar with its numbers as text. Built without a template, as a page has a hundred of them."""
     rects, words = [], []
     for one in parts:
         rects.append(f'<rect class="tone-{one.tone}" x="{one.start:.2f}" width="{one.percent:.2f}" height="6"/>')
@@ -132,13 +132,13 @@ def bar_of(parts: Iterable[Part]) -> SafeString:
 
 
 def step_rows(run: Run) -> list[StepRow]:
-    """Return the steps of a run with their numbers; three queries."""
+    """Return the steps of a run with the numbers of their elements; three queries."""
     counts = step_counts(run)
     return [StepRow(step, counts[step.id]) for step in outline_of(run)]
 
 
 def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: str, parts: Parts) -> Grid:
-    """Return a page of the elements of a step, or of those in a state; one query. ``address``: of the run's page."""
+    """Return a page of a step's elements, or of those in a state; one query. ``address``: of the run's page."""
     rows = Task.objects.filter(step=row.step.id)
     number, query = row.step.size, f"{address}?step={row.step.name}"
     if state in State.values:
@@ -156,7 +156,7 @@ def grid_of(address: str, row: StepRow, start: int, chosen: int | None, state: s
 
 
 def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> list[str]:
-    """Return HTML of a link for each element; ``query`` has an id, a name and a state, which need no escaping."""
+    """Return the HTML of a link for each element. ``query`` has an id, a name and a state, which need no escaping."""
     begins, ends = {}, {}
     for state in State:
         faded = " is-skipped" if state == State.SKIPPED else ""
@@ -170,11 +170,11 @@ def _cells(tasks: Iterable[tuple[int, str]], query: str, chosen: int | None) -> 
 
 
 def attempts_of(task: Task) -> list[dict[str, Any]]:
-    """Return the tries of an element, the newest first; one query."""
+    """Return the attempts of an element, the newest first; one query."""
     rows = Attempt.objects.filter(task=task).select_related("session").order_by("-number")[:MOST_ROWS]
     return [{"number": one.number, "session": one.session} for one in rows]
 
 
 def summary(row: RunRow) -> str:
-    """Return the numbers of a run in a few words, for its notification."""
+    """Return the numbers of a run's elements as a short text, for its notification."""
     return ", ".join(_("%(number)s %(state)s") % {"number": one.number, "state": one.word.lower()} for one in row.parts)

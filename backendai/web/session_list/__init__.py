@@ -1,1 +1,1 @@
-"""The list of sessions: what its address says, its columns and filters, its pages, its file."""
+"""The list of sessions: its address, columns, filters, pages and export."""

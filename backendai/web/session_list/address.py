@@ -1,4 +1,4 @@
-"""What a list of sessions shows stands in its address: every part of it can be kept, shared and gone back to."""
+"""Stores the whole state of a list of sessions in its address, so that it can be saved and shared, and Back works."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ USUAL_SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The named values of an address; what is empty, unknown or as usual is left out."""
+    """The parameters of an address, without empty, unknown and default ones."""
 
     params: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, query: QueryDict) -> Address:
-        """Return what a request asks for."""
+        """Return the address of a request."""
         params = []
         for name in NAMES:
             values = query.getlist(name) if name in _SEVERAL else query.getlist(name)[-1:]
@@ -34,21 +34,24 @@ class Address:
         return cls(tuple(params))
 
     def get(self, name: str) -> str:
-        """Return a value, empty where there is none."""
+        """Return the value of a parameter; empty if it is missing."""
         return next((value for key, value in self.params if key == name), "")
 
     def to(self, **changes: str) -> str:
-        """Return the address with other values; an empty one is taken out. Without a page it begins with the first."""
+        """Return the address with changed parameters; empty ones are removed.
+
+        Starts at the first page unless it names one.
+        """
         changed = {"page": ""} | changes
         kept = [(name, value) for name, value in self.params if name not in changed]
         return _written([*kept, *changed.items()])
 
     def without(self, name: str, value: str) -> str:
-        """Return the address without this one value, from the first page."""
+        """Return the address without this value of a parameter, at the first page."""
         return _written([one for one in self.params if one != (name, value) and one[0] != "page"])
 
     def cleared(self, names: frozenset[str]) -> str:
-        """Return the address without any of these, from the first page."""
+        """Return the address without these parameters, at the first page."""
         return _written([one for one in self.params if one[0] not in names and one[0] != "page"])
 
     @property
@@ -58,22 +61,22 @@ class Address:
 
     @property
     def finished(self) -> bool:
-        """Sessions that have ended are asked for, not those that live."""
+        """Whether the list shows ended sessions instead of live ones."""
         return self.get("view") == "finished"
 
     @property
     def mine(self) -> bool:
-        """An administrator asks for their own sessions alone."""
+        """Whether an administrator sees only their own sessions."""
         return self.get("whose") == "mine"
 
     @property
     def type(self) -> str:
-        """The session type that is asked for, empty for all."""
+        """The requested type of sessions; empty for all."""
         return self.get("type")
 
     @property
     def size(self) -> int:
-        """How many rows a page has."""
+        """The number of rows of a page."""
         text = self.get("size")
         return int(text) if text in map(str, SIZES) else USUAL_SIZE
 

@@ -1,4 +1,4 @@
-"""The columns that people may add to their list of sessions, and what it can be sorted by."""
+"""The optional columns of the list of sessions, and its order."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ def _administrator(user: User) -> bool:
 
 
 def may_see_agents(user: User) -> bool:
-    """Return whether the names of agents are this person's business: where people choose agents, it is everybody's."""
+    """Return whether this user may see the names of agents: superadmins, and everybody if users may choose agents."""
     return user.is_superadmin or site_settings().agent_select
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that can be added: its name, its heading, what one session shows in it, what it is sorted by (empty: the
-    list cannot be), and whose business it is."""
+    """An optional column of the list.
+
+    Has a name, a heading, a function for its cells, the fields it sorts by (empty: none), and the rule who may see it.
+    """
 
     name: str
     label: str | Promise
@@ -73,7 +75,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The top of a column: where it sorts, and how the list is sorted by it now."""
+    """The heading of a column: the address that sorts by it, and the current order."""
 
     label: str | Promise
     address: str = ""
@@ -81,25 +83,29 @@ class Heading:
 
 
 def columns_for(user: User) -> list[Column]:
-    """Return what this person may choose from."""
+    """Return the columns that this user may see."""
     return [column for column in COLUMNS if column.rule(user)]
 
 
 def offered_columns(user: User, chosen: Sequence[Column]) -> list[Column]:
-    """Return what this person may choose from: what is chosen in its order, then the rest."""
+    """Return the columns to choose from: the chosen ones in their order, then the others."""
     return [*chosen, *(column for column in columns_for(user) if column not in chosen)]
 
 
 def chosen_columns(user: User) -> list[Column]:
-    """Return what this person has chosen, in their order; one query. A choice that is not theirs any more is passed
-    over."""
+    """Return the columns that the user chose for the session list, in the user's order.
+
+    Columns the user may no longer see are left out. One query.
+    """
     stored = preference(user, PREFERENCE)
     return _known(user, stored if isinstance(stored, list) else [])
 
 
 def choose_columns(user: User, names: Iterable[str], *, earlier: str = "", later: str = "") -> None:
-    """Keep the choice and its order; what does not exist, or is not for this person, is left out. ``earlier`` and
-    ``later`` name a column that changes places with the one before or after it."""
+    """Save the user's columns in their order; leaves out unknown and forbidden ones.
+
+    ``earlier`` and ``later`` name a column that swaps places with the one before or after it.
+    """
     chosen = [column.name for column in _known(user, names)]
     for name, step in ((earlier, -1), (later, 1)):
         if name in chosen:
@@ -109,13 +115,15 @@ def choose_columns(user: User, names: Iterable[str], *, earlier: str = "", later
 
 
 def usual_order(address: Address) -> tuple[str, ...]:
-    """Return the order of a list that nobody has sorted: what was launched last first, or what ended last."""
+    """Return the default order: the newest launch or the newest end first."""
     return _LAST_ENDED_FIRST if address.finished else NEWEST_FIRST
 
 
 def order_of(address: Address, user: User) -> tuple[str, ...]:
-    """Return the columns of the table by which the address asks to sort, else the usual ones. The order is always
-    complete: no session is on two pages or on none."""
+    """Return the fields by which the address sorts, else the default ones.
+
+    The order is complete, so that no session is missing or repeated across pages.
+    """
     text, usual = address.get("sort"), usual_order(address)
     sign, name = ("-" if text.startswith("-") else ""), text.removeprefix("-")
     known: dict[str, tuple[str, ...]] = {"name": ("name",), "age": (usual[0].lstrip("-"),)}  # what everybody always has
@@ -127,19 +135,18 @@ def order_of(address: Address, user: User) -> tuple[str, ...]:
 
 
 def is_by_time(order: Sequence[str]) -> bool:
-    """Return whether an index has this order."""
+    """Return whether an index supports this order."""
     return order[0].lstrip("-") in _TIMES
 
 
 def in_order(rows: QuerySet[Any], order: Sequence[str]) -> QuerySet[Any]:
-    """Return the rows in this order."""
     if order[0].lstrip("-") == "main_agent":
         rows = rows.annotate(main_agent=_MAIN_AGENT)
     return rows.order_by(*order)
 
 
 def headings(address: Address, columns: Sequence[Column]) -> dict[str, Heading]:
-    """Return the tops of the columns by name."""
+    """Return the headings of the columns by name."""
     age = _("Ended") if address.finished else _("Age")
     found = {"name": _heading(address, "name", _("Session"))}
     found["age"] = _heading(address, "age", age, down_first=True)

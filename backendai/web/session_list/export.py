@@ -1,4 +1,4 @@
-"""A list of sessions as a file that spreadsheets open."""
+"""Exports a list of sessions as a CSV file."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ _COLUMNS = (
 
 
 def sessions_file(rows: QuerySet[Any], user: User) -> StreamingHttpResponse:
-    """Return these sessions as CSV, written while they are read, at most ``MOST_EXPORTED``. Headings are the names that
-    REST uses, whatever the language."""
+    """Return at most ``MOST_EXPORTED`` of these sessions as a streamed CSV file.
+
+    Its headings are the names of REST, in every language.
+    """
     with_agents = may_see_agents(user)
     answer = StreamingHttpResponse(csv_lines(_lines(rows, with_agents)), content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = 'attachment; filename="sessions.csv"'

@@ -1,4 +1,4 @@
-"""By which properties a list of sessions can be narrowed."""
+"""The filters of the list of sessions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ _GROUPS = Prepared(lambda user: ResourceGroup.objects.visible_to(user).order_by(
 
 
 class SessionListFilter(django_filters.FilterSet):
-    """Properties of sessions. What a word names is looked up in the small tables first: joined, every session would
-    look there. What is not this person's business is not offered, and passed over when it is asked for."""
+    """Filters sessions.
+
+    Names are first looked up in their small tables, as a join would check every session. Filters that the user may not
+    use are not offered, and ignored in an address.
+    """
 
     status = django_filters.MultipleChoiceFilter(label=_("Status"), widget=forms.CheckboxSelectMultiple, distinct=False)
     group = django_filters.ChoiceFilter(
@@ -56,26 +59,26 @@ class SessionListFilter(django_filters.FilterSet):
         self.filters["group"].extra["choices"] = [(name, name) for name in groups]
 
     def on_agent(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return the sessions of which a kernel is, or was, on this agent."""
+        """Return the sessions that have or had a kernel on this agent."""
         return rows.filter(pk__in=Kernel.objects.filter(agent__name=text).order_by().values("session"))
 
     def of_owner(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return the sessions of those whose address has this text in it."""
+        """Return the sessions of owners whose address contains this text."""
         return rows.filter(owner__in=User.objects.filter(email__icontains=text).values("pk"))
 
     def of_project(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return the sessions that count for a project of this name."""
+        """Return the sessions in projects of this name."""
         return rows.filter(project__in=Project.objects.filter(name=text).values("pk"))
 
     def of_domain(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
-        """Return the sessions that count for a project of this domain."""
+        """Return the sessions in projects of this domain."""
         domains = Domain.objects.filter(name=text)
         return rows.filter(project__in=Project.objects.filter(domain__in=domains).values("pk"))
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A property by which the list is narrowed, and the address of the list without it."""
+    """An active filter, and the address of the list without it."""
 
     label: str | Promise
     value: str
@@ -83,19 +86,19 @@ class Chip:
 
 
 def group_names(user: User) -> list[str]:
-    """Return the names of the resource groups that are open to this person, in one query."""
+    """Return the names of the resource groups open to this user, in one query."""
     return _GROUPS.rows(user)
 
 
 def narrowed(rows: QuerySet[Any], found: SessionListFilter) -> QuerySet[Any]:
-    """Return the rows that have the properties asked for; a value that makes no sense is passed over."""
+    """Return the rows that match the filters; invalid values are ignored."""
     found.is_valid()  # reads what was asked for
     narrower: QuerySet[Any] = found.filter_queryset(rows)
     return narrower
 
 
 def chips(address: Address, found: SessionListFilter) -> list[Chip]:
-    """Return what the list is narrowed by."""
+    """Return the active filters."""
     shown = []
     for name, value in address.params:
         if name in found.filters and found.form.cleaned_data.get(name) and name not in found.form.errors:
@@ -105,7 +108,7 @@ def chips(address: Address, found: SessionListFilter) -> list[Chip]:
 
 
 def kind_of(address: Address) -> str:
-    """Return the session type that is asked for, empty for all."""
+    """Return the requested type of sessions; empty for all."""
     kind = address.get("type")
     return kind if kind in KINDS else ""
 

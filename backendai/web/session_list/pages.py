@@ -1,4 +1,4 @@
-"""The sessions that a list shows: whose, which, in which order, and how many there are of each kind."""
+"""Selects, orders and counts the sessions of a list."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _OF_A_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How many sessions there are: live ones by type, and ended ones."""
+    """The numbers of live sessions by type, and of ended ones."""
 
     live: dict[str, int] = field(default_factory=dict)
     ended: int = 0
 
     @property
     def all_live(self) -> int:
-        """Those of every type."""
+        """The number of live sessions of all types."""
         return sum(self.live.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """The sessions of one type (empty: of all): how many live, the address, whether they are shown."""
+    """A tab with the sessions of one type (empty: all): their number, its address, and whether it is shown."""
 
     kind: str
     number: int
@@ -66,25 +66,27 @@ class Tab:
 
     @property
     def title(self) -> str | Promise:
-        """What the type is called."""
+        """The title of the type."""
         return words_of(self.kind).title
 
 
 def whose(address: Address, user: User) -> SessionQuerySet:
-    """Return the sessions that the list is about: one's own, and for administrators all that they may see unless they
-    ask for theirs alone."""
+    """Return the sessions of the list.
+
+    They are the user's own; for administrators all visible ones, unless they choose only their own.
+    """
     return _whose(user, address.get("whose") == "mine")
 
 
 def numbers_of(address: Address, user: User) -> Numbers:
-    """Count what the list is about, in three queries that indexes alone can answer."""
+    """Return the numbers of sessions in the list, in three queries on indexes."""
     mine = address.get("whose") == "mine"
     live, ((number,),), ((in_runs,),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine), _IN_RUNS.rows(user, mine)
     return Numbers(live, number - in_runs - sum(live.values()))
 
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
-    """Return the sessions that the address asks for, in its order, without anything that they point to."""
+    """Return the requested sessions in their order, without related rows."""
     rows, order = _asked_for(address, user, found), order_of(address, user)
     if is_cut(address, order):
         last = in_order(rows, usual_order(address)).values("pk")[:MOST_SORTED]
@@ -95,8 +97,10 @@ def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[A
 def rows_of(
     ids: Sequence[UUID], columns: Sequence[Column], order: Sequence[str] = NEWEST_FIRST
 ) -> list[ComputeSession]:
-    """Return these sessions, of which the caller knows that they may be seen, with what rows of the list show of them;
-    two queries, and one for what is used where one of them runs."""
+    """Return these sessions with everything that the list shows.
+
+    The caller has checked that they are visible. Two queries, and one for the usage if a session runs.
+    """
     found = _ROWS.rows(list_of(ids), tuple(order)) if ids else []
     kernels = Kernel.objects.only(*_OF_A_KERNEL)
     if "agent" in {column.name for column in columns}:
@@ -109,7 +113,7 @@ def rows_of(
 def pages_of(
     address: Address, user: User, found: SessionListFilter, columns: Sequence[Column], numbers: Numbers
 ) -> LongPaginator:
-    """Return the pages of the list; they are counted only where it is not known how many sessions there are."""
+    """Return the pages of the list. Counts the sessions only if their number is unknown."""
     rows, order = _asked_for(address, user, found), order_of(address, user)
     rows = in_order(rows, order)
     number = _known(address, found, numbers)
@@ -121,15 +125,17 @@ def pages_of(
 
 
 def is_cut(address: Address, order: Sequence[str]) -> bool:
-    """Return whether the list is sorted so that only the ``MOST_SORTED`` that ended last are in it. Names are in the
-    index of ends alone: in the order of launches a search would read every row that ended once."""
+    """Return whether the order limits the list to the ``MOST_SORTED`` sessions that ended last.
+
+    Only the index of ends has names; in the order of launches a search would read every ended row.
+    """
     if not address.finished or order[0] in ("ended_at", "-ended_at"):
         return False
     return bool(address.get("q")) or not is_by_time(order)
 
 
 def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
-    """Return a tab for all sessions, one for each type that people launch, and others only where such sessions live."""
+    """Return a tab for all sessions, and one for each type that people launch or that has live sessions."""
     kinds = [name for name, kind in KINDS.items() if kind.is_launched or numbers.live.get(name)]
     now = kind_of(address)
     tabs = [Tab("", numbers.all_live, address.to(type=""), not now)]

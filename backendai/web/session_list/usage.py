@@ -1,4 +1,4 @@
-"""What running sessions use of what they have, for the rows of a list."""
+"""The usage of running sessions, for the rows of the list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_BARS = 3
 
 @dataclass(frozen=True, slots=True)
 class UseBar:
-    """The use of one slot: its name in a few letters, per cent of what the session has, and all of it in words."""
+    """The usage of one slot: a short name, per cent of the session's amount, and a text."""
 
     short: str
     percent: int
@@ -30,8 +30,10 @@ class UseBar:
 
 
 def note_usage(sessions: Iterable[Any], *, now: datetime) -> None:
-    """Set ``usage`` of each: its bars, empty where nothing was measured lately, None unless it runs. One query, none
-    when no session runs."""
+    """Set ``usage`` of each session: its bars, empty without a recent measurement, None unless it runs.
+
+    One query; none if no session runs.
+    """
     every = list(sessions)
     running = [session for session in every if session.is_running]
     samples = latest([session.pk for session in running]) if running else {}
@@ -58,7 +60,7 @@ def _bars(session: ComputeSession, samples: Collection[UsageSample]) -> list[Use
 
 
 def _used(sample: UsageSample, slot: str, held: float) -> float | None:
-    """Return what one kernel used of a slot, in the slot's unit."""
+    """Return the usage of a slot by one kernel, in the slot's unit; None if not measured."""
     if is_accelerator(slot):
         util: Any = (sample.devices.get(slot) or {}).get("util")
         return None if util is None else util * held

@@ -1,4 +1,4 @@
-"""Pieces of the pages of folders."""
+"""Template tags of the folder pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOVING = (FolderStatus.CREATING, FolderStatus.DELETING)
 
 @register.simple_tag
 def folder_status(folder: Folder) -> SafeString:
-    """Return a folder's status as a word with its colour."""
+    """Return a folder's status as a coloured word."""
     status = FolderStatus(folder.status)
     moving = " status-moving" if status in _MOVING else ""
     tone = _TONES.get(status, "over")
@@ -40,7 +40,7 @@ def folder_status(folder: Folder) -> SafeString:
 
 @register.simple_tag
 def folder_size(folder: Folder) -> SafeString:
-    """Return how large a folder is, of which limit, and whether that is enforced."""
+    """Return the size of a folder, its limit, and whether that is enforced."""
     if folder.linked_path:
         return format_html("{}", "–")
     if folder.used_bytes is None and folder.limit_bytes is not None:
@@ -64,7 +64,7 @@ def folder_size(folder: Folder) -> SafeString:
 
 @register.simple_tag
 def host_away(host: StorageHost) -> SafeString | str:
-    """Return since when the folders of a storage host cannot be reached, and why; empty while they can."""
+    """Return since when the folders of a storage host are unreachable, and why; empty if they are reachable."""
     if not host.fault:
         return ""
     told = _("unreachable")
@@ -75,7 +75,7 @@ def host_away(host: StorageHost) -> SafeString | str:
 
 @register.simple_tag
 def change_words(change: Change) -> SafeString:
-    """Return while which session a file changed, as a link to it."""
+    """Return during which session a file changed, as a link to the session."""
     link = format_html('<a href="{}"><bdi>{}</bdi></a>', reverse("web:session", args=[change.session_id]), change.name)
     if change.others:
         text = _("probably while {session} ran, or {number} others")

@@ -1,4 +1,4 @@
-"""Links from the short help on a page to the sections of the guides."""
+"""Template tags for links from pages to sections of the guides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ register = template.Library()
 
 @register.simple_tag
 def guide(anchor: str, slug: str = USER_GUIDE) -> SafeString:
-    """Return the link *More in the guide* to a section, in a new tab: what is typed on this page stays."""
+    """Return the link *More in the guide* to a section, in a new tab so that typed input stays."""
     address = f"{reverse('web:help', args=[slug])}#{PREFIX}{anchor}"
     text = (
         '<a class="guide-link" href="{}" target="_blank" rel="noopener">{}<span class="visually-hidden"> {}</span></a>'
@@ -27,14 +27,14 @@ def guide(anchor: str, slug: str = USER_GUIDE) -> SafeString:
 
 @register.simple_tag
 def guide_to_account(address: str) -> SafeString:
-    """Return the link for a page of the account, by the name of its address."""
+    """Return the link to the guide for an account page, by the name of its route."""
     slug, anchor = ACCOUNT[address]
     return guide(anchor, slug)
 
 
 @register.simple_tag
 def guide_to_panel(section: str) -> SafeString:
-    """Return the link for an administration page, by its entry of the menu; nothing for a page without one."""
+    """Return the link to the guide for an administration page, by its menu entry; empty for a page without one."""
     if section not in PANEL:
         return SafeString("")
     slug, anchor = PANEL[section]

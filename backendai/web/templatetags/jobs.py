@@ -1,4 +1,4 @@
-"""Background jobs in templates."""
+"""Template tags for background jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News of sessions in templates."""
+"""Template tags for notifications about sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the panel's tables."""
+"""Template tags for the rows of the panel's tables."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def panel_rows(context: Context, table: Any) -> SafeString:
-    """Return the rows of a page of the table. What is the same in each of them is made once: in a template it would be
-    made for every cell, and cost most of the page."""
+    """Return the rows of a page of the table.
+
+    Computes the parts that all rows share once; a template would compute them for every cell, at most of the page's
+    cost.
+    """
     columns = [
         (column, _opening(column, is_first=place == 0), signature(column.render), _plain_name(table, column))
         for place, column in enumerate(table.columns)
@@ -39,7 +42,7 @@ def panel_rows(context: Context, table: Any) -> SafeString:
 
 @register.simple_tag
 def use_bars(bars: Sequence[Bar]) -> SafeString:
-    """Return how much is taken of each slot, as bars. A list has a hundred of them, so that no template makes them."""
+    """Return bars of the occupied amount of each slot. Built without a template, as a list has a hundred of them."""
     if not bars:
         return format_html('<span class="text-secondary">{}</span>', _("No capacity reported."))
     return format_html_join("", _BAR, map(_parts_of, bars))
@@ -61,8 +64,7 @@ def _parts_of(bar: Bar) -> tuple[object, ...]:
 
 
 def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name: str) -> Any:
-    """Return what ``row.get_cell`` does, which looks for every cell anew which arguments its column wants, and where
-    its value is to be found."""
+    """Return the same as ``row.get_cell``, without finding the column's arguments and value anew for every cell."""
     names, takes_all = wanted
 
     def rendered(column: Any, value: Any = None) -> Any:
@@ -77,7 +79,7 @@ def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name:
 
 
 def _plain_name(table: Any, column: Any) -> str:
-    """Return the attribute of a row's model that the column shows as it is; empty for choices, paths and other rows."""
+    """Return the attribute of the model that the column shows unchanged; empty for choices, paths and related rows."""
     model, name = table._meta.model, str(column.accessor)
     if model is None or not name.isidentifier() or "__" in name:
         return ""

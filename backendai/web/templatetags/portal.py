@@ -1,4 +1,4 @@
-"""Small pieces of pages: icons, statuses, times, amounts, form fields."""
+"""Template tags for icons, statuses, times, amounts and form fields."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _NBSP = "\N{NO-BREAK SPACE}"
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """Return the icon's SVG; the text beside it carries the meaning."""
+    """Return the icon's SVG. The text beside it has the meaning."""
     return _svg(name)
 
 
 @register.simple_tag(takes_context=True)
 def is_locked(context: Context) -> bool:
-    """Return whether the reader can only set up a second factor. Nothing else of the portal answers them."""
+    """Return whether the user can only set up a required second factor."""
     request = context.get("request")
     user = getattr(request, "user", None)
     return isinstance(user, User) and request is not None and is_missing(user, request.session)
@@ -62,7 +62,10 @@ def is_locked(context: Context) -> bool:
 
 @register.simple_tag
 def status(value: str) -> SafeString:
-    """Return a session's or kernel's status as a word with its colour. A list has hundreds: no template makes them."""
+    """Return a session's or kernel's status as a coloured word.
+
+    Built without a template, as a list has hundreds of them.
+    """
     look = appearance_of(value)
     moving = " status-moving" if look.is_moving else ""
     return format_html('<span class="status tone-{}{}">{}</span>', look.tone, moving, look.word)
@@ -70,19 +73,19 @@ def status(value: str) -> SafeString:
 
 @register.filter
 def kind_word(name: str) -> str | Promise:
-    """Return what a type of sessions is called inside a sentence."""
+    """Return the name of a type of sessions inside a sentence."""
     return word_of(name)
 
 
 @register.filter(is_safe=True)
 def kept_apart(value: object) -> str:
-    """Return what people have written so that it does not turn what stands beside it; where there can be no markup."""
+    """Return a person's text with its own writing direction, for places without markup."""
     return isolated(str(value))
 
 
 @register.filter
 def word(value: str) -> str:
-    """Return a status as the word that people read."""
+    """Return the word of a status."""
     return appearance_of(value).word
 
 
@@ -103,19 +106,19 @@ def steps(record: SchedulingRecord) -> list[Step]:
 
 @register.filter
 def moment(text: str) -> datetime | None:
-    """Return a time that was written as text, None when it is none."""
+    """Return a time parsed from text; None if it is invalid."""
     return parse_datetime(text)
 
 
 @register.filter
 def tries(session: ComputeSession) -> str:
-    """Return ``try 2 of 4`` for a start that failed before, else nothing."""
+    """Return ``attempt 2 of 4`` for a start that failed before, else an empty text."""
     return try_text(session)
 
 
 @register.simple_tag
 def ago(moment: datetime | None) -> str:
-    """Return a time element with relative words, which the page keeps fresh."""
+    """Return a time element with a relative time, which the page's script updates."""
     if moment is None:
         return "–"
     return format_html('<time datetime="{}" data-ago>{}</time>', moment.isoformat(), relative(moment, timezone.now()))
@@ -123,7 +126,7 @@ def ago(moment: datetime | None) -> str:
 
 @register.simple_tag
 def exact(moment: datetime | None) -> str:
-    """Return a time element with the exact moment, which the page puts into the reader's time zone."""
+    """Return a time element with the exact time, which the page's script converts to the user's time zone."""
     if moment is None:
         return "–"
     text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
@@ -132,7 +135,7 @@ def exact(moment: datetime | None) -> str:
 
 @register.simple_tag
 def soon(moment: datetime | None) -> str:
-    """Return a time element with the moment, which the page writes without its date when that is today."""
+    """Return a time element with the time, which the page's script shows without the date if it is today."""
     if moment is None:
         return "–"
     text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"
@@ -141,7 +144,7 @@ def soon(moment: datetime | None) -> str:
 
 @register.filter
 def with_times(text: object) -> SafeString:
-    """Return a text in which the moments that a room below has written out stand in the reader's own clock."""
+    """Return the text with its times as time elements, which the page's script converts to the user's time zone."""
     parts = _MOMENT.split(str(text))
     said = [_clocked(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
     return mark_safe("".join(said))  # noqa: S308  (each part is escaped)
@@ -149,7 +152,7 @@ def with_times(text: object) -> SafeString:
 
 @register.simple_tag
 def elapsed(start: datetime | None, end: datetime | None = None) -> str:
-    """Return the time between two moments as hours, minutes and seconds; without an end it keeps running."""
+    """Return the time between two moments as hours, minutes and seconds; without an end it keeps counting."""
     if start is None:
         return "–"
     text = clock(max(0, int(((end or timezone.now()) - start).total_seconds())))
@@ -160,28 +163,28 @@ def elapsed(start: datetime | None, end: datetime | None = None) -> str:
 
 @register.filter
 def amounts(slots: Slots | dict[str, Any] | None) -> str:
-    """Return slots for people: ``2 CPU · 4 GiB``."""
+    """Return the amounts of slots as text: ``2 CPU · 4 GiB``."""
     mapping = slots if isinstance(slots, Slots) else Slots.parse(slots or {})
     return " · ".join(_amount(name, mapping[name]) for name in in_order(mapping.keys())) or "–"
 
 
 @register.filter
 def limit(value: Any, slot: str = "") -> str:
-    """Return a limit: ``∞`` where there is none, a length of time, an amount of a slot, or a number."""
+    """Return a limit as text: ``∞`` for none, a duration, an amount of a slot, or a number."""
     return short_duration(value) if isinstance(value, timedelta) else limit_text(value, slot)
 
 
 @register.filter
 def size(value: int) -> str:
-    """Return bytes for people, in binary units."""
+    """Return bytes as text, in binary units."""
     return format_size(value).replace(" ", _NBSP)
 
 
 @register.simple_tag
 def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
-    """Render a form field with its label, help and errors, tied together for screen readers.
+    """Return a form field with its label, help and errors, linked for screen readers.
 
-    ``must`` leaves out the word "optional" where only the service knows when the field is needed.
+    ``must`` leaves out the word "optional" if only the service knows when the field is needed.
     """
     described = [f"{bound.auto_id}_help"] if bound.help_text else []
     described += [f"{bound.auto_id}_error"] if bound.errors else []
@@ -206,7 +209,7 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
 
 @register.simple_tag
 def filter_field(bound: BoundField) -> SafeString:
-    """Render a filter of a list: its label and input in one line."""
+    """Return a filter of a list: its label and input in one line."""
     widget = bound.as_widget(attrs={"class": _look_of(bound)})
     return format_html('<label for="{}">{}</label>{}', bound.id_for_label, in_words(bound.label), widget)
 

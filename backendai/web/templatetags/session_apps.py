@@ -1,4 +1,4 @@
-"""The apps of a session, for its page."""
+"""Template tags for the apps of a session."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A page of the platform's own that leads into the session. ``box``: the kind of dialog in which it opens; empty: a
-    tab."""
+    """A page of the platform that leads into the session.
+
+    ``box``: the kind of dialog that it opens in; empty: a tab.
+    """
 
     key: str
     title: str
@@ -46,7 +48,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class AppGroup:
-    """A part of the launcher."""
+    """A part of the app launcher."""
 
     key: str
     title: str
@@ -56,7 +58,7 @@ class AppGroup:
 
 @register.simple_tag(takes_context=True)
 def app_list(context: Any) -> list[App]:
-    """Return the apps of the context's ``session``; its ``kernels``, if they are there, spare a query."""
+    """Return the apps of the context's ``session``. Its ``kernels``, if present, save a query."""
     session = context["session"]
     if session.is_terminal:
         return []
@@ -67,7 +69,7 @@ def app_list(context: Any) -> list[App]:
 
 @register.simple_tag(takes_context=True)
 def app_groups(context: Any, apps: list[App]) -> list[AppGroup]:
-    """Return the parts of the launcher that are not empty: the platform's own ways in, and the apps by their kind."""
+    """Return the non-empty parts of the launcher: the platform's own pages, and the apps by category."""
     session = context["session"]
     found = [AppGroup(one, str(_PARTS[one]), [app for app in apps if app.category == one]) for one in Category]
     own = [] if session.is_terminal else [*_ways_in(session), *_ssh_ways(session, context["request"])]
@@ -77,8 +79,10 @@ def app_groups(context: Any, apps: list[App]) -> list[AppGroup]:
 
 @register.simple_tag(takes_context=True)
 def forward_line(context: Any, app: App) -> str:
-    """Return the command by which a client of this machine reaches a service that speaks no HTTP; empty: there is no
-    way, or it is another person's session."""
+    """Return the command that forwards a local port to an app without HTTP.
+
+    Empty if that is impossible, or for sessions of others.
+    """
     session, request = context["session"], context["request"]
     site = site_for(request.get_host())
     is_usable = _is_own(session, request) and session.is_running
@@ -90,7 +94,10 @@ def _is_own(session: ComputeSession, request: Any) -> bool:
 
 
 def _ssh_ways(session: ComputeSession, request: Any) -> list[Way]:
-    """Return what its owner opens from a machine of theirs: both lead to the dialog with the lines for it."""
+    """Return the entries for SSH and VS Code, only for the owner of a running session.
+
+    Both open the dialog with the commands.
+    """
     if not (session.is_running and session.kind.has_shell and _is_own(session, request)):
         return []
     if site_for(request.get_host()) is None:
@@ -116,11 +123,11 @@ def public_apps(context: Any) -> dict[str, datetime | None] | None:
 
 @register.filter
 def end_of(public: dict[str, datetime | None], name: str) -> datetime | None:
-    """Return when the public app of this name becomes private; None: with the end of the session."""
+    """Return when the public app of this name becomes private; None: at the end of the session."""
     return public.get(name)
 
 
 @register.simple_tag(takes_context=True)
 def app_reach(context: Any) -> str:
-    """Return why this browser cannot open apps, and what an administrator sets; nothing when it can."""
+    """Return why this browser cannot open apps, with the remedy; empty if it can."""
     return why_out_of_reach(context["request"].get_host(), app_domain(context["session"]))

@@ -1,4 +1,4 @@
-"""Boxes for sessions to choose from."""
+"""Template tags for check boxes of sessions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ register = template.Library()
 
 @register.simple_tag
 def session_boxes(bound: BoundField) -> SafeString:
-    """Render a box for each session of a field, with its name and status; nothing when there are none. There may be
-    hundreds, for each of which a template takes ten times as long."""
+    """Return a check box for each session of a field, with name and status; empty without sessions.
+
+    Built without a template, which takes ten times as long for hundreds of sessions.
+    """
     words = {str(status): escape(appearance_of(status).word) for status in Status}
     chosen = {str(value) for value in bound.value() or ()}
     name, box = escape(bound.html_name), escape(bound.auto_id)

@@ -1,4 +1,4 @@
-"""Pieces of the list of sessions."""
+"""Template tags of the list of sessions."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _OPENED = frozenset({"http", "preopen"})
 
 @register.filter
 def of(found: Mapping[str, Any], name: str) -> Any:
-    """Return what stands under this name."""
+    """Return the value of this key."""
     return found[name]
 
 
 @register.filter
 def cell(session: ComputeSession, column: Column) -> str:
-    """Return what a session shows in a column."""
+    """Return the content of a session's cell in a column."""
     return column.cell(session)
 
 
 @register.simple_tag
 def row_actions(session: ComputeSession) -> SafeString:
-    """Return the buttons of one row. They are made here, not in a template: a page has a hundred of them."""
+    """Return the buttons of one row. Built without a template, as a page has a hundred of them."""
     return format_html_join("", _BUTTON, ((*one, session.name) for one in _actions(session)))
 
 
 @register.simple_tag
 def usage_bars(session: ComputeSession) -> SafeString:
-    """Return what a running session uses of what it has; a dash where nothing is measured."""
+    """Return bars of a running session's usage; a dash if it is not measured."""
     bars = getattr(session, "usage", None)
     if bars is None:
         return SafeString("")
@@ -62,7 +62,7 @@ _Button = tuple[str, str, str, SafeString, SafeString, str]
 
 
 def _actions(session: ComputeSession) -> Iterator[_Button]:
-    """Yield id, address, title, the attribute of a box, icon, and what stands before the name."""
+    """Yield the buttons of a session: id, address, title, dialog attribute, icon, and the text before the name."""
     page = reverse("web:session", args=[session.pk])
     if session.is_running and _has_apps(session):
         yield _one(session, reverse("web:app_launcher", args=[session.pk]), "apps", _("Apps"), _("Apps of"), "apps")
@@ -85,12 +85,12 @@ def _one(session: ComputeSession, address: str, name: str, title: str, said: str
 
 @register.simple_tag
 def session_status(session: ComputeSession) -> SafeString:
-    """Return where a session is in one badge; of a batch session that has ended, what came of it."""
+    """Return the status of a session as a badge; for an ended batch session its result."""
     is_told = session.status == Status.TERMINATED and session.kind.has_result
     return status(session.result if is_told and session.result != Result.UNDEFINED else session.status)
 
 
 def _has_apps(session: ComputeSession) -> bool:
-    """Return whether a browser can open anything of it."""
+    """Return whether a browser can open an app of the session."""
     services = service_ports_of(session.image.effective_labels)
     return bool(session.preopen_ports) or any(one.protocol in _OPENED for one in services)

@@ -1,4 +1,4 @@
-"""One's own account: who one is, and one's password."""
+"""The user's own account: its data and its password."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def account(request: PageRequest) -> HttpResponse:
-    """Show who one is."""
+    """Show the data of the user's account."""
     return _page(request, PasswordForm(request.user))
 
 
@@ -37,8 +37,10 @@ def account(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def password(request: PageRequest) -> HttpResponse:
-    """Change one's password, which signs one out of every other browser. Without a proof of identity from the last five
-    minutes, ask for it first."""
+    """Change the user's password, which signs the user out of every other browser.
+
+    Asks for a proof of identity first, unless there is one from the last five minutes.
+    """
     if not has_proved_lately():
         messages.info(request, _("Confirm that it is you. Then change your password."))
         return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': reverse('web:account')})}")

@@ -1,4 +1,4 @@
-"""Where the page of the machines was."""
+"""The former address of the list of agents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.web.requests import PageRequest
 @require_safe
 @login_required
 def agents(request: PageRequest) -> HttpResponse:
-    """Lead to where it is now; for anybody but superadmins there is nothing."""
+    """Redirect to the list of agents; 404 for others than superadmins."""
     if not request.user.is_superadmin:
         raise Http404
     return redirect("manage:agents")

@@ -1,4 +1,4 @@
-"""What administrators tell everybody."""
+"""The announcements of administrators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def current(request: PageRequest) -> HttpResponse:
-    """Return the bars for the top of every page: nothing when there is nothing to say. Without htmx, a page."""
+    """Return the announcement bars for the top of every page; without htmx a page."""
     part = request.htmx and not request.htmx.boosted
     template = "web/_announcements.html" if part else "web/announcements.html"
     return render(request, template, {"section": "", "announcements": announcements(timezone.now())})

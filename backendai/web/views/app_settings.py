@@ -1,4 +1,4 @@
-"""The box in which an app gets a name and arguments."""
+"""The dialog for the title and arguments of an app."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFIX = "argument:"
 @never_cache
 @login_required
 def app_settings(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
-    """Ask for an app's own name and its arguments; on POST set them."""
+    """Show the form for an app's title and arguments; on POST save them."""
     found = find_session(request, session_id)
     try:
         app = find_app(found, service)

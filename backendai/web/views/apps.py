@@ -1,4 +1,4 @@
-"""The way from a session's page into one of its apps."""
+"""Opens an app of a session from the session's page."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
-    """Show a form that carries a one-time code to the app's own origin, and sends itself. Nothing is written here: the
-    code counts when it is redeemed."""
+    """Show a form that posts a one-time code to the app's origin by itself.
+
+    Nothing is stored; the app's origin checks the code.
+    """
     rows = ComputeSession.objects.visible_to(request.user).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(rows, pk=session_id)
     credential = Credential(login=request.session.session_key or "")

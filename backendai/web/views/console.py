@@ -1,4 +1,4 @@
-"""The console of a session: code is run in it, and its runs are shown."""
+"""The console of a session, which runs code and shows its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from backendai.wire.capabilities import Capability
 @never_cache
 @login_required
 def console(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show the console, or why there is none."""
+    """Show the console, or why the session has none."""
     session = find_session(request, session_id)
     obstacle = why_no_console(session)
     kernel = None if obstacle else main_kernel(session)
@@ -47,7 +47,7 @@ def console(request: PageRequest, session_id: UUID) -> HttpResponse:
 
 
 def _lab_url(session: ComputeSession, kernel: Kernel | None) -> str:
-    """Return where JupyterLab of the session opens; empty: its image has none, or it cannot be opened."""
+    """Return the address that opens the session's JupyterLab; empty if there is none, or it cannot be opened."""
     if not any(app.name == "jupyterlab" and not app.code for app in apps_of(session, kernel)):
         return ""
     return reverse("web:app", args=[session.pk, "jupyterlab"])

@@ -1,4 +1,4 @@
-"""The keys of one's scripts: access tokens and key pairs."""
+"""The user's own access tokens and key pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def tokens(request: PageRequest) -> HttpResponse:
-    """Show one's tokens; on POST make one and show its text, this once: it is not stored, so this is no redirect."""
+    """Show the user's tokens; on POST create one and show its text once.
+
+    The text is not stored, so the answer is no redirect.
+    """
     form = TokenForm(request.POST or None)
     if request.method != "POST":
         return _tokens(request, form)
@@ -43,7 +46,7 @@ def tokens(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
-    """Delete one of one's own tokens."""
+    """Revoke a token of the user."""
     try:
         revoke_token(request.user, token_id)
     except UserError as error:
@@ -57,7 +60,7 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def key_pairs(request: PageRequest) -> HttpResponse:
-    """Show one's key pairs; on POST make one and show its secret, this once."""
+    """Show the user's key pairs; on POST create one and show its secret once."""
     form = KeyPairForm(request.POST or None)
     if request.method != "POST":
         return _key_pairs(request, form)
@@ -74,7 +77,7 @@ def key_pairs(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def key_pair_rotate(request: PageRequest, access_key: str) -> HttpResponse:
-    """Give one of one's key pairs a new secret and show it, this once."""
+    """Replace the secret of a key pair of the user, and show the new one once."""
     try:
         made = rotate_secret(request.user, access_key)
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""The dashboard: one's sessions, limits and use, and what the resource groups have."""
+"""The dashboard: the user's sessions, limits and usage, and the resources of the groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CHART_DAYS = 30
 @never_cache
 @login_required
 def dashboard(request: PageRequest) -> HttpResponse:
-    """Show the dashboard; htmx asks for its content alone."""
+    """Show the dashboard; for htmx only its content."""
     rooms = rooms_for(request.user)
     offered = {bar.slot for room in rooms for bar in room.bars}
     limits = own_limits(request.user, _project(request), also=offered)
@@ -74,7 +74,7 @@ def _project(request: PageRequest) -> Project | None:
 
 
 def _counts(user: User) -> dict[str, Any]:
-    """Return one's live sessions by type and status, in the order of a session's life."""
+    """Return the numbers of the user's live sessions by type and status, in the order of a session's life."""
     live = ComputeSession.objects.live().filter(owner=user).order_by()
     counted = live.values_list("session_type", "status").annotate(Count("pk"))
     numbers = {(kind, status): number for kind, status, number in counted}
@@ -89,7 +89,7 @@ def _chosen(rooms: Sequence[RoomBars], name: str) -> RoomBars | None:
 
 
 def _cluster(user: User) -> dict[str, Any]:
-    """Return how the whole platform stands: sessions, the queue, agents by status, what was held in the last days."""
+    """Return the state of the whole platform: sessions, queue, agents by status, and allocations of the last days."""
     live = ComputeSession.objects.live()
     sessions = live.aggregate(active=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING)))
     agents = dict(Agent.objects.registered().order_by().values_list("status").annotate(Count("pk")))

@@ -1,4 +1,4 @@
-"""What one's sessions find in their home: SSH keys, dotfiles, the bootstrap script."""
+"""The SSH keys, dotfiles and bootstrap script for the user's sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SCRIPT_IDS = "script_%s"  # beside a form with a field of the same name
 @never_cache
 @login_required
 def ssh_keys(request: PageRequest) -> HttpResponse:
-    """Show one's SSH keys; on POST register one."""
+    """Show the user's SSH keys; on POST register one."""
     form = SshKeyForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -57,7 +57,7 @@ def ssh_keys(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def ssh_key_delete(request: PageRequest, ssh_key_id: UUID) -> HttpResponse:
-    """Delete one of one's SSH keys."""
+    """Delete an SSH key of the user."""
     try:
         remove_ssh_key(request.user, ssh_key_id)
     except NotFound as error:
@@ -69,7 +69,7 @@ def ssh_key_delete(request: PageRequest, ssh_key_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def environment(request: PageRequest) -> HttpResponse:
-    """Show one's dotfiles and script, with the file that ``edit`` names in the form; on POST write a file."""
+    """Show the user's dotfiles and script, with the file named by ``edit`` in the form; on POST save a file."""
     form = DotfileForm(request.POST) if request.method == "POST" else DotfileForm(initial=_edited(request))
     if request.method == "POST" and form.is_valid():
         try:
@@ -87,7 +87,7 @@ def environment(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def dotfile_delete(request: PageRequest, dotfile_id: UUID) -> HttpResponse:
-    """Delete one of one's dotfiles."""
+    """Delete a dotfile of the user."""
     try:
         remove_dotfile(request.user, request.user, dotfile_id)
     except NotFound as error:
@@ -99,7 +99,7 @@ def dotfile_delete(request: PageRequest, dotfile_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def script(request: PageRequest) -> HttpResponse:
-    """Write one's bootstrap script; an empty one is none."""
+    """Save the user's bootstrap script; an empty one deletes it."""
     form = ScriptForm(request.POST, auto_id=_SCRIPT_IDS)
     if form.is_valid():
         try:

@@ -1,4 +1,4 @@
-"""The guides, for everybody who is signed in, and a search in them."""
+"""The guides for signed-in users, with a search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_SEARCH = 100
 @never_cache
 @login_required
 def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
-    """Show a guide, or the sections of all readable guides that have every word of ``?q=``, the best first."""
+    """Show a guide, or with ``?q=`` the sections of all readable guides that contain every word, the best first."""
     guides = readable_by(request.user)
     chosen = next((one for one in guides if one.slug == slug), None)
     if chosen is None:
@@ -45,7 +45,7 @@ def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
 @require_safe
 @login_required
 def picture(request: PageRequest, name: str) -> HttpResponse:
-    """Return a picture of the guides."""
+    """Return a picture of the guides as PNG."""
     path = FOLDER / "screenshots" / f"{name}.png"
     if not path.is_file():
         raise Http404

@@ -1,4 +1,4 @@
-"""Accepting an invitation: with a new account, which signs in, or with the one that somebody has."""
+"""Accepts an invitation, with a new account or with the user's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_TEXT = 100
 
 
 class NewAccountForm(forms.Form):
-    """A name, and twice a password."""
+    """The name of a new account, and its password twice."""
 
     full_name = forms.CharField(
         label=_l("Your name"), max_length=128, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
@@ -47,7 +47,7 @@ class NewAccountForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        """Refuse two passwords that differ."""
+        """Validate the form. Adds an error if the passwords differ."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if cleaned.get("password") and cleaned.get("again") and cleaned["password"] != cleaned["again"]:
             self.add_error("again", _("The two passwords differ."))
@@ -57,8 +57,10 @@ class NewAccountForm(forms.Form):
 @require_safe
 @never_cache
 def opened(request: HttpRequest, text: str) -> HttpResponse:
-    """Remember the invitation in the browser's session and go on under an address that says nothing: what the link
-    carries is left in no history entry that one comes back to, and in no Referer."""
+    """Store the invitation in the browser's session, and redirect to an address without its secret.
+
+    So the secret stays out of the browser's history and of Referer headers.
+    """
     digest = digest_of(text[:_LONGEST_TEXT])
     try:
         open_invitation(digest, now=timezone.now())
@@ -75,7 +77,7 @@ def opened(request: HttpRequest, text: str) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters("password", "again")
 def invitation(request: HttpRequest) -> HttpResponse:
-    """Show what one is invited to, and accept it."""
+    """Show an invitation; on POST accept it."""
     digest = request.session.get(_KEY, "")
     try:
         found = open_invitation(digest, now=timezone.now())

@@ -1,4 +1,4 @@
-"""Choosing the language of the pages: for a person, and for this browser before anybody has signed in."""
+"""Chooses the language of the pages: for the user, or for the browser of a stranger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backendai.accounts.services.language import choose_language
 @require_POST
 @never_cache
 def language(request: HttpRequest) -> HttpResponse:
-    """Speak the language from now on and go back to the page; a language that there is not changes nothing."""
+    """Save the language, and redirect to the page. An unknown language changes nothing."""
     answer = HttpResponseRedirect(_back(request))
     wanted = request.POST.get("language", "")
     if wanted not in dict(settings.LANGUAGES):
@@ -36,7 +36,10 @@ def language(request: HttpRequest) -> HttpResponse:
 
 
 def _back(request: HttpRequest) -> str:
-    """Return the page to go back to, one of ours; the referrer knows how its script has changed the address since."""
+    """Return the page of the portal to go back to.
+
+    The Referer is preferred, as the page's script may have changed the address.
+    """
     page, referrer = request.POST.get("next", ""), request.headers.get("Referer", "")
     if urlsplit(referrer).path == urlsplit(page).path:
         page = referrer

@@ -56,8 +56,10 @@ _ONLY_LOOK = ("review", "owner")
 @never_cache
 @login_required
 def launch(request: PageRequest) -> HttpResponse:
-    """Show the form; on POST launch what it asks for and go to the list, or only look at it (``go=review``), or show it
-    for the owner whose address it has (``go=owner``)."""
+    """Show the form; on POST launch its session and redirect to the list.
+
+    ``go=review`` only checks it; ``go=owner`` shows the form for another owner.
+    """
     refill = _refill(request)
     asked = asked_owner(request)
     owner = refill.owner if refill else asked.owner
@@ -91,7 +93,7 @@ def launch(request: PageRequest) -> HttpResponse:
 def _form(
     request: PageRequest, owner: User, refill: Refill | None, slots: Collection[str]
 ) -> tuple[LaunchForm, dict[str, Any]]:
-    """Return the form as it was sent, or as the address fills it; with what the page has to know of that."""
+    """Return the form as it was sent, or as the address fills it; and the context that the page needs for it."""
     basis = kept_for_another(request.POST) if _looks_up(request) else _basis(request, refill)
     named = {"owner": "" if owner == request.user else owner.email}
     form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis | named)
@@ -113,7 +115,10 @@ def _form(
 
 
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
-    """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
+    """Return the context of the form's page.
+
+    A form that was sent, or filled from an earlier launch, is shown at its review.
+    """
     is_whole = (request.method == "POST" and not _looks_up(request)) or {"recent", FROM} & set(request.GET)
     is_refused = request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK
     review = review_of(form, request.user) if form.is_bound else None
@@ -135,7 +140,7 @@ def _looks_up(request: PageRequest) -> bool:
 
 
 def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
-    """Return the new sessions; one whose place they take is cancelled in the same transaction, or nothing happens."""
+    """Launch the sessions and return them. Cancels the session that they replace in the same transaction."""
     key = form.cleaned_data["request_key"] or None
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     now = timezone.now()
@@ -153,7 +158,7 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
 
 
 def _create_run(request: PageRequest, form: LaunchForm) -> Run:
-    """Return the run of an array, or of a command with retries, that the form asks for."""
+    """Launch an array, or a command with retries, as a run; return the run."""
     now, data, spec = timezone.now(), form.cleaned_data, form.spec()
     check_launch_rate(request.user, 1, now=now)
     own = {name: data[name] for name in ("array_size", "matrix", "retries") if data.get(name)}
@@ -168,7 +173,7 @@ def _create_run(request: PageRequest, form: LaunchForm) -> Run:
 
 
 def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpResponse:
-    """Return the way to the list, which is told what is new in it."""
+    """Redirect to the list of sessions, which highlights the new ones."""
     if launched[0].owner_id != request.user.pk:
         names = ", ".join(session.name for session in launched)
         told = {"names": names, "email": launched[0].owner.email}
@@ -188,7 +193,7 @@ def _can_open(request: PageRequest, launched: list[ComputeSession]) -> bool:
 
 
 def _replaced(request: PageRequest) -> ComputeSession | None:
-    """Return the waiting session whose place the new one can take: the one to start again, or the one checked."""
+    """Return the user's pending session that the new one replaces, or None."""
     model = _session_like(request)
     return model if model and model.status == Status.PENDING else None
 
@@ -213,7 +218,7 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
 
 
 def _refill(request: PageRequest) -> Refill | None:
-    """Return what the recent launch of ``?recent=``, which is one's own, or a template fills the form with."""
+    """Return the form's values from the recent launch in ``?recent=``, or from a template; else None."""
     if request.method == "POST":
         return None
     if FROM in request.GET:
@@ -232,7 +237,7 @@ def _refill(request: PageRequest) -> Refill | None:
 
 
 def _session_like(request: PageRequest) -> ComputeSession | None:
-    """Return the session that ``?like=`` names, if it is one's own: its variables may be secrets."""
+    """Return the session named by ``?like=`` if it is the user's own, as its variables may be secret."""
     own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
     try:
         found: ComputeSession | None = own.filter(pk=request.GET.get("like", "")).first()

@@ -1,4 +1,4 @@
-"""The environments on the launch form, renewed when it stands elsewhere."""
+"""Reloads the environments on the launch form after project or group has changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def launch_environments(request: PageRequest) -> HttpResponse:
-    """Return the environments as they can be chosen in the project and the group that the form names now."""
+    """Return the environments for the project and group in the form."""
     owner = asked_owner(request).owner
     form = LaunchForm(request.POST, user=owner, actor=request.user)
     context = {"form": form, "builds": build_by_image(builds_for(owner)), "is_renewed": True}

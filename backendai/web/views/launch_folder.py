@@ -1,4 +1,4 @@
-"""A new folder that is created on the launch form, and mounted by it."""
+"""Creates a folder from the launch form and selects it there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PREFIX = "new_folder"  # the launch form has fields of the same names
 @never_cache
 @login_required
 def launch_folder(request: PageRequest) -> HttpResponse:
-    """Ask for a new folder; on POST create it and return the folders of the launch form with the new one checked."""
+    """Show the form for a new folder; on POST create it, and return the form's folders with it selected."""
     form = CreateForm(request.POST or None, user=request.user, prefix=_PREFIX)
     if request.method == "POST" and form.is_valid():
         try:
@@ -42,7 +42,7 @@ def launch_folder(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_folders(request: PageRequest) -> HttpResponse:
-    """Return the folders of the launch form that are searched for, and those that are checked."""
+    """Return the folders of the launch form that match the search, and the selected ones."""
     owner = asked_owner(request).owner
     context = {"form": LaunchForm(request.POST, user=owner, actor=request.user), "owner": owner, "waiting": None}
     return render(request, "web/launch/_mounts.html", context)

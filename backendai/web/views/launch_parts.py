@@ -1,4 +1,4 @@
-"""Parts of the launcher that are renewed while one types."""
+"""Parts of the launcher that reload while the user types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def launch_amounts(request: PageRequest) -> HttpResponse:
-    """Return the presets as they fit where the form stands now, with the bounds of every amount."""
+    """Return the presets and the bounds of every amount for the form's current state."""
     form = _form(request)
     allocation = allocation_of(form, asked_owner(request).owner, request.user)
     return render(request, "web/launch/_amounts.html", {"form": form, "allocation": allocation})
@@ -35,8 +35,7 @@ def launch_amounts(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_preview(request: PageRequest) -> HttpResponse:
-    """Return the line that says what would become of the form as it is now, with what is wrong with its fields: the
-    faults of the review, any of which comes before what would start."""
+    """Return the line with the form's errors, or with the result of the next scheduler pass if there are none."""
     form = _form(request)
     review = review_of(form, request.user)
     context: dict[str, Any] = {"review": review}
@@ -57,7 +56,7 @@ def launch_preview(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_review(request: PageRequest) -> HttpResponse:
-    """Return the cards of the last step for the form as it is now, and what is wrong with its fields."""
+    """Return the cards of the last step, with the form's errors."""
     form = _form(request)
     context = {"form": form, "review": review_of(form, request.user), "owner": asked_owner(request).owner}
     return render(request, "web/launch/_review.html", context)

@@ -1,4 +1,4 @@
-"""Where one wants to be told of one's sessions."""
+"""The user's settings of notifications."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def notice_choices(request: PageRequest) -> HttpResponse:
-    """Show one's choices; on POST write them."""
+    """Show the user's settings of notifications; on POST save them."""
     if request.method == "POST":
         offered = [channel for channel in CHANNELS if channel != "email" or sends_mail()]
         values = {str(kind): {one: f"{kind}-{one}" in request.POST for one in offered} for kind in CHOSEN}

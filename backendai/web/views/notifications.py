@@ -1,4 +1,4 @@
-"""The bell and the cards: news of one's sessions, what goes on in the background, and how it ended."""
+"""The bell and the cards: notifications about sessions, and background jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_ID = 18  # digits of a notice's number: what a database can hold
 @never_cache
 @login_required
 def notifications(request: PageRequest) -> HttpResponse:
-    """Show what goes on and what ended; htmx asks for the list alone."""
+    """Show notifications and background jobs; for htmx only the list."""
     template = "web/_notifications.html" if request.htmx else "web/notifications.html"
     return render(request, template, _context(request))
 
@@ -40,7 +40,7 @@ def notifications(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def bell(request: PageRequest) -> HttpResponse:
-    """Return the mark on the bell: how much goes on, how much is new."""
+    """Return the mark on the bell: the numbers of running jobs and unseen notifications."""
     return render(request, "web/_bell.html", counts_of(request.user))
 
 
@@ -48,14 +48,14 @@ def bell(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def cards(request: PageRequest) -> HttpResponse:
-    """Return the cards of one's sessions."""
+    """Return the cards of the user's sessions."""
     return _cards(request)
 
 
 @require_POST
 @login_required
 def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Close the card of a session, and of those that ``session`` names beside it; nobody closes another person's."""
+    """Close the card of a session, and those of the sessions in ``session``; only the user's own."""
     beside = ids_in(request.POST.getlist("session")[:_MOST_AT_ONCE])
     close_card(request.user, session_id, *beside, now=timezone.now())
     return _cards(request) if request.htmx else redirect("web:notifications")
@@ -64,7 +64,7 @@ def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def cards_close(request: PageRequest) -> HttpResponse:
-    """Close all cards up to the newest that the page has shown: what came later stays."""
+    """Close all cards up to the newest that the page has shown."""
     text = request.POST.get("until", "")
     if text.isdecimal() and len(text) <= _LONGEST_ID:
         close_cards(request.user, int(text), now=timezone.now())
@@ -74,7 +74,7 @@ def cards_close(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def seen(request: PageRequest) -> HttpResponse:
-    """Note that one has read the news."""
+    """Mark the user's notifications as seen."""
     now = timezone.now()
     see_jobs(request.user, now=now)
     see_notices(request.user, now=now)
@@ -86,7 +86,7 @@ def seen(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def clear(request: PageRequest) -> HttpResponse:
-    """Put away what is over, and the news."""
+    """Dismiss ended jobs and all notifications."""
     now = timezone.now()
     clear_jobs(request.user, now=now)
     clear_notices(request.user, now=now)
@@ -98,7 +98,7 @@ def clear(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def job_cancel(request: PageRequest, job_id: UUID) -> HttpResponse:
-    """Ask for the end of a job."""
+    """Request the cancellation of a background job."""
     try:
         cancel_job(request.user, job_id, now=timezone.now())
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""The page that waits until a session runs and goes on into one of its apps."""
+"""The page that waits until a session runs and then opens one of its apps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEW = 60
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """``looks``: how often the page has asked so far."""
+    """The state of the wait. ``looks``: how often the page has reloaded."""
 
     session: ComputeSession | None
     service: str
@@ -31,32 +31,32 @@ class Opening:
 
     @property
     def title(self) -> str:
-        """The app as people know it."""
+        """The title of the app."""
         return title_of(self.service)
 
     @property
     def is_lost(self) -> bool:
-        """Whether no session came of the launch."""
+        """Whether the launch created no session after many reloads."""
         return self.session is None and self.looks >= _MOST_LOOKS
 
     @property
     def is_ready(self) -> bool:
-        """Whether the app can be entered."""
+        """Whether the app can be opened."""
         return self.session is not None and self.session.status == Status.RUNNING
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing can be opened any more."""
+        """Whether the session has ended, so that nothing can be opened."""
         return self.session is not None and (self.session.is_terminal or self.session.status == Status.TERMINATING)
 
     @property
     def waits(self) -> bool:
-        """Whether the page is to look again."""
+        """Whether the page must reload."""
         return not (self.is_lost or self.is_ready or self.has_ended)
 
     @property
     def pause(self) -> int:
-        """Seconds until it does."""
+        """The seconds until the next reload."""
         return _SOON if self.looks < _FEW else _LATER
 
 
@@ -64,8 +64,10 @@ class Opening:
 @never_cache
 @login_required
 def opening(request: PageRequest, launch_key: str, service: str) -> HttpResponse:
-    """Show how far one's own session of this launch is, and lead into its app when it runs; htmx asks for the state
-    alone. A page may be there before its session: the browser opens it at the click that launches."""
+    """Show the progress of the user's session of this launch, and open its app once it runs; for htmx only the state.
+
+    The page can precede its session, as the browser opens it at the click that launches.
+    """
     if not is_launch_key(launch_key):
         raise Http404
     rows = ComputeSession.objects.filter(owner=request.user, idempotency_key=launch_key)

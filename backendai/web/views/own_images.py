@@ -1,4 +1,4 @@
-"""Images that one made of one's sessions."""
+"""The images that the user saved from sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from backendai.web.requests import PageRequest
 
 
 class TitleForm(forms.Form):
-    """An image's new title; the rule is the service's."""
+    """An image's new title, which the service validates."""
 
     name = forms.CharField(
         label=gettext_lazy("Name of the image"),
@@ -39,7 +39,7 @@ class TitleForm(forms.Form):
 
 
 class ShareForm(forms.Form):
-    """The project with which an image shall be shared."""
+    """The project with which to share an image."""
 
     project = forms.ChoiceField(label=gettext_lazy("Project"))
 
@@ -52,7 +52,7 @@ class ShareForm(forms.Form):
 @never_cache
 @login_required
 def images(request: PageRequest) -> HttpResponse:
-    """Show one's own images."""
+    """Show the user's own images."""
     return _page(request)
 
 
@@ -60,7 +60,7 @@ def images(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
-    """Ask for a new title of one's own image; on POST give it."""
+    """Show the form for an own image's title; on POST save it."""
     image = _own(request, own_image_id)
     form = TitleForm(request.POST or None, initial={"name": image.title})
     if request.method == "POST" and form.is_valid():
@@ -77,7 +77,7 @@ def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
-    """Ask before one's own image is deleted; on POST do it, unless sessions need it."""
+    """Ask for confirmation; on POST delete an own image, unless sessions need it."""
     image = _own(request, own_image_id)
     if request.method != "POST":
         return _page(request, deleted=image)
@@ -93,7 +93,7 @@ def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def image_share(request: PageRequest, own_image_id: UUID) -> HttpResponse:
-    """Ask with which project one's own image shall be shared; on POST do it."""
+    """Show the form for a project; on POST share an own image with it."""
     image = _own(request, own_image_id)
     form = ShareForm(request.POST or None, projects=projects_to_share_with(request.user, image))
     if request.method == "POST" and form.is_valid():
@@ -111,7 +111,7 @@ def image_share(request: PageRequest, own_image_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def image_take_back(request: PageRequest, own_image_id: UUID, project_id: UUID) -> HttpResponse:
-    """Share one's own image with this project no more."""
+    """End the sharing of an own image with a project."""
     image = _own(request, own_image_id)
     try:
         project = take_back_image(request.user, image, project_id)
@@ -136,7 +136,7 @@ def _page(
     deleted: Image | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Return the list, below a form for another title or for a project, or below a question whether one shall go."""
+    """Return the list of own images, below a form for a title or a project, or below the confirmation of a deletion."""
     rows = own_images(request.user)
     context = {"rows": rows, "number": len(rows), "most": most_own_images(request.user)}
     context |= {"form": form, "renamed": renamed, "deleted": deleted, "shared": shared}

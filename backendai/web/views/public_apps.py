@@ -1,4 +1,4 @@
-"""Making an app public and private again, and the way from an app's address to the portal."""
+"""Makes an app public or private, and leads from an app's address to the portal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LENGTHS = (
 @never_cache
 @login_required
 def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
-    """Ask for how long an app shall be public; on POST make it public, or private again."""
+    """Show the form for how long an app is public; on POST make it public, or private again."""
     found = find_session(request, session_id)
     if request.method != "POST":
         return _ask(request, found, service)
@@ -57,7 +57,9 @@ def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResp
 @never_cache
 @login_required
 def by_label(request: PageRequest, label: str) -> HttpResponse:
-    """Lead from the first part of an app's host name to the page that opens the app; 404 for sessions of others."""
+    """Redirect from the first part of an app's host name to the page that opens the app. 404 for sessions that are not
+    visible.
+    """
     behind = behind_label(label)
     if behind is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""The recent history of launches: a list to choose from, and what one does to its entries."""
+"""The user's recent launches, and actions on them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def recent(request: PageRequest) -> HttpResponse:
-    """Show one's recent launches; htmx asks for the list alone."""
+    """Show the user's recent launches; for htmx only the list."""
     return _shown(request, {})
 
 
 @require_POST
 @login_required
 def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
-    """Rename, pin, unpin or delete one of them."""
+    """Rename, pin, unpin or delete a recent launch."""
     try:
         record = recent_launch(request.user, recent_launch_id)
     except NotFound as error:

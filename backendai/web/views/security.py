@@ -1,4 +1,4 @@
-"""The ways in which one signs in: factors, the provider's account, and the browsers that are signed in."""
+"""The user's second factors, provider's account, and signed-in browsers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SECURITY = reverse_lazy("mfa_index")
 @never_cache
 @login_required
 def security(request: PageRequest) -> HttpResponse:
-    """Show how one signs in, and where one is signed in."""
+    """Show the user's second factors and logins."""
     factors = list(Authenticator.objects.filter(user=request.user).order_by("created_at"))
     codes = next((one.wrap() for one in factors if one.type == "recovery_codes"), None)
     context = {
@@ -60,7 +60,7 @@ def security(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
-    """End every login of one's own but this one."""
+    """End all logins of the user except this one."""
     key = request.session.session_key
     with transaction.atomic():
         ended = end_credentials(request.user, now=timezone.now(), tokens=False, but=key or "")
@@ -75,22 +75,22 @@ def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_required, name="dispatch")
 class AddApp(ActivateTOTPView):
-    """Set up an app that shows codes."""
+    """Adds an app that shows codes as second factor."""
 
     template_name = "mfa/totp/activate_form.html"
 
     def form_valid(self, form: Form) -> HttpResponse:
-        """Add the app. The code is used up by that: it does not also sign somebody in."""
+        """Add the app. Marks the code as used, so that it cannot also sign the user in."""
         answer: HttpResponse = super().form_valid(form)
         spend_code(cast(User, self.request.user), form.cleaned_data["code"])
         return answer
 
 
 class _OnlyWhenThere:
-    """Leads back to where one sets things up when there is nothing to show."""
+    """A mixin that redirects to the security page if there is nothing to show."""
 
     def dispatch(self, request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Serve the page, or go back."""
+        """Serve the page, or redirect instead of 404."""
         try:
             answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
         except Http404:
@@ -100,7 +100,7 @@ class _OnlyWhenThere:
 
 @method_decorator(never_cache, name="dispatch")
 class RemoveApp(_OnlyWhenThere, DeactivateTOTPView):
-    """Take the app away."""
+    """Removes the app that shows codes."""
 
     template_name = "mfa/totp/deactivate_form.html"
 
@@ -108,7 +108,7 @@ class RemoveApp(_OnlyWhenThere, DeactivateTOTPView):
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_required, name="dispatch")
 class AddPasskey(AddWebAuthnView):
-    """Add a passkey."""
+    """Adds a passkey."""
 
     template_name = "mfa/webauthn/add_form.html"
 
@@ -116,7 +116,7 @@ class AddPasskey(AddWebAuthnView):
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_required, name="dispatch")
 class RenamePasskey(EditWebAuthnView):
-    """Give a passkey another name."""
+    """Renames a passkey."""
 
     template_name = "mfa/webauthn/edit_form.html"
     success_url = _SECURITY
@@ -125,13 +125,13 @@ class RenamePasskey(EditWebAuthnView):
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_required, name="dispatch")
 class RemovePasskey(RemoveWebAuthnView):
-    """Take a passkey away, unless it is the last factor of somebody who needs one."""
+    """Removes a passkey, unless it is the last factor of a user who must have one."""
 
     template_name = "mfa/webauthn/authenticator_confirm_delete.html"
     success_url = _SECURITY
 
     def form_valid(self, form: Form) -> HttpResponse:
-        """Remove it."""
+        """Remove the passkey, or show the error on the security page."""
         if not PortalFactors().can_delete_authenticator(self.object):
             error = PortalFactors().validation_error("cannot_delete_authenticator")
             assert isinstance(error, ValidationError)
@@ -143,7 +143,7 @@ class RemovePasskey(RemoveWebAuthnView):
 
 @method_decorator(never_cache, name="dispatch")
 class Codes(_OnlyWhenThere, ViewRecoveryCodesView):
-    """Show the recovery codes."""
+    """Shows the recovery codes."""
 
     template_name = "mfa/recovery_codes/index.html"
 
@@ -151,12 +151,12 @@ class Codes(_OnlyWhenThere, ViewRecoveryCodesView):
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_required, name="dispatch")
 class NewCodes(GenerateRecoveryCodesView):
-    """Make other recovery codes."""
+    """Renews the recovery codes."""
 
     template_name = "mfa/recovery_codes/generate.html"
 
 
 class CodesFile(_OnlyWhenThere, DownloadRecoveryCodesView):
-    """The recovery codes as a file."""
+    """Sends the recovery codes as a file."""
 
     template_name = "mfa/recovery_codes/download.txt"

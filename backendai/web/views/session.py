@@ -1,4 +1,4 @@
-"""One compute session: its panel, its history, what would start it, and how it is ended."""
+"""One compute session: its panel, history, outlook, usage and termination."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
 def with_inline_styles(view: _View) -> _View:
-    """Allow style elements in the page: the terminal writes its own."""
+    """Allow inline styles in the page, as the terminal needs them."""
     return cast(_View, csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
@@ -44,7 +44,7 @@ def with_inline_styles(view: _View) -> _View:
 @login_required
 @with_inline_styles
 def session(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show a session as a page; htmx gets its panel alone, to lie over a list."""
+    """Show a session as a page; for htmx only its panel, to lie over a list."""
     in_drawer = asks_for_part(request)
     return render(
         request,
@@ -57,7 +57,7 @@ def session(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Return the parts of the panel that change while a session lives."""
+    """Return the live parts of the panel."""
     in_drawer = request.GET.get("in") == DRAWER
     return render(request, "web/_session_panel.html", _context(request, session_id, in_drawer=in_drawer))
 
@@ -66,7 +66,7 @@ def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def history(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show the session's scheduling history, narrowed and sorted; htmx asks for the rows, or for the box with all."""
+    """Show the session's scheduling history, filtered and sorted. For htmx only the rows, or the dialog."""
     found = find_session(request, session_id)
     context = ending_context(found, request.user) | history_context(found, request.GET)
     if asks_for_part(request):
@@ -79,7 +79,7 @@ def history(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show what would start a waiting session now; htmx asks for the part alone, which is empty for all others."""
+    """Show which changes would start a pending session now; for htmx only this part, empty for other sessions."""
     found = find_session(request, session_id)
     ahead = outlook_of(found, request.user, now=timezone.now())
     context = {"outlook": ahead} | ending_context(found, request.user)
@@ -90,7 +90,7 @@ def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show what a session really uses; htmx asks for the charts alone, again and again until the session has ended."""
+    """Show the measured usage of a session; for htmx only the charts, which reload until the session has ended."""
     found = find_session(request, session_id)
     kernels = list(found.kernels.all())
     context = {"usage": usage_of(found, kernels, request.GET, now=timezone.now()), "kernels": kernels}
@@ -104,7 +104,7 @@ def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Ask for a confirmation; on POST end the session. A script gets 204 when that is done."""
+    """Ask for confirmation; on POST terminate the session. A script then gets 204."""
     found = find_session(request, session_id)
     if request.method != "POST":
         return _ask(request, found)
@@ -131,7 +131,7 @@ def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> Http
 
 
 def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
-    """Return the session with what its pages name; 404 when the person may not see it."""
+    """Return the session with the related rows of its pages; 404 if it is not visible."""
     visible = ComputeSession.objects.visible_to(request.user).annotate(is_public=is_public())
     rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
@@ -139,7 +139,7 @@ def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
 
 
 def asks_for_part(request: PageRequest) -> bool:
-    """Return whether a script asks for a part of the page."""
+    """Return whether a script requests a part of the page."""
     return bool(request.htmx) and not request.htmx.boosted
 
 

@@ -1,4 +1,4 @@
-"""What opens over a session's panel, and is a page without scripts: why it is as it is, another name, its apps."""
+"""Dialogs over a session's panel, which are pages without scripts: its reason, new name, apps and log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from backendai.web.views.session import asks_for_part, find_session
 
 
 class RenameForm(forms.Form):
-    """A session's new name; the rule is the service's."""
+    """A session's new name, which the service validates."""
 
     name = forms.CharField(
         label=gettext_lazy("Name"),
@@ -43,7 +43,7 @@ class RenameForm(forms.Form):
 @never_cache
 @login_required
 def info(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Say why a session waits, or how it ended: since when, what was tried, with what numbers."""
+    """Show why a session waits or how it ended, with all details."""
     found = find_session(request, session_id)
     return box(request, found, "web/_session_info.html", {"why": explanation_of(found, request.user)})
 
@@ -52,7 +52,7 @@ def info(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def variables(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show a session's environment variables with their values to its owner, and to nobody else."""
+    """Show a session's environment variables; their values only to its owner."""
     return box(request, find_session(request, session_id), "web/_session_variables.html", {})
 
 
@@ -68,7 +68,7 @@ def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def log(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show the viewer of a session's log, to lie over a list; without a script it is a part of the session's page."""
+    """Show the log viewer of a session over a list; without a script redirect to the session's page."""
     found = find_session(request, session_id)
     if not asks_for_part(request):
         kernel = urlencode({"kernel": request.GET["kernel"]}) if "kernel" in request.GET else ""
@@ -83,7 +83,7 @@ def log(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Ask for a new name; on POST give it. A script gets 204 when it is done, and the form with the mistake if not."""
+    """Show the form for a new name; on POST save it. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)
     form = RenameForm(request.POST or None, initial={"name": found.name})
     other = ""
@@ -102,7 +102,7 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
 
 
 def box(request: PageRequest, session: ComputeSession, part: str, context: dict[str, Any]) -> HttpResponse:
-    """Return a part as the box over a session's panel, or as a page of its own where no script asks for it."""
+    """Return a part as a dialog over the session's panel; without a script as a page."""
     about = ending_context(session, request.user) | context
     if asks_for_part(request):
         return render(request, part, about | {"in_dialog": True})

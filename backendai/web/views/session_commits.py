@@ -1,4 +1,4 @@
-"""Saving a running session as an image of one's own."""
+"""Saves a running session as an own image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from backendai.web.views.session_boxes import box
 
 
 class CommitForm(forms.Form):
-    """The name of the new image; the rule is the service's."""
+    """The name of the new image, which the service validates."""
 
     name = forms.CharField(
         label=gettext_lazy("Name of the image"),
@@ -40,8 +40,7 @@ class CommitForm(forms.Form):
 @never_cache
 @login_required
 def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Ask for the name of the image; on POST begin to make it. A script gets 204 when that is under way, and the form
-    with the mistake if not."""
+    """Show the form for the image's name; on POST start saving. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)
     form = CommitForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -67,8 +66,10 @@ def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Tell the owner what lies in the session's home folder, which its image does not keep; 204 when nothing is known.
-    The node is asked, which may take seconds: the form does not wait for it."""
+    """Show the owner the contents of the session's home folder, which the image does not include; 204 if unknown.
+
+    The agent may take seconds to answer, so the form loads this separately.
+    """
     found = find_session(request, session_id)
     may_be = found.owner_id == request.user.pk and obstacle_to_commit(found, None) is None
     home = home_of(found) if may_be else None
@@ -81,8 +82,10 @@ def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def disk(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Tell how full the disk of the session's main kernel is; 204 where its agent does not measure it. The agent is
-    asked, which may take seconds: the page does not wait for it."""
+    """Show how full the disk of the session's main kernel is; 204 if its agent does not measure it.
+
+    The agent may take seconds to answer, so the page loads this separately.
+    """
     home = home_of(find_session(request, session_id))
     if home is None or home.disk_used is None or not home.disk_limit:
         return HttpResponse(status=204)

@@ -1,4 +1,4 @@
-"""Ending many sessions from a list: a question with what it means, and the answer for each of them."""
+"""Terminates many sessions from a list, after a confirmation, and reports the result of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_NAMED = 20
 @never_cache
 @login_required
 def terminate_many(request: PageRequest) -> HttpResponse:
-    """Ask for a confirmation; when it is given end the chosen sessions, and say of which one it could not be done."""
+    """Ask for confirmation; then terminate the selected sessions, and name those that could not be terminated."""
     ids, back = ids_in(request.POST.getlist("session")[: MOST_ENDED + 1]), way_back(request)
     if not ids:
         messages.error(request, _("Select at least one session."))

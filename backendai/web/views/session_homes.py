@@ -1,4 +1,4 @@
-"""Keeping the home folder of a running session as a folder."""
+"""Copies the home folder of a running session into a new folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autofocus": True}
 
 
 class KeepForm(forms.Form):
-    """The new folder; the rules are the service's."""
+    """The name and place of the new folder, which the service validates."""
 
     name = forms.CharField(label=_l("Name of the folder"), max_length=64, widget=forms.TextInput(_PLAIN))
     host = forms.ModelChoiceField(StorageHost.objects.none(), label=_l("Storage host"), empty_label=None)
@@ -48,8 +48,7 @@ class KeepForm(forms.Form):
 @never_cache
 @login_required
 def keep(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Ask for the name of the folder; on POST begin to copy. A script gets 204 when that is under way, and the form
-    with the mistake if not."""
+    """Show the form for the folder; on POST start to copy. A script then gets 204, or the form with its error."""
     found = find_session(request, session_id)
     form = KeepForm(request.POST or None, session=found)
     if request.method == "POST" and form.is_valid():

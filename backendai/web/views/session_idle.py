@@ -1,4 +1,4 @@
-"""Keeping an idle session running for longer."""
+"""Postpones the end of idle sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_NAMED = 10
 @never_cache
 @login_required
 def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpResponse:
-    """Put the end that an idle checker announces off; a script gets the panel as it is then."""
+    """Postpone the end that an idle checker has announced. A script gets the new panel."""
     found, now = find_session(request, session_id), timezone.now()
     part = asks_for_part(request)
     try:
@@ -52,8 +52,10 @@ def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpRespo
 @never_cache
 @login_required
 def keep_many(request: PageRequest) -> HttpResponse:
-    """Put the ends that idle checkers announce off for the sessions that the form names; a script gets what to say, and
-    the order to look at everything again."""
+    """Postpone the announced ends of the sessions in the form.
+
+    A script gets the message, and the order to reload everything.
+    """
     ids = ids_in(request.POST.getlist("session"))
     try:
         if not ids:

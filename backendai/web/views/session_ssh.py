@@ -1,4 +1,4 @@
-"""How a session is reached by SSH, and the key that opens it alone."""
+"""SSH access to a session, and the SSH key for this session only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backendai.web.views.session_boxes import box
 @never_cache
 @login_required
 def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show ready commands, the host key, and what to put into files of a client."""
+    """Show the commands, the host key, and the entries for a client's configuration files."""
     session = find_session(request, session_id)
     site = site_for(request.get_host())
     context: dict[str, Any] = {"site": site, "is_own": session.owner_id == request.user.pk}
@@ -37,7 +37,7 @@ def ssh(request: PageRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def ssh_key(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Send the private key of one's session as a file; with ``renew`` a new one."""
+    """Send the private key of the user's session as a file; with ``renew`` a new one."""
     session = find_session(request, session_id)
     try:
         private, _ = key_of(request.user, session, renew=request.POST.get("renew") == "yes")

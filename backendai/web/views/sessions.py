@@ -1,4 +1,4 @@
-"""The list of compute sessions, its single rows, its columns, and the panel of free resources beside it."""
+"""The list of compute sessions, its single rows, its columns, and the panel of free resources."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ASKING = frozenset({"q", "session-filter"})  # what asks for another list, wher
 @never_cache
 @login_required
 def sessions(request: PageRequest) -> HttpResponseBase:
-    """Show the sessions that the address asks for; htmx asks for the list alone, ``?export=csv`` for a file of them."""
+    """Show the requested sessions; for htmx only the list, with ``?export=csv`` a file."""
     address = Address.of(request.GET)
     found = _filter_of(request, address)
     if request.GET.get("export") == "csv":
@@ -66,7 +66,7 @@ def sessions(request: PageRequest) -> HttpResponseBase:
 @never_cache
 @login_required
 def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Return one row of the list as it is now."""
+    """Return the current row of a session."""
     columns = chosen_columns(request.user)
     visible = ComputeSession.objects.visible_to(request.user)
     (found,) = rows_of([get_object_or_404(visible.only("pk"), pk=session_id).pk], columns)
@@ -78,7 +78,7 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def sessions_usage(request: PageRequest) -> HttpResponse:
-    """Return the bars of what the named sessions use, each to be put into its row."""
+    """Return the usage bars of the given sessions, each for its row."""
     ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
     visible = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids)
     found = list(visible.only("status", "slots", "total_slots", "cluster_size"))
@@ -90,7 +90,7 @@ def sessions_usage(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def columns(request: PageRequest) -> HttpResponse:
-    """Keep which columns the user wants to see and in which order, and go back to the list."""
+    """Save the user's columns and their order, and redirect to the list."""
     moved = {name: request.POST.get(name, "") for name in ("earlier", "later")}
     choose_columns(request.user, request.POST.getlist("column"), **moved)
     back = Address.of(QueryDict(request.POST.get("back", "")[:2000].removeprefix("?")))
@@ -101,12 +101,12 @@ def columns(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def resources_panel(request: PageRequest) -> HttpResponse:
-    """Return what is free and taken in the groups that are open to the user."""
+    """Return the free and occupied resources of the groups open to the user."""
     return render(request, "web/_resources.html", {"rooms": _rooms(request)})
 
 
 def _rooms(request: PageRequest) -> list[RoomBars] | None:
-    """Return what is free in the groups; None where the site keeps that to its administrators."""
+    """Return the resources of the groups; None if the site hides them from users."""
     if not request.user.is_superadmin and not site_settings().group_resources_visible:
         return None
     return rooms_for(request.user)
@@ -146,7 +146,7 @@ def _list_context(request: PageRequest, address: Address, found: SessionListFilt
 
 
 def _runs(user: User, address: Address, page: int) -> list[RunRow]:
-    """Return the runs above the sessions: on the first page, and where no property of sessions is asked for."""
+    """Return the runs above the sessions: only on the first page, and without filters of sessions."""
     asked = {name for name, _value in address.params} & (PROPERTIES | {"type"})
     if page > 1 or asked:
         return []
@@ -155,7 +155,7 @@ def _runs(user: User, address: Address, page: int) -> list[RunRow]:
 
 
 def _links(address: Address, page: Any) -> dict[str, str]:
-    """Return the addresses of the other parts of the list."""
+    """Return the addresses of the list's other views."""
     return {
         "running": address.to(view="", status=""),
         "finished": address.to(view="finished", status=""),
@@ -169,7 +169,7 @@ def _links(address: Address, page: Any) -> dict[str, str]:
 
 
 def _choices(user: User, context: dict[str, Any]) -> dict[str, Any]:
-    """Return what only the whole page has: what can be chosen besides the list itself."""
+    """Return the context that only the whole page needs: the choices besides the list."""
     address: Address = context["address"]
     return {
         "columns_offered": offered_columns(user, context["columns"]),

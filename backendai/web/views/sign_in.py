@@ -1,4 +1,4 @@
-"""Signing in, signing up, and proving again who one is."""
+"""Signing in, signing up, and repeated proofs of identity."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from backendai.web.single_sign_on import is_set_up
 
 
 def entrance(request: HttpRequest) -> dict[str, Any]:
-    """Return what there is beside the password: passkeys, where the address allows them; a provider of identities;
-    asking for an account."""
+    """Return the context of the sign-in page: passkeys (if the address allows them), identity provider, and sign-up."""
     return {
         "passkeys": _may_have_passkeys(request),
         "provider": settings.OIDC_NAME if is_set_up() else "",
@@ -38,22 +37,21 @@ def entrance(request: HttpRequest) -> dict[str, Any]:
 
 
 class Login(LoginView):
-    """Sign in by e-mail address and password, or go on to another way."""
+    """Signs in by e-mail address and password, or leads to another method."""
 
     template_name = "account/login.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what the page shows."""
         return {**super().get_context_data(**kwargs), **entrance(self.request)}
 
 
 class SecondStep(AuthenticateView):
-    """The second factor, after the first."""
+    """Asks for the second factor."""
 
     template_name = "mfa/authenticate.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what the page shows; passkeys only to those who have one."""
+        """Return the context of the page; offers passkeys only to users who have one."""
         found = {**super().get_context_data(**kwargs), **entrance(self.request)}
         kinds = set(self.stage.login.user.authenticator_set.values_list("type", flat=True))
         has = {"has_codes": bool(kinds - {"webauthn"}), "has_app": "totp" in kinds, "has_passkey": "webauthn" in kinds}
@@ -61,29 +59,29 @@ class SecondStep(AuthenticateView):
 
 
 class PasskeyLogin(LoginWebAuthnView):
-    """Ask a passkey, and sign in by what it says."""
+    """Signs in by a passkey."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Return the question."""
+        """Return the challenge for the passkey."""
         expire_soon(request)
         answer: HttpResponse = super().get(request, *args, **kwargs)
         return answer
 
 
 class PasswordAgain(ReauthenticateView):
-    """Prove by password that it is still oneself."""
+    """Asks for the password as a repeated proof of identity."""
 
     template_name = "account/reauthenticate.html"
 
 
 class CodeAgain(CodeAgainView):
-    """Prove it by a code."""
+    """Asks for a code as a repeated proof of identity."""
 
     template_name = "mfa/reauthenticate.html"
 
 
 class PasskeyAgain(ReauthenticateWebAuthnView):
-    """Prove it by a passkey."""
+    """Asks for a passkey as a repeated proof of identity."""
 
     template_name = "mfa/webauthn/reauthenticate.html"
 
@@ -92,7 +90,10 @@ class PasskeyAgain(ReauthenticateWebAuthnView):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """Ask for an account, where the installation lets people. The answer is the same for an address that has one."""
+    """Show the form for a new account; on POST create it, if the installation allows that.
+
+    The answer is the same for an address with an account.
+    """
     if settings.SIGNUP != "approval":
         raise Http404
     if request.user.is_authenticated:
@@ -115,7 +116,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 
 
 def _may_have_passkeys(request: HttpRequest) -> bool:
-    """Passkeys belong to a name, and browsers give them to secure pages only."""
+    """Return whether this address allows passkeys: they need a host name and a secure page."""
     host = request.get_host().rpartition(":")[0] or request.get_host()
     try:
         ipaddress.ip_address(host.strip("[]"))
