@@ -108,7 +108,7 @@ class BackgroundJob(models.Model):
 
 
 class NoticeChoice(models.Model):
-    """Where one user wants to see notifications of one kind. Without a row the defaults apply."""
+    """The channels that a user chose for notifications of one kind. Without a row the defaults apply."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_choices")
     kind = models.CharField(max_length=16)

@@ -31,7 +31,7 @@ class NoticeKind(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Where notifications of one kind are shown."""
+    """The channels in which notifications of one kind are shown."""
 
     card: bool = True
     bell: bool = True

@@ -10,8 +10,6 @@ from django.db.models import Exists, F, OuterRef, Q
 
 
 class JobQuerySet(models.QuerySet[Any]):
-    """Background jobs."""
-
     def visible_to(self, user: Any) -> JobQuerySet:
         """Return the user's own jobs; all for superadmins."""
         return self if user.role == "superadmin" else self.filter(owner=user)

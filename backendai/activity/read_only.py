@@ -4,7 +4,7 @@ from django.contrib import admin
 
 
 class MadeElsewhere(admin.ModelAdmin):
-    """Rows that people can only view and delete."""
+    """A base of admin pages for rows that people can only view and delete."""
 
     def has_add_permission(self, request):
         return False
@@ -14,7 +14,7 @@ class MadeElsewhere(admin.ModelAdmin):
 
 
 class ReadOnly(MadeElsewhere):
-    """Rows that people can only view, as one service writes them."""
+    """A base of admin pages for rows that people can only view."""
 
     def has_delete_permission(self, request, obj=None):
         return False

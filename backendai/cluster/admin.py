@@ -23,7 +23,7 @@ from backendai.cluster.models import (
 
 @admin.register(ResourceGroup)
 class ResourceGroupAdmin(Audited):
-    """Rules are read anew by every pass: what is saved here holds from the next one on."""
+    """Resource groups. Saved rules apply from the next scheduler pass."""
 
     audit_name = "resource-group"
     form = GroupForm
@@ -207,8 +207,7 @@ class IdleBindingInline(admin.TabularInline):
 
 @admin.register(IdleChecker)
 class IdleCheckerAdmin(Audited):
-    """Sessions are looked at every few seconds: what is saved here holds from the next look on, and warnings by former
-    rules count no more."""
+    """Idle checkers. Saved rules apply from the next check, within seconds, and cancel warnings by earlier rules."""
 
     audit_name = "idle-checker"
     formfield_overrides = {models.DurationField: {"form_class": TimeSpanField}}

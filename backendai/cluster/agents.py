@@ -1,4 +1,4 @@
-"""What administrators do to agents besides emptying them: their switches and their credentials."""
+"""Changes the settings and credentials of agents for administrators."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _PREFIX = re.compile(r"([a-z0-9][a-z0-9-]{0,61})?\Z")
 
 
 def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
-    """Write ``schedulable`` and ``max_kernels`` (None: as the group says), as far as they are named. What runs there
-    goes on. Raises a UserError that names the field."""
+    """Change ``schedulable`` and ``max_kernels`` (None: the group's limit) of an agent, as far as ``values`` has them.
+
+    Running sessions continue. Raises UserError that names the field.
+    """
     most = values.get("max_kernels")
     if most is not None and not 0 <= most <= MOST_KERNELS:
         text = Message(
@@ -50,9 +52,11 @@ def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
 
 
 def revoke_credential(actor: User, agent: Agent, *, now: datetime) -> None:
-    """Refuse the agent from now on: its calls get 401, the broker lets it in no more, and it counts as unreachable.
-    What runs there goes on until the group's grace for lost agents is over. It comes back only with a join token made
-    for it."""
+    """Revoke the credential of an agent: portal and broker refuse it, and it counts as unreachable.
+
+    Its sessions continue until the group's grace period for lost agents is over. It can return only with a join token
+    made for it.
+    """
     with transaction.atomic():
         agent.token_digest, agent.revoked_at = f"revoked-{secrets.token_hex(24)}", now
         agent.save(update_fields=["token_digest", "revoked_at"])
@@ -62,8 +66,10 @@ def revoke_credential(actor: User, agent: Agent, *, now: datetime) -> None:
 
 
 def renew_credential(actor: User, agent: Agent, *, now: datetime) -> str:
-    """Return the text of a join token with which this agent alone gets a new credential, once, within a day. The old
-    one is refused from the moment it joins."""
+    """Create a join token with which only this agent gets a new credential; return its text.
+
+    It is valid once, within a day. The old credential is refused as soon as the agent has joined.
+    """
     with transaction.atomic():
         JoinToken.objects.filter(agent=agent).delete()
         return create_join_token(agent.resource_group, agent=agent, expires_at=now + RETURN_WITHIN, actor_id=actor.pk)
@@ -78,7 +84,7 @@ def make_join_token(
     reusable: bool = False,
     expires_at: datetime | None = None,
 ) -> str:
-    """Return the text of a new join token, which nobody can read again. Raises a UserError that names the field."""
+    """Create a join token; return its text, which is shown once. Raises UserError that names the field."""
     if expires_at is not None and expires_at <= now:
         raise UserError("The expiry is in the past.", field="expires_at", code="invalid-date")
     check_prefix(name_prefix)
@@ -88,7 +94,7 @@ def make_join_token(
 
 
 def check_prefix(name_prefix: str) -> None:
-    """Refuse a prefix with which no agent's name can begin. Raises UserError."""
+    """Raise UserError for a prefix that no agent name can have."""
     if not _PREFIX.match(name_prefix):
         text = Message(
             "{name_prefix} is not a name prefix: use a-z, 0-9 and dashes, at most 62.", name_prefix=repr(name_prefix)
@@ -97,8 +103,10 @@ def check_prefix(name_prefix: str) -> None:
 
 
 def join_command(token: str, *, name: str = "", name_prefix: str = "") -> str:
-    """Return what to paste into a shell on a node to join with this token: under this ``name``, or under its host name
-    behind the prefix."""
+    """Return the shell command with which a machine joins with this token.
+
+    The agent gets the ``name``, or the prefix with its host name.
+    """
     named = name
     if name_prefix and not name:
         named = f'"{name_prefix.rstrip("-")}-$(hostname -s)"'
@@ -107,8 +115,10 @@ def join_command(token: str, *, name: str = "", name_prefix: str = "") -> str:
 
 
 def portal_address() -> tuple[str, bool]:
-    """Return the portal's address for another machine, and whether that is a guess: as nobody has configured one, it is
-    the address from which this machine would speak to others."""
+    """Return the portal's address for other machines, and whether it is a guess.
+
+    Without a configured address, it is the one from which this machine would reach others.
+    """
     parts = urlsplit(settings.PORTAL_URL)
     if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         return str(settings.PORTAL_URL), False
@@ -131,7 +141,7 @@ def _own_address() -> str:
 
 
 def revoke_join_token(actor: User, token_id: int) -> None:
-    """Delete a join token: no further node joins with it; those that did stay."""
+    """Delete a join token; agents that joined with it stay. Raises NotFound."""
     with transaction.atomic():
         token = JoinToken.objects.visible_to(actor).select_related("resource_group").filter(pk=token_id).first()
         if token is None:

@@ -1,4 +1,4 @@
-"""The domains under which apps of sessions live: the site's, and those that resource groups have of their own."""
+"""The domains of apps: the site's, and those of resource groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,
 
 
 def is_domain(text: str) -> bool:
-    """Return whether this is the name of a domain, written as it is compared: small letters, no port, no address."""
+    """Return whether the text is a domain name in lower case, without a port, and no IP address."""
     return len(text) <= LONGEST and bool(_DOMAIN.match(text))
 
 
 def portal_names() -> set[str]:
-    """Return the names under which the portal is known; what stands for any name is none."""
+    """Return the host names of the portal, without wildcards."""
     urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
     names = {urlsplit(url).hostname or "" for url in urls} | {name.lower() for name in settings.ALLOWED_HOSTS}
     return {name for name in names if name and not name.startswith((".", "*"))}
@@ -36,12 +36,12 @@ def portal_origins() -> tuple[str, ...]:
 
 
 def holds(domain: str, name: str) -> bool:
-    """Return whether the name is the domain, or lies under it."""
+    """Return whether the name is the domain or one of its subdomains."""
     return name == domain or name.endswith(f".{domain}")
 
 
 def shares_site(one: str, other: str) -> bool:
-    """Return whether two names are under one domain that somebody registered: cookies can be set for both there."""
+    """Return whether two names belong to the same registered domain, so that cookies can be set for both."""
     return _registered(one) == _registered(other) != ""
 
 
@@ -55,7 +55,7 @@ def _registered(name: str) -> str:
 
 
 def wrong_app_domain(domain: str) -> str:
-    """Return why a resource group cannot have this domain for its apps; empty when it can, or has none of its own."""
+    """Return why a resource group cannot use this domain for its apps; empty if it can, or for an empty domain."""
     if not domain:
         return ""
     if not is_domain(domain):
@@ -78,25 +78,27 @@ def wrong_app_domain(domain: str) -> str:
 
 
 def app_domain_of(own: str) -> str:
-    """Return where the apps of a group live, whose own domain this is (empty: the site's)."""
+    """Return the domain of a group's apps: its own, or the site's if that is empty."""
     return own or str(settings.APPS_DOMAIN)
 
 
 def output_host() -> str:
-    """Return the host name of the page for printed pages."""
+    """Return the host name of the page that shows the output of code."""
     return f"{OUTPUT_LABEL}.{settings.APPS_DOMAIN}"
 
 
 def origin_of(host: str) -> str:
-    """Return the origin under which browsers know a host under one of these domains."""
+    """Return the origin of a host under one of these domains, as browsers see it."""
     scheme, usual = ("https", 443) if settings.SECURE else ("http", 80)
     port = settings.APPS_PUBLIC_PORT
     return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 
 def is_portal_origin(origin: str, portal: str) -> bool:
-    """Return whether a browser's ``Origin`` is the portal's: a trusted one, or that of the host (with port) ``portal``
-    under which the person had opened it."""
+    """Return whether a browser's ``Origin`` is the portal's.
+
+    Either it is trusted, or it is that of the host (with port) ``portal`` under which the user opened the portal.
+    """
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
     scheme, _, netloc = origin.partition("://")

@@ -1,4 +1,4 @@
-"""Which node may sign in at the broker, and as whom. The database says so; the broker's accounts follow."""
+"""Manages the accounts of agents at the broker, as the database says."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LONGEST_BACKLOG = 100  # a node that listens has next to none; of older hints i
 
 
 def give_broker_access(agent: Agent, digest: str) -> BrokerDown:
-    """Note the hash of the password that this node has made, make its account and return where and as whom it signs in.
+    """Save the hash of the agent's password, create its broker account, and return address and account.
 
-    A broker that is away gets the account from the repair pass. At one that lets the portal make none, all nodes share
-    the address of the settings. Speaks with the broker: not for a transaction.
+    If the broker is unreachable, the repair pass creates the account later. If the portal may not create accounts, all
+    agents share the address in the settings. Waits for the broker, so not in a transaction.
     """
     if not settings.NODE_BROKER_URL:
         return BrokerDown()
@@ -41,8 +41,11 @@ def give_broker_access(agent: Agent, digest: str) -> BrokerDown:
 
 
 def end_broker_access(agents: Iterable[Agent]) -> None:
-    """Take these nodes' accounts away once the transaction has committed; their connections are cut. For anyone who
-    revokes or renews a node's token, in the same transaction. A broker that is away is told by the repair pass."""
+    """Delete these agents' broker accounts once the transaction has committed; their connections are cut.
+
+    Call it in the transaction that revokes or renews the credential. If the broker is unreachable, the repair pass
+    deletes them later.
+    """
     had = [agent for agent in agents if agent.broker_digest]
     if not had:
         return
@@ -54,14 +57,16 @@ def end_broker_access(agents: Iterable[Agent]) -> None:
 
 
 def wanted_accounts() -> dict[str, str]:
-    """Return the hash of the password by name for every node that should have an account."""
+    """Return the password hashes, by name, of the agents that should have a broker account."""
     having = Agent.objects.registered().exclude(broker_digest="").order_by()
     return dict(having.values_list("name", "broker_digest"))
 
 
 def settle_broker_access() -> Settled:
-    """Make the accounts at the broker what the database says, and drop hints that nobody takes.
-    Raises NoAccounts and BrokerAway."""
+    """Make the broker's accounts match the database, and delete hints that nobody reads.
+
+    Raises NoAccounts and BrokerAway.
+    """
     if not settings.NODE_BROKER_URL:
         return Settled([], [])
     names = list(Agent.objects.order_by().values_list("name", flat=True))
@@ -70,7 +75,7 @@ def settle_broker_access() -> Settled:
 
 
 def _note_digest(agent: Agent, digest: str) -> None:
-    """Write the hash down; raises NotFound when the node's token has been renewed or taken away meanwhile."""
+    """Save the hash. Raises NotFound if the agent's token was renewed or revoked in the meantime."""
     if agent.broker_digest == digest:
         return
     with transaction.atomic():

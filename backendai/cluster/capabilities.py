@@ -1,4 +1,4 @@
-"""What agents can do, and the sentence for what one cannot."""
+"""The capabilities of agents, and the sentence for a missing one."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ _OF_OTHERS = _CONTAINERS - {Capability.LISTED_IMAGES}
 
 
 def reported(capabilities: Sequence[str] | None, backend: str) -> list[str]:
-    """Return what an agent says it can do, sorted; of one that does not say, what its backend can do."""
+    """Return the capabilities that an agent reports, sorted; without a report those of its backend."""
     return sorted(_OF_BACKEND.get(backend, _OF_OTHERS) if capabilities is None else set(capabilities))
 
 
 def capabilities_of(agent: Agent) -> frozenset[str]:
-    """Return what this agent can do."""
+    """Return the capabilities of this agent."""
     return frozenset(reported(agent.capabilities, agent.backend))
 
 
 @lru_cache(maxsize=1024)
 def capabilities_in(text: str | None, backend: str) -> frozenset[str]:
-    """Return what an agent can do from the JSON text of its column."""
+    """Return the capabilities of an agent from the JSON text of its column."""
     found: Any = json.loads(text) if text else None
     return frozenset(reported(found, backend))
 
 
 def why_not(agent: Agent, capability: Capability) -> str:
-    """Return why this agent cannot do it, in one sentence; empty when it can."""
+    """Return why this agent lacks the capability, in a sentence; empty if it has it."""
     has = capabilities_of(agent)
     if capability in has:
         return ""

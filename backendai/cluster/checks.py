@@ -1,4 +1,4 @@
-"""System check: the strategy that new resource groups get must exist."""
+"""A system check: the default strategy of new resource groups must exist."""
 
 from __future__ import annotations
 

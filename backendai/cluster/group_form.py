@@ -1,4 +1,4 @@
-"""The admin's form of a resource group: strategies to choose from, and what their options are."""
+"""The form of a resource group, with choices of strategies and help for their options."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from backendai.scheduler.options import Option
 
 
 class SlotOrderField(forms.CharField):
-    """Slots in their order, separated by commas."""
+    """A field for an ordered list of slots, separated by commas."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return what the input shows."""
+        """Return the text that the input shows."""
         return ", ".join(map(str, value)) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> list[str]:  # type: ignore[override]
-        """Return the names."""
+        """Return the names of the slots."""
         return [name.strip() for name in str(value or "").split(",") if name.strip()]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return whether the order is another one, however it is written."""
+        """Return whether the typed order differs from the initial one; its notation does not matter."""
         return self.to_python(data) != list(initial or [])
 
 
@@ -125,7 +125,7 @@ _WORDS: dict[str, tuple[str, str]] = {
 
 
 class GroupForm(forms.ModelForm):
-    """A resource group; every choice comes from the scheduler's own tables."""
+    """A resource group. The choices of strategies come from the scheduler's tables."""
 
     sequence = forms.ChoiceField(
         label=Message("Which session starts next"), choices=lambda: _choices(SEQUENCE), initial=default_sequence
@@ -162,11 +162,11 @@ class GroupForm(forms.ModelForm):
             self.fields["strategy_options"].help_text = _options_text()
 
     def clean_strategy_options(self) -> Any:
-        """Return no options when the field was left empty."""
+        """Return the options; an empty map for an empty field."""
         return self.cleaned_data["strategy_options"] or {}
 
     def clean_session_defaults(self) -> Any:
-        """Return no defaults when the field was left empty."""
+        """Return the defaults; an empty map for an empty field."""
         return self.cleaned_data["session_defaults"] or {}
 
 

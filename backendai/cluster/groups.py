@@ -1,4 +1,4 @@
-"""Resource groups: which one a launch gets that names none, and how administrators change and remove them."""
+"""Resource groups: chooses the default for a launch, and creates, changes and deletes them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _FOR_LAUNCH = Prepared(
 
 
 def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
-    """Return the one of these groups that a launch gets which names none: the default group if it is among them, else
-    the only one; else None, and somebody must choose. The order of names decides nothing."""
+    """Return the group for launches that name none: the default group, else the only one, else None."""
     for group in groups:
         if group.is_default:
             return group
@@ -36,8 +35,10 @@ def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
 
 
 def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> ResourceGroup:
-    """Return the group that sessions of this project run in when ``name`` (or nothing) is asked for. Raises a UserError
-    that names the groups to choose from."""
+    """Return the group with this name, or the default one for an empty name, in which sessions of the project may run.
+
+    Raises UserError that names the possible groups.
+    """
     groups = once(
         ("groups-for-launch", project.pk, key_pair and key_pair.pk),
         lambda: _FOR_LAUNCH.rows(project, key_pair),
@@ -71,12 +72,12 @@ def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> R
 
 
 def default_group_of(user: User) -> ResourceGroup | None:
-    """Return the group that is chosen for this person when a launch names none; None: they must choose."""
+    """Return the group for launches of this user that name none; None: the user must choose."""
     return choose_group(list(ResourceGroup.objects.visible_to(user).filter(is_active=True)))
 
 
 def create_group(actor: User, values: Mapping[str, Any]) -> ResourceGroup:
-    """Return a new group with these columns and lists. Raises a UserError by field."""
+    """Create a group with these columns and lists. Raises UserError that names the field."""
     with transaction.atomic():
         group = _write(ResourceGroup(), values)
         audit(actor.pk, "resource-group.create", "resource-group", [group.pk], name=group.name)
@@ -84,7 +85,10 @@ def create_group(actor: User, values: Mapping[str, Any]) -> ResourceGroup:
 
 
 def change_group(actor: User, group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
-    """Write these columns and lists; the next pass follows them. Raises a UserError by field, with nothing written."""
+    """Save these columns and lists of a group; the next pass uses them.
+
+    Raises UserError that names the field, and then saves nothing.
+    """
     with transaction.atomic():
         before = {name: _plain(group, name) for name in values}
         _write(group, values)
@@ -95,12 +99,12 @@ def change_group(actor: User, group: ResourceGroup, values: Mapping[str, Any]) -
 
 
 def uses_of_group(group: ResourceGroup) -> dict[type[Model], int]:
-    """Return how many rows of which model belong to the group and keep it from being deleted."""
+    """Return how many rows of each model belong to the group and prevent its deletion."""
     return counted_uses(group, leaving_out=_NO_OBSTACLE)
 
 
 def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
-    """Delete a group that nothing belongs to; raises a Conflict that counts what does."""
+    """Delete an unused group. Raises Conflict that counts its uses."""
     with transaction.atomic():
         used_by = {words_for(model, number): number for model, number in uses_of_group(group).items()}
         if used_by:

@@ -1,4 +1,4 @@
-"""Idle checkers: which of them hold for a session, and the verbs that write and delete them."""
+"""Idle checkers: finds those that apply to a session, and saves and deletes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _SITE, _GROUP, _PROJECT = 1, 2, 3  # the higher is the more specific
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a checker holds. ``except_groups`` and ``except_projects``: not there, whatever a wider place says."""
+    """The places where a checker applies.
+
+    ``except_groups`` and ``except_projects`` are excluded, even if a wider place includes them.
+    """
 
     is_site_wide: bool = False
     groups: Collection[ResourceGroup] = ()
@@ -36,7 +39,7 @@ class Places:
 
 @dataclass(slots=True)
 class Holding:
-    """The checkers that hold somewhere, by where they do; asked for many sessions, it reads nothing more."""
+    """The active checkers with their places. It answers for any number of sessions without further queries."""
 
     checkers: Mapping[int, IdleChecker]
     bindings: Mapping[int, list[IdleBinding]]
@@ -44,15 +47,17 @@ class Holding:
     _known: dict[tuple[str, int, UUID], tuple[Rule, ...]] = field(default_factory=dict)
 
     def rules_for(self, session_type: str, group_id: int, project_id: UUID) -> tuple[Rule, ...]:
-        """Return the rules that hold for sessions of this type there, the same ones for the same question. Of one kind
-        the most specific win: those of the project, else of the group, else of the whole site."""
+        """Return the rules that apply to sessions of this type there; equal questions get the same tuple.
+
+        Of each kind the most specific apply: those of the project, else of the group, else of the whole site.
+        """
         key = session_type, group_id, project_id
         if (known := self._known.get(key)) is None:
             known = self._known[key] = tuple(map(self._rule, self.checkers_for(*key)))
         return known
 
     def checkers_for(self, session_type: str, group_id: int, project_id: UUID) -> list[IdleChecker]:
-        """Return the checkers behind these rules."""
+        """Return the checkers that apply to sessions of this type there."""
         levels: dict[str, dict[int, list[IdleChecker]]] = defaultdict(lambda: defaultdict(list))
         for checker in self.checkers.values():
             level = _level_of(self.bindings.get(checker.pk, ()), group_id, project_id)
@@ -65,7 +70,7 @@ class Holding:
 
 
 def read_holding() -> Holding:
-    """Return the checkers that are active, and where they hold; two queries."""
+    """Return the active checkers with their places; two queries."""
     checkers = {checker.pk: checker for checker in IdleChecker.objects.filter(is_active=True)}
     bindings: dict[int, list[IdleBinding]] = defaultdict(list)
     for binding in IdleBinding.objects.filter(checker__is_active=True):
@@ -74,7 +79,7 @@ def read_holding() -> Holding:
 
 
 def places_of(checker: IdleChecker) -> Places:
-    """Return where the checker holds."""
+    """Return the places where the checker applies."""
     rows = list(checker.bindings.select_related("resource_group", "project__domain"))
     return Places(
         any(row.applies and not row.resource_group and not row.project for row in rows),
@@ -86,16 +91,18 @@ def places_of(checker: IdleChecker) -> Places:
 
 
 def checkers_of(group: ResourceGroup) -> list[IdleChecker]:
-    """Return the checkers that the group has chosen for itself."""
+    """Return the checkers that are bound to the group itself."""
     return list(IdleChecker.objects.filter(bindings__resource_group=group, bindings__applies=True))
 
 
 def write_checker(
     actor_id: UUID | None, checker: IdleChecker, values: Mapping[str, Any], places: Places | None = None
 ) -> IdleChecker:
-    """Return the checker, new or changed, with these values of its fields, where it holds (None: as before), and its
-    audit entry. Warnings by its former rules count no more. Raises UserError that names the field, and Conflict when
-    the name is taken."""
+    """Save these fields of a new or stored checker, and its places (None: unchanged); return the checker.
+
+    Writes an audit entry. Warnings by its earlier rules are cancelled. Raises UserError that names the field, or
+    Conflict for a taken name.
+    """
     is_new = checker._state.adding
     changes = {}
     for name, value in values.items():
@@ -114,7 +121,7 @@ def write_checker(
 
 
 def choose_checkers(actor_id: UUID | None, group: ResourceGroup, chosen: Iterable[IdleChecker]) -> None:
-    """Let these checkers hold in the group, and no other one by a binding of the group's own; with an audit entry."""
+    """Bind exactly these checkers to the group, with an audit entry."""
     with transaction.atomic():
         rows = IdleBinding.objects.filter(resource_group=group)
         before = {row.checker_id: row.checker.name for row in rows.filter(applies=True).select_related("checker")}
@@ -130,12 +137,12 @@ def choose_checkers(actor_id: UUID | None, group: ResourceGroup, chosen: Iterabl
 
 
 def delete_checker(actor_id: UUID | None, checker: IdleChecker) -> None:
-    """Delete a checker; warnings by it are taken back."""
+    """Delete a checker; its warnings are cancelled."""
     delete_object(actor_id, checker, "idle-checker")
 
 
 def _level_of(bindings: Iterable[IdleBinding], group_id: int, project_id: UUID) -> int:
-    """Return how specific the narrowest binding is that speaks of this place; 0 when it says no, or none does."""
+    """Return the level of the narrowest binding for this place; 0 if it excludes the place, or none exists."""
     found, applies = 0, False
     for binding in bindings:
         if binding.resource_group_id is None and binding.project_id is None:
@@ -164,7 +171,7 @@ def _save(checker: IdleChecker) -> None:
 
 
 def _set_places(checker: IdleChecker, places: Places) -> dict[str, list[Any]]:
-    """Write where the checker holds; return what changes by it."""
+    """Save the places of the checker; return the changes."""
     _refuse_both(places)
     before = _named(places_of(checker)) if checker.bindings.exists() else _named(Places())
     after = _named(places)

@@ -1,4 +1,4 @@
-"""When idle sessions are warned and collected, and where which of these rules hold."""
+"""Idle checkers, and the places where they apply."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 
 def default_types() -> list[str]:
-    """Return the session types that a new checker looks at: a batch program works while nobody looks."""
+    """Return the session types that a new checker checks.
+
+    Batch sessions are not among them, as they work without a user.
+    """
     return kinds_with("is_usually_checked")
 
 
 class IdleCheckerQuerySet(models.QuerySet[Any]):
-    """Idle checkers."""
-
     def visible_to(self, user: User) -> IdleCheckerQuerySet:
-        """Superadmins see the rules; others see on their sessions what these mean for them."""
+        """Return all checkers for superadmins, none for others. Others see the effect on their sessions."""
         return self if user.role == "superadmin" else self.none()
 
 
 class IdleChecker(models.Model):
-    """A rule by which idle sessions are warned, and ended when the warning has stood for its time."""
+    """A rule that warns idle sessions, and ends them after the time of the warning."""
 
     class Kind(models.TextChoices):
         LIFETIME = LIFETIME, Message("longest run")
@@ -78,18 +79,21 @@ class IdleChecker(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; raises a ValidationError by field for rules that cannot be carried out."""
+        """Save the checker. Raises ValidationError with the errors by field."""
         self.full_clean(validate_unique=False, validate_constraints=False)
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
-        """Refuse rules that cannot be carried out, field by field."""
+        """Raise ValidationError with the errors by field."""
         if wrong := wrong_checker(self):
             raise ValidationError(wrong)
 
     @property
     def rule(self) -> Rule:
-        """The checker as the scheduler sees it. Whatever decides about a session is in its ``sign``."""
+        """The checker as a rule of the scheduler.
+
+        Its ``sign`` changes with every value that decides about a session.
+        """
         times = (self.limit, self.grace, self.warning)
         said = [self.kind, [each.total_seconds() for each in times], self.thresholds, self.match]
         sign = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
@@ -98,8 +102,10 @@ class IdleChecker(models.Model):
 
 
 class IdleBinding(models.Model):
-    """Where a checker holds: in a resource group, in a project, or with neither on the whole site. ``applies`` False:
-    not there, though it would by a wider binding."""
+    """A place where a checker applies: a resource group, a project, or with neither the whole site.
+
+    ``applies`` False excludes the place from a wider binding.
+    """
 
     checker = models.ForeignKey(IdleChecker, on_delete=models.CASCADE, related_name="bindings", db_index=False)
     resource_group = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""What an idle checker may say. What is wrong is refused by field when it is saved, never ignored."""
+"""Validates idle checkers when they are saved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def wrong_checker(checker: IdleChecker) -> dict[str, str]:
-    """Return what is wrong with a checker, by field; empty when it can be carried out."""
+    """Return the errors of a checker by field; empty if it is valid."""
     return {field: text for check in _CHECKS for field, text in check(checker)}
 
 
@@ -59,7 +59,10 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
 
 
 def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
-    """Nobody could ever be without a warning that comes as early as the limit itself begins."""
+    """Yield an error if the warning time exceeds half of the limit.
+
+    With a warning as long as the limit, every session would always be warned.
+    """
     limit, warning = checker.limit, checker.warning
     if not isinstance(limit, timedelta) or not isinstance(warning, timedelta) or checker.kind == UTILIZATION:
         return

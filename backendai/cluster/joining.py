@@ -1,4 +1,4 @@
-"""How machines become agents: join tokens, and what each lets in."""
+"""Creates join tokens, and adds the machines that use them as agents."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def create_join_token(
     agent: Agent | None = None,
     actor_id: UUID | None = None,
 ) -> str:
-    """Return a join token's text for new agents of this group, or for that one ``agent`` to come back; only its hash is
-    stored."""
+    """Create a join token and return its text; only its hash is stored.
+
+    It is for new agents of this group, or only for the return of ``agent``.
+    """
     text = "join_" + secrets.token_urlsafe(24)
     with transaction.atomic():
         token = JoinToken.objects.create(
@@ -53,11 +55,12 @@ def create_join_token(
 
 
 def join_agent(message: JoinUp) -> tuple[Agent, str]:
-    """Return the agent's row and its own new token. Raises NotFound and UserError.
+    """Add a machine as an agent; return its row and its own token.
 
-    A known name keeps its row and its kernels when the join token was made for this agent; or when it is a reusable one
-    for such names in the same resource group, nobody has turned the agent away, and it was not heard within the last
-    minute."""
+    Raises NotFound and UserError. A known name keeps its row and kernels if the join token was made for this agent. A
+    reusable token for such names in the same group suffices if the agent was not revoked, and had no contact within the
+    last minute.
+    """
     try:
         return _join(message, timezone.now())
     except IntegrityError as error:
@@ -129,5 +132,5 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
 
 
 def digest_of(text: str) -> str:
-    """Return the form in which a token is kept; it is long and random, so one SHA-256 is enough."""
+    """Return the hash by which a token is stored. Tokens are long and random, so one SHA-256 is enough."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What sessions run on: resource groups, their agents, and how an agent joins."""
+"""Resource groups, their agents, and the tokens with which agents join."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ DEFAULT_SELECTION = "concentrated"
 
 
 def default_sequence() -> str:
-    """Return the session selection of a new group."""
+    """Return the default sequence of a new group."""
     return str(settings.DEFAULT_SEQUENCE)
 
 
 def default_session_types() -> list[str]:
-    """Return the session types that a new group takes."""
+    """Return the session types that a new group allows."""
     return list(KINDS)
 
 
@@ -148,8 +148,10 @@ class ResourceGroup(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; the group that was the default before is none any more when this one is. Raises a ValidationError
-        by field for rules that cannot be carried out."""
+        """Save the group.
+
+        If it becomes the default, the earlier default ceases to be it. Raises ValidationError with the errors by field.
+        """
         self.full_clean(exclude={"name"}, validate_unique=False, validate_constraints=False)
         with transaction.atomic():
             if self.is_default:
@@ -157,17 +159,17 @@ class ResourceGroup(models.Model):
             super().save(*args, **kwargs)
 
     def validate_constraints(self, exclude: Any = None) -> None:
-        """Another default group is no obstacle: ``save`` takes it away from that one."""
+        """Validate the constraints, except that of one default group, which ``save`` maintains."""
         super().validate_constraints({*(exclude or ()), "is_default"})
 
     def clean(self) -> None:
-        """Refuse rules that cannot be carried out, field by field."""
+        """Raise ValidationError with the errors by field."""
         if wrong := wrong_rules(self):
             raise ValidationError(wrong)
 
 
 class Agent(models.Model):
-    """A compute node and the process on it. Its queue is ``node.<name>``."""
+    """A machine that runs kernels, with the agent's process. Its queue is ``node.<name>``."""
 
     class Status(models.TextChoices):
         ALIVE = "ALIVE", Message("alive")
@@ -252,22 +254,25 @@ class Agent(models.Model):
 
     @property
     def slots(self) -> Slots:
-        """The capacity as amounts."""
+        """The capacity as slots."""
         return Slots.parse(self.capacity)
 
     @property
     def is_drained(self) -> bool:
-        """An administrator keeps new sessions away from it until it is empty, and beyond."""
+        """Whether an administrator drains the agent, so that it takes no new sessions."""
         return self.drain_started_at is not None
 
     @property
     def needs_own_token(self) -> bool:
-        """Only a join token made for this very agent lets it in again."""
+        """Whether the agent can return only with a join token made for it."""
         return self.revoked_at is not None or self.status == self.Status.TERMINATED
 
 
 class JoinToken(models.Model):
-    """Lets a new node introduce itself; stored as a hash. One with an ``agent`` lets that one in again, nobody else."""
+    """A token with which a machine joins as an agent; stored as a hash.
+
+    With ``agent`` it is only for the return of that agent.
+    """
 
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=16, blank=True, help_text="How its text begins.")
@@ -291,12 +296,15 @@ class JoinToken(models.Model):
         return Message("join token for {agent}", agent=self.agent or self.resource_group)
 
     def is_usable(self, now: datetime) -> bool:
-        """Return whether a node could still join with it."""
+        """Return whether an agent could still join with the token."""
         return self.used_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class PassLease(models.Model):
-    """Keeps a loop's pass single over all control workers: taken by compare-and-set, and it runs out by itself."""
+    """A lease that ensures that only one control worker runs a loop's pass.
+
+    It is taken by compare-and-set, and expires by itself.
+    """
 
     name = models.CharField(max_length=96, primary_key=True)
     owner = models.CharField(max_length=64, blank=True)
@@ -308,8 +316,11 @@ class PassLease(models.Model):
 
 
 class Reachability(models.Model):
-    """Since when agents could reach the portal without a break; one row. While the portal or its repair pass is down,
-    a silent agent is not a lost one, and no deadline runs that only an agent can meet."""
+    """The time since which agents could reach the portal without interruption; one row.
+
+    While the portal or its repair pass is down, silent agents are not marked lost, and deadlines that need an agent are
+    suspended.
+    """
 
     since = models.DateTimeField()
     noted_at = models.DateTimeField()
@@ -319,7 +330,10 @@ class Reachability(models.Model):
 
 
 class DatabaseEpoch(models.Model):
-    """How old this database is; one row. ``tick`` grows with every repair pass and goes back only with a backup."""
+    """The age of this database; one row.
+
+    ``tick`` grows with every repair pass, and decreases only when a backup is restored.
+    """
 
     lineage = models.UUIDField(default=uuid.uuid4)
     tick = models.PositiveBigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Whether agents that lack an image run sessions without containers until it is there; a superadmin decides."""
+"""The superadmin's decision to run sessions without containers until an image is built."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NAME = "native_until_image"  # no setting of the site's page: it ends by itself
 
 
 def runs_natively() -> bool:
-    """Return whether it was asked for and is not over; one query."""
+    """Return whether native sessions are allowed now; one query."""
     return SiteSetting.objects.filter(name=_NAME, value=True).exists()
 
 
 def allow_native_sessions(user: User, *, now: datetime) -> None:
-    """Let sessions run as native processes of the agents' machine until its image is there."""
+    """Let sessions run as native processes on the agents' machine until its image is built."""
     with transaction.atomic():
         if not runs_natively():
             told = {"value": True, "changed_at": now, "changed_by": user}
@@ -28,7 +28,10 @@ def allow_native_sessions(user: User, *, now: datetime) -> None:
 
 
 def end_native_sessions(user: User | None) -> None:
-    """Go back to containers; None: the platform, for the image is there. Native sessions that run go on."""
+    """Use containers again for new sessions; running native sessions continue.
+
+    ``user`` None: the platform, as the image is built.
+    """
     with transaction.atomic():
         if SiteSetting.objects.filter(name=_NAME).delete()[0]:
             audit(user.pk if user else None, "native-sessions.end", "site-settings", ["site"])

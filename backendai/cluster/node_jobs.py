@@ -1,7 +1,7 @@
-"""Jobs that agents do beside kernels: which kinds there are, what each agent should do now, what agents say.
+"""Jobs of agents besides kernels: the kinds, the orders for each agent, and the agents' reports.
 
-A room adds a kind by a class in its module ``node_jobs`` that it registers; Django imports these modules at the start.
-A row of a job is over when its agent says so, when somebody cancels it, when the agent is lost, or its time is up.
+An app adds a kind by registering a class in its module ``node_jobs``, which Django imports at the start. A job's row
+ends by the agent's report, a cancellation, the loss of the agent, or its time limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _UUID_DIGITS = 32
 
 
 class NodeJobRow(models.Model):
-    """What all rows of jobs have; each kind adds ``agent``, its background ``job``, ``status`` and what it is about."""
+    """The common columns of job rows.
+
+    Each kind adds ``agent``, its background ``job``, ``status`` and its own columns.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     message = MessageField(blank=True)
@@ -42,33 +45,36 @@ class NodeJobRow(models.Model):
 
 
 class NodeJobKind(Protocol):
-    """One kind of job, as the portal sees it. ``name`` is also what the agent's handler is called by."""
+    """One kind of job of agents. ``name`` is also the name of the agent's handler."""
 
     name: str
 
     def wanted(self) -> QuerySet[Any]:
-        """Return the rows that agents should work on now; each has an ``agent``, and its key is the job's id."""
+        """Return the rows that agents should work on now. Each has an ``agent``, and its key is the job's id."""
 
     def spec(self, agent: Agent, job_id: UUID) -> NodeJobSpec:
-        """Return what this agent should do. Raises NotFound when it should not (any more)."""
+        """Return the order of this job for the agent.
+
+        Raises NotFound if the job is not (or no longer) for this agent.
+        """
 
     def heard(self, agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
-        """Write what an agent says about a job; returns whether it is still wanted of this agent."""
+        """Save an agent's report on a job; returns whether the job is still wanted."""
 
     def follow(self, now: datetime) -> int:
-        """End jobs of which no agent will speak any more; returns how many were ended."""
+        """End jobs on which no agent will report again; returns how many."""
 
 
 _kinds: dict[str, NodeJobKind] = {}
 
 
 def register(kind: NodeJobKind) -> None:
-    """Let agents hear of this kind."""
+    """Offer jobs of this kind to agents."""
     _kinds[kind.name] = kind
 
 
 def unregister(name: str) -> None:
-    """Let no agent hear of this kind any more."""
+    """Stop offering jobs of this kind."""
     del _kinds[name]
 
 
@@ -80,7 +86,7 @@ def kind_named(name: str) -> NodeJobKind:
 
 
 def orders_of(agent_ids: Collection[UUID]) -> dict[UUID, list[NodeJobOrder]]:
-    """Return what these agents should do, by agent; one query for all kinds."""
+    """Return the orders for these agents, by agent; one query for all kinds."""
     parts = [
         kind.wanted()
         .filter(agent__in=agent_ids)
@@ -101,22 +107,22 @@ def job_id_of(key: Any) -> UUID:
 
 
 def hint_job(kind: str, job_id: UUID, agent: Agent) -> None:
-    """Tell the agent on commit that this job waits for it; its next sync says so too."""
+    """Send the agent a hint about this job on commit. Its next sync has the job too."""
     hint_on_commit("node.begin_job", kind, str(job_id), 1, queue=node_queue(agent.name))
 
 
 def follow_jobs(now: datetime) -> int:
-    """End the jobs of all kinds of which no agent will speak any more; returns how many were ended."""
+    """End the jobs of all kinds on which no agent will report again; returns how many."""
     return sum(kind.follow(now) for kind in list(_kinds.values()))
 
 
 def is_outdated(agent: Agent, kind: str) -> bool:
-    """Return whether the agent has said what it can do, and jobs of this kind are not among it."""
+    """Return whether the agent reports its capabilities, and this kind of job is not among them."""
     return agent.capabilities is not None and f"{CAPABILITY}{kind}" not in agent.capabilities
 
 
 class Ending(Enum):
-    """Why a job ends without a word of its agent."""
+    """The reasons why a job ends without its agent's report."""
 
     JOB_OVER = auto()
     CANCELLED = auto()
@@ -134,7 +140,7 @@ def ending_of(
     heard_at: datetime | None,
     now: datetime,
 ) -> Ending | None:
-    """Return why the job ends now although its agent has not said so; None while it may go on."""
+    """Return why the job ends now without its agent's report; None while it may continue."""
     if job is None or not job.is_running:
         return Ending.JOB_OVER
     if job.cancel_requested_at:
@@ -148,5 +154,5 @@ def ending_of(
 
 
 def update_agent(agent: Agent) -> str:
-    """Return the sentence about an agent of a version that does not know a kind of job."""
+    """Return the error for an agent whose version does not support a kind of job."""
     return f"Agent {agent.name} runs an earlier version of the platform. Update it, and try again."

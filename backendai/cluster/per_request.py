@@ -1,6 +1,6 @@
-"""What is read once for a request, however often a page asks for it, and forgotten with the request.
+"""Caches values for the duration of a request.
 
-A cache that outlives the request would show what administrators have changed meanwhile; nobody would know for how long.
+A longer cache would show outdated values after changes by administrators.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("kept_for_request", d
 def keep_for_request(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware: begin to keep, and forget."""
+    """Return a middleware that caches values for the duration of each request."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         _kept.set({})
@@ -32,7 +32,7 @@ def keep_for_request(
 
 
 def once(name: Hashable, read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; within a request it is called once for each name."""
+    """Return the result of ``read``. Within a request it is called once for each name."""
     kept = _kept.get()
     if kept is None:
         return read()
@@ -42,11 +42,11 @@ def once(name: Hashable, read: Callable[[], T]) -> T:
 
 
 def is_within_request() -> bool:
-    """Return whether anything is kept."""
+    """Return whether there is a cache of the current request."""
     return _kept.get() is not None
 
 
 def forget() -> None:
-    """Read everything anew from now on: something of it was changed."""
+    """Empty the cache, after one of its values was changed."""
     if (kept := _kept.get()) is not None:
         kept.clear()

@@ -1,4 +1,4 @@
-"""Who may use which resource group, and which agents count."""
+"""Querysets of resource groups, agents and join tokens, with the rows that a user may see."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class ResourceGroupQuerySet(models.QuerySet[Any]):
-    """Resource groups."""
-
     def visible_to(self, user: User) -> ResourceGroupQuerySet:
-        """All for superadmins, else the active ones open to the user's domain, one of their projects or their keys."""
+        """Return all groups for superadmins, else the active ones open to the user.
+
+        They are open by the user's domain, a project, or a key pair.
+        """
         if user.role == "superadmin":
             return self
         open_to = Q(is_public=True) | self._names("projects", project__memberships__user=user)
@@ -26,7 +27,7 @@ class ResourceGroupQuerySet(models.QuerySet[Any]):
         return self.filter(open_to, is_active=True)
 
     def usable_for(self, project: Project, key_pair: KeyPair | None = None) -> ResourceGroupQuerySet:
-        """Active groups in which sessions of this project, launched with this key pair, may run."""
+        """Return the active groups in which sessions of this project, launched with this key pair, may run."""
         open_to = Q(is_public=True) | self._names("domains", domain=project.domain_id)
         open_to |= self._names("projects", project=project)
         if key_pair is not None:
@@ -34,34 +35,30 @@ class ResourceGroupQuerySet(models.QuerySet[Any]):
         return self.filter(open_to, is_active=True)
 
     def _names(self, field: str, **of: Any) -> Q:
-        """Return whether a group is open to one of these by name. No join: a group stays one row."""
+        """Return a condition for groups that are open to one of these. Uses no join, so a group stays one row."""
         links = getattr(self.model, field).through.objects.filter(**of)
         return Q(Exists(links.filter(resourcegroup=OuterRef("pk"))))
 
 
 class AgentQuerySet(models.QuerySet[Any]):
-    """Agents."""
-
     def visible_to(self, user: User) -> AgentQuerySet:
-        """Superadmins see the machines; others see their groups' totals only."""
+        """Return all agents for superadmins, none for others. Others see only the totals of their groups."""
         return self if user.role == "superadmin" else self.none()
 
     def registered(self) -> AgentQuerySet:
-        """Every agent that may come back: alive or lost."""
+        """Return every agent that is not removed, also lost ones."""
         return self.exclude(status="TERMINATED")
 
     def silent_since(self, moment: datetime) -> AgentQuerySet:
-        """Answering by the books, but not heard of since ``moment``."""
+        """Return the agents that count as reachable, but had no contact since ``moment``."""
         return self.answering().filter(Q(last_seen_at__lt=moment) | Q(last_seen_at=None))
 
     def answering(self) -> AgentQuerySet:
-        """Syncing: alive, or about to stop."""
+        """Return the reachable agents: alive or draining."""
         return self.filter(status__in=["ALIVE", "DRAINING"])
 
 
 class JoinTokenQuerySet(models.QuerySet[Any]):
-    """Join tokens."""
-
     def visible_to(self, user: User) -> JoinTokenQuerySet:
-        """Superadmins alone let machines in."""
+        """Return all join tokens for superadmins, none for others."""
         return self if user.role == "superadmin" else self.none()

@@ -1,4 +1,4 @@
-"""What the rules of a resource group may say. What is wrong is refused by field when it is saved, never ignored."""
+"""Validates the rules of resource groups when they are saved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def strategies(level: str) -> dict[str, StrategyView]:
 
 
 def wrong_rules(group: ResourceGroup) -> dict[str, str]:
-    """Return what is wrong with the group's rules, by field; empty when they can be carried out."""
+    """Return the errors of the group's rules by field; empty if they are valid."""
     return {field: text for check in _CHECKS for field, text in check(group)}
 
 

@@ -1,4 +1,4 @@
-"""What a launch into a resource group gets that does not say it itself."""
+"""The defaults of a resource group for launches that omit a value."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _LONGEST_VALUE, _MOST_VARIABLES = 8192, 100
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """None and empty: the platform's own default. ``batch_timeout`` is for batch sessions; of the variables those that
-    the launch names go before."""
+    """The defaults of a group; None and empty: the platform's own default.
+
+    ``batch_timeout`` is for batch sessions. Variables named by the launch take precedence.
+    """
 
     priority: int | None = None
     batch_timeout: timedelta | None = None
@@ -30,8 +32,11 @@ class SessionDefaults:
 
 
 def parse_session_defaults(stored: Any) -> SessionDefaults:
-    """Return the defaults that a group's column holds: ``{"priority": 20, "batch_timeout": 7200, "shm": "256m",
-    "environ": {"NAME": "value"}}``, seconds for the time. Raises a UserError that names what is wrong."""
+    """Return the defaults in a group's column.
+
+    Its form is ``{"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": {"NAME": "value"}}``, with the time
+    in seconds. Raises UserError that names the invalid part.
+    """
     if not isinstance(stored, Mapping):
         raise _wrong(Message('Write names with their values, such as {"priority": 20}.'))
     unknown = sorted(map(str, set(stored) - set(NAMES)))

@@ -1,4 +1,4 @@
-"""How sessions reach the outside: certificate authorities, package indexes and proxies, as administrators type them."""
+"""Validates the settings for the network of sessions: certificate authorities, package indexes and proxies."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _CODE = "invalid-setting"
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate of the bundle: whose it is, and until when it is valid."""
+    """A certificate of the bundle: its subject, and the end of its validity."""
 
     subject: str
     ends_at: datetime
 
     @property
     def has_expired(self) -> bool:
-        """Whether programs refuse it already."""
+        """Whether the certificate has expired."""
         return self.ends_at <= datetime.now(UTC)
 
 
 def clean_authorities(name: str, value: Any) -> str:
-    """Return the certificates in PEM, without what stands around them. Raises a UserError that names the wrong one."""
+    """Return the certificates in PEM, without surrounding text. Raises UserError that names the invalid one."""
     text = _text(name, value)
     if len(text) > LARGEST_BUNDLE:
         raise _wrong(
@@ -61,12 +61,12 @@ def clean_authorities(name: str, value: Any) -> str:
 
 
 def authorities_of(bundle: str) -> list[Authority]:
-    """Return what a stored bundle consists of."""
+    """Return the certificates of a stored bundle."""
     return [Authority(_subject(each), each.not_valid_after_utc) for each in _certificates("", bundle)]
 
 
 def clean_url(name: str, value: Any) -> str:
-    """Return the http or https address, or an empty text. Raises a UserError."""
+    """Return the http or https URL, or an empty text. Raises UserError for an invalid one."""
     text = _text(name, value).strip()
     if text:
         _check_url(name, text)
@@ -74,7 +74,7 @@ def clean_url(name: str, value: Any) -> str:
 
 
 def clean_urls(name: str, value: Any) -> list[str]:
-    """Return the addresses. Raises a UserError."""
+    """Return the URLs, one for each line. Raises UserError for an invalid one."""
     lines = _lines(name, value)
     for line in lines:
         _check_url(name, line)
@@ -82,7 +82,7 @@ def clean_urls(name: str, value: Any) -> list[str]:
 
 
 def clean_hosts(name: str, value: Any) -> list[str]:
-    """Return the host names. Raises a UserError that quotes the wrong one."""
+    """Return the host names, one for each line. Raises UserError that quotes the invalid one."""
     hosts = _lines(name, value)
     for host in hosts:
         if host != "*" and not _HOST.fullmatch(host):
@@ -94,7 +94,7 @@ def clean_hosts(name: str, value: Any) -> list[str]:
 
 
 def for_the_log(name: str, value: Any) -> Any:
-    """Return what the audit log keeps of a setting: no passwords, and of certificates whose they are."""
+    """Return a setting as the audit log records it: without passwords, and certificates only by subject and end."""
     if name == "session_authorities":
         return [
             Message("{subject}, until {ends_at}", subject=each.subject, ends_at=f"{each.ends_at:%Y-%m-%d}")
@@ -106,7 +106,7 @@ def for_the_log(name: str, value: Any) -> Any:
 
 
 def without_password(url: str) -> str:
-    """Return the address with stars in place of its user and password."""
+    """Return the URL with stars instead of its user and password."""
     scheme, sign, rest = url.partition("://")
     account, at, host = rest.rpartition("@")
     return f"{scheme}{sign}***@{host}" if at and account else url

@@ -1,4 +1,4 @@
-"""Settings of the whole site that administrators change while it runs, each with its kind and its usual value."""
+"""Settings of the whole site that administrators change at run time, each with its kind and default."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
 
 @dataclass(frozen=True, slots=True)
 class SiteSettings:
-    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, in any session.
+    """The settings of the site.
 
-    The rest is for programs in sessions: certificates in PEM besides the system's, package indexes, proxies.
+    ``container_caps``: the largest amount of each slot for one kernel. Others are for programs in sessions:
+    certificates in PEM besides the system's, package indexes, proxies.
     """
 
     custom_allocation: bool = True
@@ -82,7 +83,7 @@ SCHEMA: dict[str, Callable[[str, Any], Any]] = {
 
 
 def site_settings() -> SiteSettings:
-    """Return how the site is set now; what nobody changed is as usual."""
+    """Return the current settings of the site; unchanged ones have their default."""
     return once("site-settings", _read)
 
 
@@ -93,8 +94,7 @@ def stored_settings() -> dict[str, Any]:
 
 
 def change_site(actor: User, values: Mapping[str, Any], *, now: datetime) -> None:
-    """Write those settings that are named. Raises a UserError that names the first that is wrong, with nothing
-    written."""
+    """Save these settings. Raises UserError that names the first invalid one, and then saves nothing."""
     before = stored_settings()
     cleaned = {name: _clean(name, value) for name, value in values.items()}
     changes = {name: [before[name], value] for name, value in cleaned.items() if before[name] != value}
@@ -111,7 +111,7 @@ def change_site(actor: User, values: Mapping[str, Any], *, now: datetime) -> Non
 
 
 def check_caps(slots: Slots) -> None:
-    """Refuse more for one kernel than the site allows."""
+    """Raise UserError for amounts above the site's limit for one kernel."""
     for slot, most in site_settings().container_caps.items():
         if slots[slot] > most:
             told = amount_in_words(slot, slots[slot])
@@ -127,7 +127,7 @@ def check_caps(slots: Slots) -> None:
 
 
 def announcements(now: datetime) -> list[Announcement]:
-    """Return what is to be read on every page at this moment, the newest first."""
+    """Return the announcements to show on every page now, the newest first (at most 3)."""
     shown = Announcement.objects.filter(starts_at__lte=now)
     return list(shown.filter(Q(ends_at=None) | Q(ends_at__gt=now))[:3])
 

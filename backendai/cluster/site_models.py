@@ -1,4 +1,4 @@
-"""What holds for the whole site: the kinds of resources, what administrators have set, and the announcement."""
+"""Slot types, settings of the site, and announcements."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ slot_rule = RegexValidator(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z", Message("Use 
 
 
 class SlotType(models.Model):
-    """A kind of resource, and how people see it. One that only an agent knows gets a row that is not enabled: it
-    belongs to the agent, and goes with it, until an administrator enables it."""
+    """A kind of resource, and its display.
+
+    A slot that only one agent offers gets a row that is not enabled. The row is deleted with the agent, unless an
+    administrator enables it.
+    """
 
     class Kind(models.TextChoices):
         COUNT = "count", Message("a number")
@@ -54,13 +57,16 @@ class SlotType(models.Model):
         return decimal_text(self.quantum)
 
     def clean(self) -> None:
-        """Refuse parts of what cannot be parted."""
+        """Raise ValidationError for a fractional step of bytes or whole devices."""
         if self.kind != self.Kind.COUNT and self.quantum % MILLI:
             raise ValidationError({"quantum": Message("Bytes and whole devices are counted in whole numbers.")})
 
 
 class SiteSetting(models.Model):
-    """One setting that an administrator has changed; what has no row is as usual. ``site.SCHEMA`` lists all."""
+    """A setting that an administrator has changed; without a row the default holds.
+
+    ``site.SCHEMA`` lists all settings.
+    """
 
     name = models.CharField(max_length=64, primary_key=True)
     value = models.JSONField()
@@ -77,7 +83,7 @@ class SiteSetting(models.Model):
 
 
 class Announcement(models.Model):
-    """A sentence or two at the top of every page, from one moment until another."""
+    """A short text at the top of every page, shown between two times."""
 
     class Tone(models.TextChoices):
         INFO = "info", Message("information")
@@ -97,11 +103,11 @@ class Announcement(models.Model):
         return self.text[:60]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; raises a ValidationError by field."""
+        """Save the announcement. Raises ValidationError with the errors by field."""
         self.clean()
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
-        """Refuse one that ends before it begins."""
+        """Raise ValidationError if the end is not after the start."""
         if self.ends_at is not None and self.ends_at <= self.starts_at:
             raise ValidationError({"ends_at": Message("It ends before it begins.")})

@@ -1,6 +1,6 @@
-"""How slots are shown to people, and which steps they have. One query for a page, however many amounts it shows.
+"""The display and the steps of slots; one query for a page, however many amounts it shows.
 
-Names and units are rows that administrators change; ``core.slots`` counts without them.
+Names and units are rows that administrators change; ``core.slots`` works without them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def slot_types() -> Looks:
 
 
 def look_of(slot: str) -> SlotType:
-    """Return how a slot looks; outside of a request, or when nothing describes it, as its name suggests."""
+    """Return the slot type of a slot. Outside of a request, or without a row, it is derived from the slot's name."""
     found = slot_types().get(slot) if is_within_request() else None
     return found or _suggested(slot)
 
 
 def shown_amount(slot: str, amount: int) -> str:
-    """Return thousandths of a slot for people: sizes in binary units, the rest as a number with its unit."""
+    """Return an amount in thousandths as text: sizes in binary units, others as a number with the slot's unit."""
     look = look_of(slot)
     if look.kind == SlotType.Kind.BYTES:
         return format_size(amount // 1000)
@@ -55,17 +55,17 @@ def shown_amount(slot: str, amount: int) -> str:
 
 
 def unheard_of(slots: Collection[str]) -> list[str]:
-    """Return those slots, by name, that no machine has offered so far: misspelt, or of a machine yet to come."""
+    """Return the slots that no agent has offered so far, sorted by name. They may be misspelt."""
     return sorted(set(slots) - set(slot_types()))
 
 
 def in_order(slots: Collection[str]) -> list[str]:
-    """Return slots as they are shown one after the other: by rank, then by name."""
+    """Return slots in the order of display: by rank, then by name."""
     return sorted(slots, key=lambda slot: (look_of(slot).rank, slot))
 
 
 def check_steps(slots: Slots) -> None:
-    """Refuse amounts that are no multiple of their slot's step, and slots that nobody may ask for."""
+    """Raise UserError for amounts that are no multiple of the slot's step, and for slots that are not enabled."""
     known = slot_types()
     for slot, amount in slots.items():
         look = known.get(slot)
@@ -89,13 +89,15 @@ def check_steps(slots: Slots) -> None:
 
 
 def is_usual(slot: str) -> bool:
-    """Return whether the platform's own agents offer such a slot."""
+    """Return whether the platform's own agents offer this slot."""
     return slot in _USUAL or bool(_PIECE.match(slot))
 
 
 def ensure_slot_types(offers: Mapping[str, UUID]) -> None:
-    """Make rows for slots that nobody has described yet, by the agent that offers them. Those that only this agent
-    knows are not enabled, and take the place of what it offered before."""
+    """Create rows for unknown slots, by the agent that offers them.
+
+    Slots that only this agent knows are not enabled, and replace those it offered before.
+    """
     missing = set(offers) - set(SlotType.objects.filter(name__in=offers).values_list("name", flat=True))
     if not missing:
         return
@@ -109,7 +111,7 @@ def ensure_slot_types(offers: Mapping[str, UUID]) -> None:
 
 
 def change_slot_type(actor: User, slot: SlotType, values: Mapping[str, object]) -> SlotType:
-    """Write these columns of a slot type. Raises a ValidationError by field."""
+    """Save these columns of a slot type. Raises ValidationError with the errors by field."""
     changes = {name: [getattr(slot, name), value] for name, value in values.items() if getattr(slot, name) != value}
     for name, (_, value) in changes.items():
         setattr(slot, name, value)

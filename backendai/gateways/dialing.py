@@ -1,4 +1,4 @@
-"""HTTP clients with which asynchronous doors connect to a gateway."""
+"""HTTP clients for asynchronous connections to a gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncGenerator[Any], a
 
 
 def new_client(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a client, by default for one connection without a time limit. It must be closed in the same event loop."""
+    """Return a client for a gateway, by default for one connection without a time limit.
+
+    It must be closed in the same event loop.
+    """
     straight = aiohttp.TraceConfig()
     straight.on_request_redirect.append(_refuse)
     return aiohttp.ClientSession(
@@ -28,8 +31,10 @@ def new_client(connector: aiohttp.BaseConnector | None = None) -> aiohttp.Client
 
 
 async def kept_client() -> aiohttp.ClientSession:
-    """Return the shared client of this event loop, which keeps connections for further short requests. It is closed
-    with the loop."""
+    """Return the shared client of this event loop, which keeps connections for further short requests.
+
+    It is closed with the loop.
+    """
     loop = asyncio.get_running_loop()
     if loop not in _kept:
         keeping = _keep()
@@ -46,5 +51,5 @@ async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 async def _refuse(*_: Any) -> None:
-    """Reject redirects: with them a gateway could read the portal's own network."""
+    """Raise ClientError for a redirect, with which a gateway could read the portal's own network."""
     raise aiohttp.ClientError("the gateway redirects")

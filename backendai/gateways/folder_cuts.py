@@ -1,4 +1,4 @@
-"""Unmounts a folder from a running session by its agents; the session continues without the folder."""
+"""Unmounts a folder from a running session through its agents. The session continues without the folder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _UNKNOWN_ROUTE = (404, 405)
 
 
 def unmount(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> tuple[SessionMount, int]:
-    """Return the ended mount, and how many programs were killed because they used the folder. Waits for the agents.
+    """Unmount the folder in the session.
 
+    Returns the ended mount, and the number of programs killed because they used the folder. Waits for the agents.
     Raises the errors of ``mount_to_cut``, and Conflict if an agent cannot unmount; then the session still mounts the
     folder.
     """

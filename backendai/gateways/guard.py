@@ -38,8 +38,11 @@ class Unknown(Exception):
 
 
 class Guard(Generic[_Key, _Target]):
-    """Caches what is allowed, and cuts what is no longer allowed. ``open_at``: returns what a key (credential and
-    destination) opens now; it runs in a thread and raises Denied."""
+    """Caches allowed access, and cuts connections whose access has ended.
+
+    ``open_at`` returns the target that a key (credential and destination) may reach now; it runs in a thread and raises
+    Denied.
+    """
 
     def __init__(self, open_at: Callable[[_Key, datetime], _Target]) -> None:
         self._open_at = open_at
@@ -51,7 +54,7 @@ class Guard(Generic[_Key, _Target]):
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
     async def target(self, key: _Key) -> _Target:
-        """Return what the key opens. Raises Denied and Unknown."""
+        """Return the target that the key may reach. Raises Denied and Unknown."""
         target, at = self._known.get(key, (None, 0.0))
         age = time.monotonic() - at
         is_over = target is not None and target.is_over(timezone.now())
@@ -67,7 +70,7 @@ class Guard(Generic[_Key, _Target]):
 
     @contextlib.contextmanager
     def watching(self, key: _Key) -> Iterator[None]:
-        """Cancel the current task as soon as the key opens nothing any more."""
+        """Cancel the current task as soon as the key may reach nothing any more."""
         task = asyncio.current_task()
         assert task is not None
         self._open[key].add(task)
@@ -79,11 +82,10 @@ class Guard(Generic[_Key, _Target]):
                 del self._open[key]
 
     async def watch(self) -> None:
-        """Check all open connections repeatedly and for ever: all of them at intervals, and at once those whose
-        credentials change.
+        """Check all open connections forever: at intervals, and at once when their credentials change.
 
         A failed round is logged, and the next one follows. A loop without queries cuts connections whose answer is too
-        old, so that a hanging database or a fault in the other loops keeps nothing open.
+        old, so that a hanging database keeps nothing open.
         """
         await asyncio.gather(
             _for_ever(self._recheck_all, RECHECK_SECONDS),
@@ -148,7 +150,7 @@ class Guard(Generic[_Key, _Target]):
             task.cancel()
 
     async def _look(self, key: _Key) -> _Target:
-        """Ask the database, once for all concurrent callers with the same key."""
+        """Query what the key may reach, once for all concurrent callers with the same key."""
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = asyncio.create_task(self._look_up(key))

@@ -1,4 +1,4 @@
-"""Questions to the guest agent of a kernel, over the gateway of its node: runs of code, contexts, files."""
+"""Sends requests about runs of code, contexts and files to the guest agent of a kernel, over its agent's gateway."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _not_for_code() -> Conflict:
 
 
 def note_use(user: User, target: GuestTarget, by: str) -> None:
-    """Write an audit entry for a login's first run in a session and hour: that code ran, not which code."""
+    """Record in the audit log that a login runs code in a session: once in an hour, and not which code."""
     key, now = (user.pk, by, target.session_id), time.monotonic()
     if now - _audited.get(key, -AUDITED_EVERY) < AUDITED_EVERY:
         return
@@ -108,7 +108,10 @@ def note_use(user: User, target: GuestTarget, by: str) -> None:
 
 
 async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: float = _ANSWER_SECONDS) -> dict[str, Any]:
-    """Return the guest's answer. Raises the guest's refusal as UserError, and NodeUnreachable."""
+    """Send a request to the guest agent, and return its answer.
+
+    Raises the guest's refusal as UserError, or NodeUnreachable.
+    """
     meter.touch(target.session_id)
     if question["op"] == "run" and not question.get("run_id"):
         question = {**question, "run_id": uuid4().hex}
@@ -130,13 +133,13 @@ async def ask(target: GuestTarget, question: Mapping[str, Any], *, seconds: floa
 
 @contextlib.asynccontextmanager
 async def followed(target: GuestTarget, after: Mapping[str, int]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Yield a stream of events of runs as they happen, once the guest is reached. Raises as ``ask``."""
+    """Yield a stream of events of runs, once the guest is reached. Raises the errors of ``ask``."""
     async with opened(target, _line({"op": "follow", "after": dict(after)}), seconds=None) as response:
         yield _told(response)
 
 
 async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
-    """Yield the lines until the node or the guest ends them."""
+    """Yield the events, one for each line, until the agent or the guest ends the stream."""
     rest = b""
     async for piece in response.content.iter_any():
         *lines, rest = (rest + piece).split(b"\n")
@@ -149,8 +152,11 @@ async def _told(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any
 async def put_file(
     target: GuestTarget, path: str, chunks: AsyncIterator[bytes], *, if_match: str = "", if_none_match: bool = False
 ) -> dict[str, Any]:
-    """Write a file in the session whole or not at all; returns its size and etag. Raises as ``ask``, and Changed when
-    it has another etag than ``if_match``; with ``if_none_match`` Conflict when it is there."""
+    """Write a file in the session whole or not at all; return its size and etag.
+
+    Raises the errors of ``ask``, Changed if its etag is not ``if_match``, and with ``if_none_match`` Conflict if the
+    file exists.
+    """
     question = {"op": "put", "path": path, "if_match": if_match, "if_none_match": if_none_match}
 
     async def body() -> AsyncIterator[bytes]:
@@ -169,7 +175,10 @@ async def put_file(
 
 @contextlib.asynccontextmanager
 async def file_of(target: GuestTarget, path: str) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
-    """Give what is at a path, and its content. A file that ends early breaks off. Raises as ``ask``."""
+    """Yield the properties of a file or directory, and its content.
+
+    A file that ends early breaks the connection. Raises the errors of ``ask``.
+    """
     async with answer_of(target, {"op": "get", "path": path}) as found:
         yield found
 
@@ -178,7 +187,7 @@ async def file_of(target: GuestTarget, path: str) -> AsyncIterator[tuple[dict[st
 async def answer_of(
     target: GuestTarget, question: Mapping[str, Any]
 ) -> AsyncIterator[tuple[dict[str, Any], AsyncIterator[bytes]]]:
-    """Give the first line of an answer, and the bytes after it. Raises as ``ask``."""
+    """Yield the first line of an answer, and the bytes after it. Raises the errors of ``ask``."""
     meter.touch(target.session_id)
     async with opened(target, _line(question), seconds=None) as response:
         head, rest = b"", b""
@@ -199,7 +208,7 @@ async def _content(response: aiohttp.ClientResponse, first: bytes) -> AsyncItera
 async def opened(
     target: GuestTarget, body: bytes | AsyncIterator[bytes], *, seconds: float | None = _ANSWER_SECONDS
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Give the gateway's answer to a question. Raises UserError as the gateway refuses, NodeUnreachable."""
+    """Yield the gateway's answer to a request. Raises the gateway's refusal as UserError, or NodeUnreachable."""
     try:
         async with new_client() as client, _posted(client, target, body, seconds) as response:
             yield response
@@ -239,8 +248,11 @@ def _line(question: Mapping[str, Any]) -> bytes:
 
 
 def _checked(line: bytes) -> dict[str, Any]:
-    """Return what a line says. A guest belongs to people: what it says is shown to its own user, and believed by no
-    one else."""
+    """Return the answer in this line.
+
+    Raises UserError for a refusal, and Conflict for an unreadable line. Guests are not trusted: an answer is only shown
+    to the guest's own user.
+    """
     try:
         said = json.loads(line)
         if not isinstance(said, dict):

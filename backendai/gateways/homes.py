@@ -1,4 +1,4 @@
-"""The home folder of a running session: looked at and changed by its guest agent, so by a process of the session."""
+"""Reads and changes the home folder of a running session through its guest agent, which runs in the session."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _LARGEST_CHUNK = 2**20
 
 
 async def ask_home(target: GuestTarget, op: str, /, *, seconds: float = CHANGE_SECONDS, **order: Any) -> dict[str, Any]:
-    """Return what the guest agent answers: ``list``, ``stat``, ``mkdir``, ``rename``, ``remove``, ``find``. Raises
-    UserError as the guest refuses, NodeUnreachable."""
+    """Send an operation to the guest agent, and return its answer:
+
+    ``list``, ``stat``, ``mkdir``, ``rename``, ``remove`` or ``find``. Raises the guest's refusal as UserError, or
+    NodeUnreachable.
+    """
     try:
         return await ask(target, {"op": op, **order}, seconds=seconds)
     except UserError as error:
@@ -25,7 +28,10 @@ async def ask_home(target: GuestTarget, op: str, /, *, seconds: float = CHANGE_S
 
 @contextlib.asynccontextmanager
 async def zip_of(target: GuestTarget, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give the bytes of a ZIP archive of files and directories of the home. Raises as ``ask_home``."""
+    """Yield the bytes of a ZIP archive of files and directories of the home folder.
+
+    Raises the errors of ``ask_home``.
+    """
     try:
         async with answer_of(target, {"op": "zip", "paths": list(paths)}) as (_about, content):
             yield _unframed(content)
@@ -34,8 +40,10 @@ async def zip_of(target: GuestTarget, paths: Sequence[str]) -> AsyncIterator[Asy
 
 
 async def _unframed(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the bytes of chunks (4 bytes of length, then the chunk; a length of 0 ends it). Raises NodeUnreachable when
-    the last one is missing."""
+    """Yield the bytes of chunks.
+
+    Each has 4 bytes of length first; a length of 0 ends the stream. Raises NodeUnreachable if that end is missing.
+    """
     held = b""
     async for piece in content:
         held += piece
@@ -53,7 +61,7 @@ async def _unframed(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _if_old(error: UserError) -> UserError:
-    """Return the refusal; of a guest that does not know the question, as it is of an older version, what to do."""
+    """Return the error; for a guest of an older version one that says what to do."""
     if error.code != "bad-request":
         return error
     return Conflict(

@@ -17,9 +17,12 @@ from backendai.wire.tickets import Purpose
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """The conditions of a purpose. ``runs``: kernel and session must be RUNNING. ``owned``: only the owner, as the
-    owner's own keys and files are used. ``feature``: a feature that the session's kind must have. ``shows_files``: a
-    system session is closed as soon as its owner has lost the rights to one of its folders."""
+    """The conditions of a purpose.
+
+    ``runs``: kernel and session must be RUNNING. ``owned``: only for the owner, as the owner's own keys and files are
+    used. ``feature``: a feature that the session's kind must have. ``shows_files``: access to a system session ends
+    when its owner loses the rights to one of its folders.
+    """
 
     runs: bool = True
     owned: bool = False

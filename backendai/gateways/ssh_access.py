@@ -1,4 +1,4 @@
-"""How a session is reached by SSH: addresses, lines to copy, and the session's own key."""
+"""SSH access to sessions: addresses, commands to copy, and the session's own key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_KERNELS = 32  # what a reader can look through; the others follow the same
 
 @dataclass(frozen=True, slots=True)
 class SshSite:
-    """Where the gate is, as people write it, and by what they know it."""
+    """The address of the SSH gate, and its host key."""
 
     host: str
     port: int
@@ -33,16 +33,19 @@ class SshSite:
 
     @property
     def known_hosts(self) -> str:
-        """The line for ``~/.ssh/known_hosts``."""
+        """The line of the gate for ``~/.ssh/known_hosts``."""
         name = self.host if self.port == 22 else f"[{self.host}]:{self.port}"
         return f"{name} {self.public_key}"
 
     def far(self, name: str) -> str:
-        """Return a session as commands write it that put a path behind: IPv6 in brackets, quoted for zsh."""
+        """Return the address of a session for commands that append a path.
+
+        An IPv6 address is in brackets, and quoted for zsh.
+        """
         return f"'{name}@[{self.host}]'" if ":" in self.host else f"{name}@{self.host}"
 
     def address(self, name: str) -> str:
-        """Return the words after ``ssh`` that lead to a session."""
+        """Return the arguments of ``ssh`` that lead to a session."""
         return f"{name}@{self.host}" if self.port == 22 else f"-p {self.port} {name}@{self.host}"
 
     def config(self, names: list[str]) -> str:
@@ -52,7 +55,7 @@ class SshSite:
 
 
 def site_for(portal_host: str) -> SshSite | None:
-    """Return where the gate is for somebody who reaches the portal under this name; None: there is none."""
+    """Return the SSH gate for a user who reaches the portal under this host name; None if there is no gate."""
     if not settings.SSH_PROCESSES:
         return None
     public = public_text(host_key())
@@ -61,8 +64,10 @@ def site_for(portal_host: str) -> SshSite | None:
 
 
 def lines_for(site: SshSite, name: str, home: str = HOME) -> dict[str, str]:
-    """Return the ready commands for a session, by what they do. ``home`` is its home folder, which VS Code opens;
-    empty: unknown, and VS Code asks."""
+    """Return the commands for a session, by purpose.
+
+    ``home`` is its home folder, which VS Code opens; empty: unknown, and VS Code asks.
+    """
     port = "" if site.port == 22 else f" -P {site.port}"
     far, tunnel = site.far(name), site.address(name)
     authority = far.strip("'")
@@ -78,15 +83,17 @@ def lines_for(site: SshSite, name: str, home: str = HOME) -> dict[str, str]:
 
 
 def home_of(session: ComputeSession) -> str:
-    """Return the home folder as programs of the session name it; empty if only its agent knows: a native session
-    without a sandbox has its home somewhere on the machine. One query."""
+    """Return the path of the home folder for the session's programs.
+
+    Empty for a native session, whose path only its agent knows. One query.
+    """
     kernel = session.kernels.select_related("agent").filter(rank=0).first()
     is_native = kernel is not None and kernel.agent is not None and Capability.NATIVE in capabilities_of(kernel.agent)
     return "" if is_native else HOME
 
 
 def other_kernels(site: SshSite, session: ComputeSession) -> list[str]:
-    """Return the commands that lead into the kernels of a cluster besides the main one, at most 32. One query."""
+    """Return the commands for the sub kernels of a cluster session, at most 32. One query."""
     if session.cluster_size < 2:
         return []
     hostnames = session.kernels.order_by("rank").values_list("hostname", flat=True)[1 : _MOST_KERNELS + 1]
@@ -94,7 +101,7 @@ def other_kernels(site: SshSite, session: ComputeSession) -> list[str]:
 
 
 def forward_to(site: SshSite, name: str, port: int) -> str:
-    """Return the command that opens a port of a session at the same port of one's own machine."""
+    """Return the command that forwards a port of a session to the same port of the user's machine."""
     return f"ssh -N -L {port}:localhost:{port} {site.address(name)}"
 
 
@@ -106,14 +113,13 @@ def folder_lines_for(site: SshSite) -> dict[str, str]:
 
 
 def config_of(user: User, site: SshSite) -> str:
-    """Return the ``ssh_config`` of all one's folders and of one's sessions that have not ended, each with its other
-    kernels. Two queries."""
+    """Return the ``ssh_config`` for the user's folders and live sessions, each with its sub kernels. Two queries."""
     live = ComputeSession.objects.visible_to(user).filter(owner=user).live().order_by("name")
     return site.config([FOLDERS, *_names_of(list(live.prefetch_related("kernels")))])
 
 
 def config_for(site: SshSite, session: ComputeSession) -> str:
-    """Return the ``ssh_config`` of a session and its other kernels. One query."""
+    """Return the ``ssh_config`` for a session and its sub kernels. One query."""
     return site.config(_names_of([session]))
 
 
@@ -129,8 +135,11 @@ def _names_of(sessions: list[ComputeSession]) -> list[str]:
 
 
 def key_of(user: User, session: ComputeSession, *, renew: bool = False) -> tuple[str, str]:
-    """Return the private key of one's session and its fingerprint; with ``renew`` a new one, and the old one opens
-    nothing any more. Audited. Raises NotFound for other people's, Conflict for one that has ended."""
+    """Return the private key of the user's own session, and its fingerprint.
+
+    With ``renew`` it is a new key, and the old one is refused. Audited. Raises NotFound for a session of others,
+    Conflict for an ended one.
+    """
     if session.owner_id != user.pk:
         raise NotFound("Only the owner of a session has its SSH key.")
     if session.is_terminal:

@@ -1,4 +1,4 @@
-"""What a door lets a person reach: a port of a kernel, with the credential used."""
+"""The port of a kernel that a connection may reach, with the credential used."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ class Denied(Exception):
 
 
 class Guarded(Protocol):
-    """What a guard remembers: by what somebody was let in, and how long the answer may be believed."""
+    """The values that a guard caches for a connection: its credential, and how long the check is valid."""
 
     @property
     def credential(self) -> Credential:
-        """The credentials; the guard looks again when they change."""
+        """The credential; when it changes, the guard checks again."""
 
     @property
     def recheck_seconds(self) -> float:
-        """The age at which the answer is asked for again; ``inf``: the guard's own interval."""
+        """The age in seconds at which the guard checks again; ``inf``: the guard's own interval."""
 
     def is_over(self, now: datetime) -> bool:
-        """Return whether its time is up, whatever the database says."""
+        """Return whether the access has expired, without a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A port of one generation of a kernel, the gateway through which it is reached, who was let in by what, and the
-    session whose use it is (None: nobody's). ``visitor`` is one name per cookie, empty for strangers. ``until``: when
-    it ends by itself (None: no such time)."""
+    """A port of one generation of a kernel, and the gateway through which it is reached.
+
+    Also has the credential, and the session whose use counts (None: none). ``visitor`` is a name for each cookie, empty
+    for strangers. ``until``: when the access expires (None: never).
+    """
 
     kernel_id: UUID
     generation: int
@@ -54,5 +56,5 @@ class Target:
     recheck_seconds: float = inf
 
     def is_over(self, now: datetime) -> bool:
-        """Return whether the time is up until which it was allowed, whatever the database says."""
+        """Return whether the access has expired, without a query."""
         return self.until is not None and self.until <= now

@@ -1,4 +1,4 @@
-"""The address of a kernel's gateway, and the ticket that opens it, for all doors that relay bytes."""
+"""The address of a kernel's gateway, and the ticket that opens it."""
 
 from __future__ import annotations
 

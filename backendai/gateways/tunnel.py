@@ -1,7 +1,7 @@
-"""Connections to the ports of kernels: through the gateway of their node, one tunnel each, used again while they last.
+"""Tunnels to the ports of kernels through their agent's gateway, reused while they are open.
 
-A tunnel belongs to one port of one generation of a kernel. When the kernel goes, its tunnels break; none can ever lead
-to another kernel.
+A tunnel belongs to one port of one generation of a kernel. It breaks when the kernel ends, so it cannot lead to another
+kernel.
 """
 
 from __future__ import annotations
@@ -65,8 +65,10 @@ class TunnelConnector(BaseConnector):
 
 
 def new_client(*, replays: bool, connector: TunnelConnector) -> aiohttp.ClientSession:
-    """Return a client that passes everything on as it is. With ``replays`` a request that met a connection in the
-    moment of its closing is sent once more."""
+    """Return a client that passes requests and answers unchanged.
+
+    With ``replays`` it repeats a request whose connection was closing at that moment.
+    """
     client = aiohttp.ClientSession(
         connector=connector,
         connector_owner=False,
@@ -83,15 +85,17 @@ def new_client(*, replays: bool, connector: TunnelConnector) -> aiohttp.ClientSe
 
 
 def address_through(target: Target, raw_path: str) -> str:
-    """Return the address by which a client asks for a path of the target, and point this task's tunnels at it. The name
-    in it is what connections are kept apart by: no visitor gets a connection that another one has used."""
+    """Return the URL for a path of the target, and make this task's tunnels lead there.
+
+    Connections are kept by the name in it, so visitors never share a connection.
+    """
     _target.set(target)
     name = f"k{target.kernel_id.hex}.g{target.generation}.v{target.visitor}.{target.service}"
     return f"http://{name}:{target.port}{raw_path}"
 
 
 async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
-    """Return a paused connection to the port, and what the app has said already. Raises NoTunnel."""
+    """Return a paused connection to the port, and the bytes received so far. Raises NoTunnel."""
     headers = ticket_for(
         target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
     )
@@ -101,8 +105,10 @@ async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
 async def open_upgraded(
     gateway_url: str, path: str, protocol: str, headers: Mapping[str, str]
 ) -> tuple[asyncio.Transport, bytes]:
-    """Return a paused connection that the gateway has given over to a protocol, and what came on it already. Raises
-    NoTunnel."""
+    """Return a paused connection that the gateway has switched to a protocol, and the bytes received so far.
+
+    Raises NoTunnel.
+    """
     loop = asyncio.get_running_loop()
     try:
         parts = urlsplit(gateway_url)
@@ -134,13 +140,13 @@ async def open_upgraded(
 
 
 def _seen(answer: asyncio.Future[Any]) -> None:
-    """Take note of what went wrong: the loop complains of what nobody looked at."""
+    """Read the error of a future, as the event loop logs errors that nobody reads."""
     if not answer.cancelled():
         answer.exception()
 
 
 class _Answer(asyncio.Protocol):
-    """Reads the gateway's answer up to the end of its head, where a tunnel begins; a refusal has a body."""
+    """Reads the gateway's answer up to the end of its head, after which the tunnel begins."""
 
     def __init__(self) -> None:
         self.head: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
@@ -172,7 +178,7 @@ class _Answer(asyncio.Protocol):
             self.head.set_exception(ConnectionError(Message("the gateway closed the connection")))
 
     async def body(self, head: bytes) -> bytes:
-        """Return the body of an answer that opens no tunnel."""
+        """Return the body of an answer that refuses the tunnel."""
         length = re.search(rb"(?i)\r\ncontent-length: *(\d{1,5})", head)
         wanted = min(int(length[1]) if length else 0, _LARGEST_HEAD)
         while len(self._said) < wanted and not self._has_ended:

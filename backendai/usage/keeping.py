@@ -35,7 +35,7 @@ _Used = dict[str, tuple[float, float]]  # slot → used and held, in the slot's 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A kernel's row: owner, devices, and the time up to which it is measured."""
+    """The row of a kernel: owner, devices, and the time up to which it is measured."""
 
     agent_id: UUID
     generation: int
@@ -58,12 +58,11 @@ class _Sample:
 
 
 def keep(reports: Iterable[Report], now: datetime) -> int:
-    """Store the measurements of kernels that these agents hold in that generation, and add them to the owners' daily
-    sums; returns how many samples were new.
+    """Store the measurements of kernels, and add them to the owners' daily sums; return the number of new samples.
 
-    Nothing counts twice: a sample never begins before the previous one has ended, and a repeated report adds nothing.
-    Measurements older than ten minutes or in the future are dropped. Three statements for any number of agents and
-    kernels.
+    Only kernels that the agents hold in that generation count. Nothing counts twice: a sample never begins before the
+    previous one has ended. Measurements older than ten minutes or in the future are dropped. Three statements for any
+    number of agents and kernels.
     """
     timely = [(agent, report, at) for agent, report in reports if (at := _moment(agent, report, now)) is not None]
     ids = {usage.kernel_id for _, report, _ in timely for usage in report.kernels}

@@ -1,4 +1,7 @@
-"""What sessions have held and used over time. Only ``services``, ``keeping`` and ``thinning`` write these rows."""
+"""The amounts that sessions held and used over time.
+
+Only ``services``, ``keeping`` and ``thinning`` write these rows.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class UsageBucket(models.Model):
 
 
 class ObservedKernel(models.Model):
-    """Up to when one placement of a kernel has been counted. ``is_closed``: the placement has ended and is counted."""
+    """The time up to which one placement of a kernel has been counted.
+
+    ``is_closed``: the placement has ended and is counted completely.
+    """
 
     kernel = models.OneToOneField(Kernel, on_delete=models.CASCADE, primary_key=True, related_name="observed")
     generation = models.PositiveIntegerField()
@@ -75,10 +81,10 @@ class ObservationMark(models.Model):
 
 
 class UsageSample(models.Model):
-    """The use of one kernel in the ``seconds`` that ended ``at``, as measured by its agent. None: not measured.
+    """The usage of one kernel in the ``seconds`` that ended ``at``, as measured by its agent.
 
-    ``devices``: by slot, ``util`` (0 to 1, as a share of the allocation) and ``mem`` (bytes); a value that the driver
-    does not report is missing.
+    None: not measured. ``devices``: by slot, ``util`` (0 to 1, as a share of the allocation) and ``mem`` (bytes); a
+    value that the driver does not report is missing.
     """
 
     # The unique constraint begins with it; it is not checked again, since the writer has just read the kernel.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class UsageQuerySet(models.QuerySet[Any]):
-    """Daily sums of held amounts."""
-
     def visible_to(self, user: User) -> UsageQuerySet:
         """Return the sums that the user may see: superadmins all, domain admins those of their domain, others their
         own."""

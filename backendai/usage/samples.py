@@ -1,6 +1,6 @@
-"""Reads measured use of sessions. Every function runs a fixed number of queries.
+"""Reads the measured usage of sessions, with a fixed number of queries for each function.
 
-Callers check visibility: they pass the ids of sessions that the user may see.
+Callers check visibility: they pass only ids of sessions that the user may see.
 """
 
 from __future__ import annotations
@@ -151,8 +151,11 @@ def _samples(session_ids: Collection[UUID], since: datetime, until: datetime) ->
 
 
 def _sums(every: Sequence[str]) -> dict[str, Any]:
-    """Return what is added up over samples: of each value (``cpu``, ``mem``, and of accelerators ``util`` and
-    ``memory`` by number) its sum weighted with seconds, and after ``for_`` the seconds in which it was measured."""
+    """Return the annotations that sum samples.
+
+    ``<value>`` is the sum weighted with seconds, ``for_<value>`` the measured seconds. Values: ``cpu``, ``mem``, and of
+    accelerators ``util_<number>`` and ``memory_<number>``.
+    """
     values: dict[str, Any] = {"cpu": F("cpu"), "mem": Cast("mem_bytes", FloatField())}
     for number, slot in enumerate(every):
         of_slot = KeyTextTransform(slot, "devices")
@@ -218,7 +221,7 @@ def _point(at: float, members: Sequence[tuple[Slots, _Row]], every: Sequence[str
 
 
 class _Step(Func):
-    """In which step of so many seconds since a moment a time lies, counted from 0; its end belongs to a step."""
+    """The number of the step of some seconds in which a time lies, counted from 0. The end of a step belongs to it."""
 
     output_field = IntegerField()
 

@@ -1,7 +1,7 @@
-"""Counts exactly once what placed kernels hold: in one transaction, beginning where the last pass ended.
+"""Counts the amounts that placed kernels hold, exactly once: in one transaction, from the end of the last pass on.
 
-It reads kernels that hold slots now, kernels whose last placement is not closed, and kernels of sessions that were
-placed since according to the history and may have ended.
+Reads kernels that hold slots now, kernels whose last placement is still open, and kernels placed since then that may
+have ended.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ class _Stretch:
 
 
 def observe(now: datetime) -> int:
-    """Add what kernels held since the last pass; returns how many kernels were counted.
+    """Count the amounts that kernels held since the last pass; return the number of counted kernels.
 
-    Repeated or concurrent runs, also after a crash, count nothing twice, as marks and amounts are written in one
-    transaction. What a failed start held between two passes is not counted if the kernel has been placed again
-    meanwhile. A fixed number of statements.
+    Nothing counts twice, also after crashes and in concurrent runs, as marks and amounts are saved in one transaction.
+    A failed start between two passes is not counted if the kernel was placed again. A fixed number of statements.
     """
     with transaction.atomic():
         if not _only_observer():
@@ -80,7 +79,7 @@ def _settled_record(mark: int, now: datetime) -> int:
 
 
 def _kernels(mark: int) -> Iterable[tuple[Any, ...]]:
-    """Return each kernel to count once, in its latest state."""
+    """Return each kernel to count once, in its current state."""
     placed_since = SchedulingRecord.objects.filter(pk__gt=mark, to_status=Status.SCHEDULED).values("session_id")
     kernels = Kernel.objects.filter(generation__gt=0)
     found: dict[UUID, tuple[Any, ...]] = {}

@@ -1,4 +1,4 @@
-"""Sums of held and used amounts over days, computed by the database without a row for each session."""
+"""Sums of allocated and used amounts over days, computed by the database."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ GROUPINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one user, project, domain, group or day held: hours by slot, of sizes GiB-hours. ``used`` is what programs
-    really used of it, ``measured`` what was held while that was measured; both without slots that nobody measured."""
+    """The allocation of one user, project, domain, group or day: hours by slot, for sizes GiB-hours.
+
+    ``used`` is the measured usage, ``measured`` the allocation while it was measured. Both lack slots without
+    measurements.
+    """
 
     name: str
     hours: Mapping[str, float]
@@ -38,15 +41,17 @@ class Line:
     measured: Mapping[str, float] = field(default_factory=dict)
 
     def used_part(self, slot: str) -> float | None:
-        """Return which part of what was held was used, 0 to 1, as far as it was measured."""
+        """Return the used share of the measured allocation, 0 to 1; None without measurements."""
         measured = self.measured.get(slot, 0.0)
         return min(self.used.get(slot, 0.0) / measured, 1.0) if measured else None
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What was held from ``first`` to ``last`` (days in UTC, both included). ``slots``: those that anybody held, cpu
-    and mem first; ``days`` has a line for every day."""
+    """The allocations from ``first`` to ``last`` (days in UTC, both included).
+
+    ``slots``: the allocated slots, cpu and mem first; ``days`` has a line for every day.
+    """
 
     first: date
     last: date
@@ -65,14 +70,17 @@ class Statistics:
 
     @property
     def measured_slots(self) -> list[str]:
-        """The slots with measured use, in the same order."""
+        """The slots with measured usage, in the order of ``slots``."""
         measured = {slot for line in self.lines for slot in line.measured}
         return [slot for slot in self.slots if slot in measured]
 
 
 def statistics(user: User, *, first: date | None = None, last: date, by: str = "user") -> Statistics:
-    """Return what the user may see of these days, added up by a key of ``GROUPINGS``; two queries. Without ``first`` it
-    is ``USUAL_DAYS`` days. Raises a UserError for days or a grouping that make no sense."""
+    """Return the allocations of these days that the user may see, grouped by a key of ``GROUPINGS``.
+
+    Two queries. Without ``first`` it covers ``USUAL_DAYS`` days. Raises UserError for invalid days or an unknown
+    grouping.
+    """
     first = first or usual_first(last)
     if by not in GROUPINGS:
         raise UserError("Group by one of {groupings}.", groupings=GROUPINGS, field="by", code="invalid-grouping")
@@ -102,12 +110,12 @@ def statistics(user: User, *, first: date | None = None, last: date, by: str = "
 
 
 def usual_first(last: date) -> date:
-    """Return the first day that goes with ``last`` when nobody names another: never before the calendar."""
+    """Return the default first day for ``last``, not before the first day of the calendar."""
     return date.fromordinal(max(last.toordinal() - USUAL_DAYS + 1, 1))
 
 
 def unit_of(slot: str) -> str:
-    """Return in what hours of a slot are counted: ``GiB-hours`` of sizes."""
+    """Return the unit of a slot's hours: ``GiB-hours`` for sizes, else ``hours``."""
     return Message("GiB-hours") if is_size(slot) else "hours"
 
 

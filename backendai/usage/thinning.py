@@ -1,4 +1,4 @@
-"""Old samples become few, then none: the fine ones of a kernel are put together to one for every five minutes."""
+"""Merges the old samples of each kernel to one for every five minutes, and later deletes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THROUGH = ("net_rx", "net_tx", "io_read", "io_write")
 
 
 class _Fine(NamedTuple):
-    """One sample as it was kept."""
+    """One stored sample."""
 
     kernel_id: UUID
     at: datetime
@@ -36,8 +36,11 @@ class _Fine(NamedTuple):
 
 
 def thin(now: datetime) -> int:
-    """Put together samples that are older than ``USAGE_FINE_FOR``, delete those older than ``USAGE_KEPT_FOR``; returns
-    how many rows went. Does a bounded part of what there is to do, oldest first; the next call goes on."""
+    """Merge and delete old samples; return how many rows were removed.
+
+    Merges those older than ``USAGE_FINE_FOR``, and deletes those older than ``USAGE_KEPT_FOR``. Each call does a
+    limited part, the oldest first.
+    """
     gone = _delete_old(now - settings.USAGE_KEPT_FOR)
     limit = _floor(now - settings.USAGE_FINE_FOR)
     for _ in range(_MOST_STEPS):
@@ -50,7 +53,7 @@ def thin(now: datetime) -> int:
 
 
 def _delete_old(limit: datetime) -> int:
-    """Delete the oldest rows of both kinds; each has the index for it."""
+    """Delete the oldest fine and merged rows; each kind has an index for it. Returns how many."""
     gone = 0
     for is_thinned in (True, False):
         old = UsageSample.objects.filter(is_thinned=is_thinned, at__lt=limit).order_by("at")
@@ -71,7 +74,7 @@ def _thin_step(begin: datetime) -> int:
 
 
 def _together(some: Sequence[_Fine]) -> tuple[UUID, datetime, Sequence[Any]]:
-    """Return one sample that says of the whole time what these say of its parts."""
+    """Return one sample that stands for all of these."""
     seconds = sum(one.seconds for one in some)
     memory = _mean((one.mem_bytes, one.seconds) for one in some)
     columns = (

@@ -1,4 +1,4 @@
-"""Adding to many rows at once, made where they are not there: one statement each, on both databases."""
+"""Adds to many rows with one statement, and creates missing ones. Works with PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAMPLE = {
 
 
 def add_to_buckets(amounts: Mapping[tuple[int, str, str, int, str, str], float]) -> None:
-    """Add each amount to the bucket of its (group, user, project, domain, day, slot)."""
+    """Add each amount to the daily sum of its (group, user, project, domain, day, slot)."""
     rows = [  # sorted: two that write the same rows at once wait for each other instead of forming a circle
         [group, _id(user), _id(project), domain, day, slot, amount]
         for (group, user, project, domain, day, slot), amount in sorted(amounts.items())
@@ -37,7 +37,10 @@ def add_to_buckets(amounts: Mapping[tuple[int, str, str, int, str, str], float])
 
 
 def add_used(amounts: Mapping[tuple[int, str, str, int, str, str], tuple[float, float]]) -> None:
-    """Add to the bucket of each (group, user, project, domain, day, slot) what was used, and held while measured."""
+    """Add used amounts to the daily sum of each (group, user, project, domain, day, slot).
+
+    Also adds the amounts allocated while the usage was measured.
+    """
     rows = [
         [group, _id(user), _id(project), domain, day, slot, 0.0, used, measured]
         for (group, user, project, domain, day, slot), (used, measured) in sorted(amounts.items())
@@ -53,8 +56,10 @@ def add_used(amounts: Mapping[tuple[int, str, str, int, str, str], tuple[float, 
 
 
 def add_samples(samples: Iterable[tuple[UUID, datetime, Sequence[Any]]]) -> set[UUID]:
-    """Write the samples (kernel, at, and the other columns in their order); those that are there already stay as they
-    are. Returns the kernels of those that were written."""
+    """Save the samples (kernel, at, and the other columns in their order); existing ones stay unchanged.
+
+    Returns the kernels of the saved ones.
+    """
     rows = [[_id(str(pk)), _moment(at), *rest] for pk, at, rest in samples]
     written = _insert(
         "usage_usagesample", _SAMPLE, rows, "(kernel_id, at) DO NOTHING RETURNING usage_usagesample.kernel_id"
@@ -63,7 +68,7 @@ def add_samples(samples: Iterable[tuple[UUID, datetime, Sequence[Any]]]) -> set[
 
 
 def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
-    """Write how far each kernel's placement is counted: (kernel, generation, until, closed)."""
+    """Save the time up to which each kernel's placement is counted: (kernel, generation, until, closed)."""
     rows = [[_id(str(pk)), generation, _moment(until), closed] for pk, generation, until, closed in marks]
     _insert(
         "usage_observedkernel",
@@ -75,8 +80,10 @@ def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
 
 
 def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> list[tuple[Any, ...]]:
-    """Table, columns and the rest come from code; the rows travel as one JSON parameter. Returns what the statement
-    returns."""
+    """Insert the rows, passed as one JSON parameter; return the rows of the statement.
+
+    ``table``, ``columns`` and ``on_conflict`` must come from code, as they become SQL.
+    """
     if not rows:
         return []
     if connection.vendor == "postgresql":
