@@ -34,7 +34,7 @@ _DEFAULT_DATA = Path(__file__).resolve().parent.parent.parent / "var"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look at the part; returns the exit code."""
+    """Check the part of the platform that the arguments name; return the exit code (1: it is stuck)."""
     parser = argparse.ArgumentParser(
         prog="python -m backendai.ops.alive", description="Check a process of the platform."
     )

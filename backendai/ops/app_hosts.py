@@ -1,4 +1,4 @@
-"""The portal does not answer to names of apps: a login there would give its cookie to what users run."""
+"""Refuses requests to host names of apps. Signing in there would send the portal's cookie to users' programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_SESSION = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
 
 
 def refuse_app_hosts(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the middleware."""
+    """Return a middleware that answers 421 for host names of apps."""
 
     def handle(request: HttpRequest) -> HttpResponse:
         name = request.META.get("HTTP_HOST", "").lower().partition(":")[0].rstrip(".")
@@ -29,8 +29,10 @@ def refuse_app_hosts(get_response: Callable[[HttpRequest], HttpResponse]) -> Cal
 
 
 def _is_of_a_group(name: str) -> bool:
-    """Return whether an app of a session has this name, under a domain of its resource group; the database is asked for
-    names that look so."""
+    """Return whether the name belongs to an app under a resource group's domain.
+
+    Queries the database only for names of that form.
+    """
     label, _, domain = name.partition(".")
     looks_so = _OF_SESSION.match(label) and is_domain(domain)
     return bool(looks_so) and ResourceGroup.objects.filter(app_domain=domain).exists()

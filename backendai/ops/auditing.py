@@ -1,4 +1,4 @@
-"""Where the commands and the tests find the invariants of all rooms."""
+"""Collects the data checks of all apps, for the commands and the tests."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ CHECKS: dict[str, Check] = OF_SESSIONS | SERVING_CHECKS | RUN_CHECKS
 
 
 def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the violations of each check that has any (of the named checks only, when names are given)."""
+    """Return the violations by check, without checks that found none. With ``names`` only these checks run."""
     return violations_of(CHECKS, world, names)

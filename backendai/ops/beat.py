@@ -1,4 +1,4 @@
-"""The schedulers of beat: one that bears a clock that is set back, and one that leaves a mark after every tick."""
+"""Schedulers of Celery's beat. One survives a clock that is set back, one touches a file after every tick."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from backendai.ops.alive import BEAT_MARK
 
 
 class SteadyScheduler(Scheduler):
-    """Celery's scheduler without a file, which would send nothing for an hour when the clock is set back by one."""
+    """Celery's scheduler without a file.
+
+    Celery's own would send nothing for an hour after the clock is set back by an hour.
+    """
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due; returns the seconds until the next time."""
+        """Send the due tasks; return the seconds until the next tick."""
         entries: list[Any] = list(self.schedule.values())
         early = [entry for entry in entries if entry.last_run_at > entry.default_now()]
         for entry in early:
@@ -25,10 +28,13 @@ class SteadyScheduler(Scheduler):
 
 
 class MarkingScheduler(SteadyScheduler):
-    """Where others watch over beat; ``python -m backendai.ops.alive beat`` reads the mark."""
+    """A scheduler that touches a file after every tick, for monitoring.
+
+    ``python -m backendai.ops.alive beat`` reads its time.
+    """
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due; returns the seconds until the next time."""
+        """Send the due tasks, and touch the file; return the seconds until the next tick."""
         delay = super().tick(*args, **kwargs)
         (settings.DATA_DIR / BEAT_MARK).touch()
         return delay

@@ -1,4 +1,4 @@
-"""What this machine lacks for better isolation of sessions, with the command that brings it. Nothing is installed."""
+"""Names the programs that this machine lacks for better isolation of sessions, with the command that installs them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _WITH_APT = {"debian", "ubuntu"}
 def missing(
     no_engine: tuple[str, ...], *, sandbox: Callable[[], Check] = bubblewrap, os_release: Path = _OS_RELEASE
 ) -> str:
-    """Return one line for people whose sessions are native processes; empty when nothing is missing. ``no_engine``:
-    why no Docker Engine is used and what to do about it, empty when somebody chose so."""
+    """Return a line for people whose sessions are native processes; empty if nothing is missing.
+
+    ``no_engine``: why no Docker Engine is used, and the remedy; empty if somebody chose native processes.
+    """
     wanted, packages, told = [], [], []
     if no_engine and engine_is_expected():
         told.append(f"Docker: {no_engine[0]}. {no_engine[1]}")
@@ -45,7 +47,7 @@ def _how_to_install(packages: list[str], os_release: Path) -> str:
 
 
 def _distributions(os_release: Path) -> set[str]:
-    """Return the names of this distribution and of those that it is made from."""
+    """Return the ids of this Linux distribution and of its parents."""
     try:
         lines = os_release.read_text().splitlines()
     except OSError:

@@ -1,5 +1,7 @@
-"""The size of request bodies, looked at before anything is kept: the framework's ASGI side writes a whole body to the
-disk first and asks who sent it, and how much that may be, afterwards."""
+"""Limits the size of request bodies before they are stored.
+
+Django's ASGI handler writes a whole body to the disk before the view can check it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ _TOO_LARGE = b"The request is larger than this server takes.\n"
 
 
 class _Outgrown(Exception):
-    """The body has become larger than it may be."""
+    """The body exceeds its limit."""
 
 
 class BodyLimit:
-    """Answers 413 to HTTP requests whose body is, or grows, larger than its route allows, or allows strangers: whether
-    a cookie or an ``Authorization`` is good is not looked at here."""
+    """Answers 413 to requests whose body exceeds the limit of their route.
+
+    The limit is lower without a cookie or ``Authorization`` header; their validity is not checked here.
+    """
 
     def __init__(self, application: Any) -> None:
         self._application = application

@@ -1,5 +1,8 @@
-"""WSGI under ASGI, with one change of threads for an answer. The library changes to the event loop and back for each
-part of it: its headers, every 4 KB of a file, its end. That was a third of a short request's processor time."""
+"""Runs WSGI under ASGI with one change of threads for each short answer.
+
+The library changes to the event loop for each part of it: headers, every 4 KB of a file, end. That was a third of a
+short request's processor time.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ Message = dict[str, Any]
 
 
 class BufferedResponses(WsgiToAsgi):
-    """An ASGI application of a WSGI one. An answer that says that it is short leaves as a whole when it is ready; one
-    that is long, or does not know its length, part by part as ever."""
+    """An ASGI application that wraps a WSGI one.
+
+    A short answer with a known length is sent whole; other answers are sent in parts.
+    """
 
     async def __call__(self, scope: Any, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
         """Serve one request."""
@@ -27,7 +32,7 @@ class BufferedResponses(WsgiToAsgi):
 
 
 class _Answer(WsgiToAsgiInstance):
-    """``held``: the messages of a short answer."""
+    """One answer. ``held``: the messages of a short one."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -35,7 +40,7 @@ class _Answer(WsgiToAsgiInstance):
 
     @property  # type: ignore[override]  # the library sets it and calls it, nothing else
     def sync_send(self) -> Callable[[Message], None]:
-        """Return what takes each message."""
+        """Return the function that receives each message."""
         return self._take
 
     @sync_send.setter

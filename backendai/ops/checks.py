@@ -1,4 +1,4 @@
-"""System checks: settings that cannot work are refused at start, with an id and the remedy."""
+"""System checks that reject settings which cannot work, with an id and the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST_PORT = 65535
 
 @register(SETTINGS)
 def check_secrets(**kwargs: Any) -> list[CheckMessage]:
-    """The secret key is long, the ticket key can sign."""
+    """Check that the secret key is long enough, and the ticket key can sign."""
     found: list[CheckMessage] = []
     if len(settings.SECRET_KEY) < 32:
         found.append(
@@ -44,7 +44,7 @@ def check_secrets(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_addresses(**kwargs: Any) -> list[CheckMessage]:
-    """The portal's own address and the broker's have a form that can be reached."""
+    """Check that the addresses of the portal and the broker are valid."""
     found: list[CheckMessage] = []
     if urlsplit(settings.PORTAL_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port or https://host."
@@ -83,7 +83,7 @@ def _is_network(text: str) -> bool:
 
 @register(SETTINGS)
 def check_apps(**kwargs: Any) -> list[CheckMessage]:
-    """What users run lives under names that share nothing with the portal's."""
+    """Check that the domain of apps shares nothing with the portal's names."""
     domain, found = settings.APPS_DOMAIN, list[CheckMessage]()
     if not is_domain(domain):
         hint = "Write it as apps.example.org: a name, no port, no address. Each app gets a name under it."
@@ -111,7 +111,7 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_ssh(**kwargs: Any) -> list[CheckMessage]:
-    """The SSH gate has a port of its own, a host key, and proxies that can be believed."""
+    """Check that the SSH gate has its own port, a valid host key, and valid addresses of proxies."""
     found: list[CheckMessage] = []
     if settings.SSH_PORT in (settings.PORT, settings.APPS_PORT):
         hint = "Take another BACKENDAI_SSH_PORT than the portal's and that of apps."
@@ -137,7 +137,7 @@ def _is_address(text: str) -> bool:
 
 @register(SETTINGS)
 def check_mail(**kwargs: Any) -> list[CheckMessage]:
-    """Mail is sent through a server that can be named, from an address."""
+    """Check the address of the mail server, and the sender's address."""
     found: list[CheckMessage] = []
     if settings.EMAIL_URL and urlsplit(settings.EMAIL_URL).scheme not in settings.EMAIL_SCHEMES:
         hint = "Write it as smtp+tls://user:password@host:587, or leave it out."
@@ -150,7 +150,7 @@ def check_mail(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_times(**kwargs: Any) -> list[CheckMessage]:
-    """A silent node is given several syncs before it counts as lost."""
+    """Check that agents count as lost only after several missed syncs, and other limits of time and size."""
     if settings.SYNC_INTERVAL * 3 > settings.AGENT_LOST_AFTER:
         hint = "Keep BACKENDAI_AGENT_LOST_AFTER at three times BACKENDAI_SYNC_INTERVAL or more."
         return [Error("Agents would be lost after a single late sync.", hint, id="portal.E006")]
@@ -162,7 +162,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_usage(**kwargs: Any) -> list[CheckMessage]:
-    """Samples of use are kept for as long as pages and idle checks look back, fine ones not longer than all."""
+    """Check that usage samples are kept as long as pages and idle checkers need, and fine ones not longer than all."""
     found: list[CheckMessage] = []
     if not timedelta(hours=2) <= settings.USAGE_FINE_FOR <= settings.USAGE_KEPT_FOR:
         hint = "BACKENDAI_USAGE_FINE_HOURS is 2 or more, and not more than BACKENDAI_USAGE_DAYS."
@@ -174,7 +174,10 @@ def check_usage(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_retention(**kwargs: Any) -> list[CheckMessage]:
-    """The share of an owner holds a log of the largest size at least, or the newest log would go at once."""
+    """Check that the limit of an owner's logs allows one log of the largest size.
+
+    Otherwise the newest log would be deleted at once.
+    """
     if 0 < settings.LOG_BYTES_PER_OWNER < LARGEST:
         hint = f"BACKENDAI_LOG_BYTES_PER_OWNER is in bytes: use {LARGEST} or more, or 0 for no limit."
         return [Error("The logs of an owner have less room than one log.", hint, id="portal.E053")]
@@ -183,7 +186,7 @@ def check_retention(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
-    """Who may ask for an account, and who needs a second factor, is said in words that are known."""
+    """Check the settings of sign-up, second factors and the identity provider."""
     found: list[CheckMessage] = []
     if settings.SIGNUP not in ("off", "approval"):
         hint = "Write off, or approval: people ask, and an administrator lets them in."
@@ -195,7 +198,7 @@ def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _check_provider() -> list[CheckMessage]:
-    """A provider of identities is set up wholly or not at all."""
+    """Check that the identity provider is configured completely or not at all."""
     names = {
         "BACKENDAI_OIDC_ISSUER": settings.OIDC_ISSUER,
         "BACKENDAI_OIDC_CLIENT_ID": settings.OIDC_CLIENT_ID,
@@ -220,7 +223,7 @@ def _check_provider() -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_https(**kwargs: Any) -> list[CheckMessage]:
-    """A portal that others reach over a network should speak HTTPS."""
+    """Warn if the portal is served without HTTPS."""
     if settings.SECURE:
         return []
     hint = "Put it behind a proxy with TLS and set BACKENDAI_HTTPS=1."

@@ -1,4 +1,4 @@
-"""One child process of the supervisor, which cannot outlive it."""
+"""A child process of the supervisor, which cannot outlive it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _LONGEST_LINE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run and how to end it. Programs of a lower ``stop_stage`` are asked to stop first and get ``grace``
-    seconds; those that do not ``restart`` run once. Those that ``inherit`` nothing know only their own environment, and
-    no secret that the platform was started with. ``fork_from`` names what has loaded a Python program's code
-    already (``warm_parent``); ``descriptors`` are handed down."""
+    """A command to run, and how to end it.
+
+    Programs of a lower ``stop_stage`` are stopped first, and get ``grace`` seconds. Without ``restart`` they run once.
+    Without ``inherit`` they get only their own environment, so no secret of the platform. ``fork_from``: the process
+    that has already loaded the program's code (``warm_parent``); ``descriptors`` are inherited.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -38,7 +40,7 @@ class Program:
 
 
 class Process(Protocol):
-    """A started process, as ``subprocess.Popen`` has it."""
+    """A started process, with the methods of ``subprocess.Popen``."""
 
     pid: int
 
@@ -48,7 +50,7 @@ class Process(Protocol):
 
 
 class Child:
-    """A running (or ended) process of a program, and its output."""
+    """A running or ended process of a program, with its output."""
 
     def __init__(self, program: Program, *, terminal: Terminal, logs: Path) -> None:
         self.program = program
@@ -64,7 +66,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether a process was started whose end has not been taken with ``take_end``."""
+        """Whether a process was started whose end ``take_end`` has not collected."""
         return self._process is not None
 
     @property
@@ -74,12 +76,14 @@ class Child:
 
     @property
     def output(self) -> int:
-        """The descriptor of its output while alive."""
+        """The descriptor of the process's output while alive."""
         return self._output
 
     def start(self, fork: Callable[[Program, int], Process | None]) -> int:
-        """Start the process, by ``fork`` unless that gives none; returns the descriptor of its output. Call from the
-        main thread only: a child dies with the *thread* that made it."""
+        """Start the process, by ``fork`` or else by ``subprocess``; return the descriptor of its output.
+
+        Call it only from the main thread, as a child ends with the *thread* that started it.
+        """
         self._output, its_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.set_blocking(its_output, True)
@@ -93,7 +97,7 @@ class Child:
         return self.output
 
     def pump(self) -> bool:
-        """Pass on what the process has written; returns False at the end of its output."""
+        """Copy the process's output to the terminal and the log; returns False at its end."""
         try:
             data = os.read(self.output, _LONGEST_LINE)
         except BlockingIOError:
@@ -107,11 +111,11 @@ class Child:
         return bool(data)
 
     def has_ended(self) -> bool:
-        """Return whether the process is dead and waits for ``take_end``."""
+        """Return whether the process has ended and waits for ``take_end``."""
         return self._process is not None and self._process.poll() is not None
 
     def take_end(self) -> int:
-        """Pass on the last output of the ended process; returns its exit code (negative: the signal)."""
+        """Copy the last output of the ended process; return its exit code (negative: the signal)."""
         # A grandchild may hold the pipe open for ever: take what is there, do not wait for its end.
         while select.select([self.output], [], [], 0)[0] and self.pump():
             pass
@@ -121,12 +125,12 @@ class Child:
         return self.exit_code
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM."""
+        """Send SIGTERM to the process."""
         if self._process:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and to what it left in its process group."""
+        """Send SIGKILL to the process and its process group."""
         if self._process and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 

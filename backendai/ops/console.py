@@ -1,4 +1,7 @@
-"""Where the children's output goes: the terminal, line by line with a name in front, and one rotating file each."""
+"""Writes the output of child processes.
+
+It goes to the terminal with their name before each line, and to a rotating file each.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,11 @@ _END = (b"Traceback", b"CommandError: ", b"SystemCheckError: ")  # what programs
 
 
 class Terminal:
-    """Standard output of the supervisor. A terminal that takes nothing (paused, closed) costs lines there, never the
-    platform: the log files have them all. Unless ``verbose``, only what needs attention is shown."""
+    """The standard output of the supervisor.
+
+    If it cannot be written (paused, closed), lines are lost there, but not in the log files. Unless ``verbose``, it
+    shows only lines about problems.
+    """
 
     def __init__(self, descriptor: int | None = None, *, verbose: bool = True) -> None:
         self._verbose = verbose
@@ -29,7 +35,7 @@ class Terminal:
         self._stalled = False
 
     def line(self, name: str, text: bytes) -> None:
-        """Write one line of the child ``name``, if it is worth showing."""
+        """Write one line of the child ``name``, if it is to be shown."""
         if not self._verbose and not self._needs_attention(name, text):
             return
         if name not in self._names:
@@ -40,11 +46,11 @@ class Terminal:
         self._write(prefix.encode() + text + b"\n")
 
     def say(self, text: str) -> None:
-        """Write the supervisor's own words, as they are."""
+        """Write a text of the supervisor unchanged."""
         self._write(text.encode() + b"\n")
 
     def _needs_attention(self, name: str, text: bytes) -> bool:
-        """Whether the line tells of trouble, or goes on with one that did (a traceback)."""
+        """Return whether the line is about a problem, or continues one (a traceback)."""
         if beginning := _BEGINNING.match(text):
             self._in_trouble[name] = beginning[1] in _TROUBLE
         elif text.startswith(_END):
@@ -62,7 +68,7 @@ class Terminal:
 
 
 class LogFile:
-    """A log file that is renamed to ``.1`` (and that to ``.2``) when it is full."""
+    """A log file that rotates: when it is full, it is renamed to ``.1`` (and that to ``.2``)."""
 
     def __init__(self, path: Path, *, limit: int = 10_000_000, keep: int = 3) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,7 +76,7 @@ class LogFile:
         self._file = _open_private(path)
 
     def write(self, data: bytes) -> None:
-        """Append; a full disk loses the line."""
+        """Append the data; it is lost if the disk is full."""
         try:
             if self._file.closed:  # the disk was full while the file was changed
                 self._file = _open_private(self._path)
@@ -98,7 +104,7 @@ class LogFile:
 
 
 def _open_private(path: Path) -> FileIO:
-    """Open a file for its owner alone: addresses and names of people are in logs."""
+    """Open a file that only its owner can read, as logs contain addresses and names of people."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600)
     return FileIO(descriptor, "ab")

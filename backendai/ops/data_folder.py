@@ -1,4 +1,7 @@
-"""The data folder of a one-machine installation: its lock, what was prepared in it, the first administrator."""
+"""The data folder of a one-machine installation.
+
+It holds its lock, the record of its preparation, and the first administrator.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ _PRIVATE, _PRIVATE_FOLDERS = 0o600, ("logs", "valkey")  # whose programs make fi
 
 
 class Refused(Exception):
-    """The platform cannot start like this; the message says why and what to do."""
+    """The platform cannot start with these settings; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAdmin:
-    """The administrator that the first start has made."""
+    """The administrator created by the first start."""
 
     email: str
     password: str
 
 
 def lock(data: Path) -> int:
-    """Make the folder if needed and take it for this process until it ends; returns the lock's descriptor.
+    """Create the data folder if needed, and lock it for this process; return the lock's descriptor.
 
-    Raises Refused when another start holds it or the folder cannot be written.
+    Raises Refused if another start holds the lock, or the folder is not writable.
     """
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -61,8 +64,10 @@ def lock(data: Path) -> int:
 
 
 def make_database_private(database: Path) -> None:
-    """Make the SQLite file if needed, and let only this user read it and the files beside it, whatever the folder's
-    own mode is. The files that SQLite makes later take over the mode of the first."""
+    """Create the SQLite file if needed, and make it and its side files readable only for this user.
+
+    SQLite gives later side files the mode of the first file.
+    """
     database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
     for suffix in _SQLITE_SUFFIXES:
@@ -71,7 +76,7 @@ def make_database_private(database: Path) -> None:
 
 
 def fingerprint(roots: Iterable[Path]) -> str:
-    """Return a value that changes when a source file under ``roots`` is added, removed or written."""
+    """Return a digest that changes when a source file under ``roots`` is added, removed or written."""
     digest = hashlib.sha256()
     for root in roots:
         for path in sorted(_files(root)):
@@ -89,13 +94,15 @@ def is_prepared(data: Path, stamp: str) -> bool:
 
 
 def mark_prepared(data: Path, stamp: str) -> None:
-    """Remember that this folder is prepared for ``stamp``."""
+    """Record that this folder is prepared for ``stamp``."""
     (data / _STAMP).write_text(stamp)
 
 
 def say_running(data: Path, told: Mapping[str, str]) -> None:
-    """Tell the commands that are called meanwhile what this start has decided: ports, addresses, the broker. The file
-    is locked as long as this process lives: after a kill or a power cut nobody believes it."""
+    """Write the ports, addresses and broker of this start to a file for other commands.
+
+    The file is locked as long as this process lives, so that it is not trusted after a crash.
+    """
     path = data / RUNNING
     path.unlink(missing_ok=True)
     # Private, for the broker's address may hold a password; never closed, for that would end the lock.
@@ -105,12 +112,12 @@ def say_running(data: Path, told: Mapping[str, str]) -> None:
 
 
 def say_stopped(data: Path) -> None:
-    """Take that back."""
+    """Delete the file of ``say_running``."""
     (data / RUNNING).unlink(missing_ok=True)
 
 
 def take_first_admin(data: Path) -> FirstAdmin | None:
-    """Return the first administrator once: the password is removed from the folder. None when it was taken before."""
+    """Return the first administrator once, and delete the password from the folder. None if it was already taken."""
     path = data / _FIRST_ADMIN
     try:
         kept = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""While the database is away or busy requests are answered 503, and 507 when a disk is full: clients may try again."""
+"""Answers 503 while the database is unreachable or busy, and 507 when a disk is full. Clients may retry."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _FULL_CODE = "storage-full"
 
 
 class AnswerWhileAway:
-    """Middleware for errors of views."""
+    """A middleware for database errors of views."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on."""
+        """Pass the request to the next middleware."""
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Return the answer while the database is away or busy or a disk is full, None for any other error."""
+        """Return the answer for a database error or a full disk, None for other errors."""
         return _answer(request, error)
 
 
 def answer_failure(request: HttpRequest) -> HttpResponse:
-    """Answer an error of a middleware; Django calls it in place of the page 500."""
+    """Return the answer for an error of a middleware. Django calls it instead of its page 500."""
     error = sys.exc_info()[1]
     return (_answer(request, error) if error is not None else None) or _server_error()
 
 
 def _server_error() -> HttpResponse:
-    """Return Django's own page 500, with the id of the request."""
+    """Return the page 500, with the id of the request."""
     return HttpResponseServerError(loader.get_template("500.html").render({"request_id": request_id()}))
 
 
@@ -64,21 +64,21 @@ def _answer(request: HttpRequest, error: BaseException) -> HttpResponse | None:
 
 
 def answer_while_away(request: HttpRequest, error: BaseException) -> HttpResponse:
-    """Return 503 as a page, or as JSON to programs and nodes; the log has one line a minute."""
+    """Return 503 as a page, or as JSON for programs and agents. Logs once a minute."""
     _burst.say(error)
     detail = _("The database does not answer. Try again in a few seconds.")
     return _written(request, HTTPStatus.SERVICE_UNAVAILABLE, _CODE, detail, _RETRY_SECONDS)
 
 
 def answer_while_busy(request: HttpRequest, error: BaseException) -> HttpResponse:
-    """Return 503 for a lock or a statement that took too long; the log has one line a minute."""
+    """Return 503 for a lock or statement that took too long. Logs once a minute."""
     _busy_burst.say(error)
     detail = _("The database was busy for too long, so nothing was changed. Try again in a few seconds.")
     return _written(request, HTTPStatus.SERVICE_UNAVAILABLE, _BUSY_CODE, detail, _BUSY_RETRY_SECONDS)
 
 
 def answer_while_full(request: HttpRequest, error: BaseException) -> HttpResponse:
-    """Return 507 as a page, or as JSON to programs and nodes; the log has one line a minute."""
+    """Return 507 as a page, or as JSON for programs and agents. Logs once a minute."""
     _full_burst.say(error)
     detail = _("A disk of the portal is full: nothing was changed. Its administrators must free space.")
     return _written(request, HTTPStatus.INSUFFICIENT_STORAGE, _FULL_CODE, detail, _FULL_RETRY_SECONDS)
@@ -98,7 +98,7 @@ def _written(request: HttpRequest, status: HTTPStatus, code: str, detail: str, s
 
 
 class _Burst:
-    """Says once a minute that requests are refused, and how many."""
+    """Logs at most once a minute that requests are refused, and how many."""
 
     def __init__(self, sentence: str = "the database does not answer; answered 503") -> None:
         self._sentence = sentence

@@ -1,4 +1,4 @@
-"""Asks the Docker Engine simple questions over its socket, without the weight of a client library."""
+"""Sends simple requests to the Docker Engine's socket, without a client library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORBIDDEN = "Add this user to the group docker (sudo usermod -aG docker $USER) 
 
 
 class NoEngine(Exception):
-    """No Docker Engine answers; the message says why, ``fix`` what to do."""
+    """No Docker Engine answers; the message has the reason, ``fix`` the remedy."""
 
     def __init__(self, message: str, fix: str = _ABSENT) -> None:
         super().__init__(message)
@@ -27,12 +27,12 @@ class NoEngine(Exception):
 
 
 def engine_address() -> str:
-    """Return where the engine is expected: DOCKER_HOST, else the usual socket."""
+    """Return the expected address of the engine: DOCKER_HOST, else the default socket."""
     return os.environ.get("DOCKER_HOST") or _DEFAULT
 
 
 def engine_is_expected() -> bool:
-    """Return whether somebody has set Docker up here, so that its silence has a cause of its own."""
+    """Return whether Docker is set up on this machine, so that a missing engine is a fault."""
     return bool(os.environ.get("DOCKER_HOST") or shutil.which("docker") or shutil.which("dockerd"))
 
 

@@ -1,4 +1,4 @@
-"""The processes of a one-machine installation and what each is told."""
+"""The processes of a one-machine installation, with their settings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while t
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
-    is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's.
-    ``may_run_natively``: nobody chose Docker, so that a superadmin may do without while no image can be built.
-    ``files_bind`` is where the file server listens, ``ssh_port`` where SSH does."""
+    """The options of ``bin/up``.
+
+    ``backend`` is decided, never "auto"; ``no_engine`` has the reason and remedy if Docker is missing against
+    expectation. ``apps_port`` 0: the one after the portal's. ``may_run_natively``: nobody chose Docker, so a superadmin
+    may allow native sessions while no image can be built. ``files_bind``: the address of the file server; ``ssh_port``:
+    the port of SSH.
+    """
 
     host: str
     port: int
@@ -55,7 +58,7 @@ class Choice:
 
 
 def environment(choice: Choice, redis_url: str) -> dict[str, str]:
-    """Return what every process is told."""
+    """Return the environment variables of every process."""
     return {
         "BACKENDAI_DATA": str(choice.data),
         "BACKENDAI_HOST": choice.host,
@@ -71,12 +74,12 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
 
 
 def prepare_program() -> Program:
-    """Return the one run that brings the database and the assets up to date."""
+    """Return the program that updates the database and the assets once."""
     return Program("prepare", (*_MANAGE, "prepare"), restart=False, fork_from=PORTAL)
 
 
 def web_program(choice: Choice) -> Program:
-    """Return pages, REST, node API and websockets in one server."""
+    """Return the web server for pages, REST, agent API and websockets."""
     options = {
         "--host": choice.host,
         "--port": str(choice.port),
@@ -96,20 +99,20 @@ def web_program(choice: Choice) -> Program:
 
 
 def apps_program() -> Program:
-    """Return the server of the apps of sessions."""
+    """Return the app proxy."""
     grace = _APPS_GRACE + _serving_grace()
     return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, grace=grace, fork_from=PORTAL)
 
 
 def ssh_programs() -> list[Program]:
-    """Return the gates for SSH into sessions; several share the port."""
+    """Return the SSH gates; several share one port."""
     count = whole("BACKENDAI_SSH_PROCESSES", 1, most=64)
     names = ["sshgate"] if count == 1 else [f"sshgate-{number}" for number in range(1, count + 1)]
     return [Program(name, (*_MANAGE, "sshgate"), stop_stage=_SECOND, fork_from=PORTAL) for name in names]
 
 
 def files_program(choice: Choice) -> Program:
-    """Return the server of the files of folders. It gets no secret of the portal: what people upload passes here."""
+    """Return the file server of folders. It gets no secret of the portal, as it handles uploads of users."""
     told = {name: os.environ[name] for name in _FILES_VARIABLES if os.environ.get(name)}
     told |= {"BACKENDAI_DATA": str(choice.data), "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(BASE_DIR)}
     command = (sys.executable, "-m", "backendai.files")
@@ -117,7 +120,7 @@ def files_program(choice: Choice) -> Program:
 
 
 def control_programs() -> list[Program]:
-    """Return the worker of the control passes and the clock that calls them."""
+    """Return the worker of the control passes, and the beat that triggers them."""
     worker = "worker -Q control -P threads -c 4 -n control@%h --without-gossip --without-mingle --loglevel INFO"
     # The schedule is fixed: the scheduler without a file has nothing that a crash can break.
     beat = "beat --scheduler backendai.ops.beat:SteadyScheduler --loglevel WARNING"
@@ -128,7 +131,7 @@ def control_programs() -> list[Program]:
 
 
 def agent_programs(choice: Choice) -> list[Program]:
-    """Return this machine's agents; those that have not joined yet get the join token."""
+    """Return the agents of this machine. Agents that have not joined yet get the join token."""
     return [_agent(choice, name) for name in agent_names(choice.agents)]
 
 
@@ -138,8 +141,10 @@ def agent_names(count: int) -> list[str]:
 
 
 def image_program(choice: Choice) -> Program:
-    """Return what builds the kernel images that come with the platform, or the Python environment of native sessions,
-    and tries again what failed."""
+    """Return the program that builds the platform's own images, and retries failures.
+
+    For native sessions it builds their Python environment instead.
+    """
     options = ["--watch", *(["--may-run-natively"] if choice.may_run_natively else [])]
     if choice.backend == "process":
         options += ["--environments", str(environments(choice))]
@@ -147,7 +152,7 @@ def image_program(choice: Choice) -> Program:
 
 
 def environments(choice: Choice) -> Path | None:
-    """Return where the Python environments of native sessions are made; None: nowhere."""
+    """Return the folder for the Python environments of native sessions; None: they are off."""
     told = os.environ.get("BACKENDAI_AGENT_ENVIRONMENTS", "")
     return None if told == "off" else Path(told or choice.data / "environments")
 

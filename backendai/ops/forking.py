@@ -1,4 +1,4 @@
-"""The supervisor's side of ``warm_parent``: asks it for a process, which then is a child like every other."""
+"""Requests processes from ``warm_parent`` for the supervisor. They become its children like all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROOM = "-" * 600  # for the longest command that is shown in place of this one
 
 
 class WarmParent:
-    """Where processes come from. A process that it cannot give is to be started the usual way."""
+    """A source of forked processes. If it cannot give one, the process must be started the usual way."""
 
     def __init__(self) -> None:
         kinds = (NODE, PORTAL)
@@ -31,13 +31,13 @@ class WarmParent:
         self._ready: dict[str, int] = {}
 
     def program(self) -> Program:
-        """Return how to run it."""
+        """Return the program that runs the parent."""
         descriptors = tuple(self._theirs[kind].fileno() for kind in (NODE, PORTAL))
         command = (sys.executable, "-m", "backendai.ops.warm_parent", *map(str, descriptors), _ROOM)
         return Program("parent", command, descriptors=descriptors)
 
     def is_possible(self) -> bool:
-        """Return whether this machine has what it takes: Linux before 5.3 tells of the ends of own children only."""
+        """Return whether this machine supports it. Linux before 5.3 reports only the ends of direct children."""
         try:
             os.close(os.pidfd_open(os.getpid()))
         except OSError:
@@ -45,14 +45,14 @@ class WarmParent:
         return True
 
     def is_ready(self) -> bool:
-        """Return whether all code is loaded."""
+        """Return whether the parent has loaded all code."""
         for kind in self._ours:
             while answer := self._hear(kind, 0):
                 self._note(kind, answer)
         return len(self._ready) == len(self._ours)
 
     def fork(self, program: Program, output: int) -> Process | None:
-        """Return the new process of a program, which writes to ``output``; None when there is none to be had."""
+        """Return a new process of a program, which writes to ``output``; None if that is not possible."""
         if not program.fork_from or not self.is_ready():
             return None
         with suppress(OSError), adopting():
@@ -60,7 +60,7 @@ class WarmParent:
         return None
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connections to the parent."""
         for one in (*self._ours.values(), *self._theirs.values()):
             one.close()
 
@@ -84,7 +84,7 @@ class WarmParent:
         return None
 
     def _hear(self, kind: str, seconds: float, its_end: int | None = None) -> dict[str, Any]:
-        """Return the next message; nothing when none comes in time or the other end has ended."""
+        """Return the next message of the parent; empty after the timeout, or if the other end has ended."""
         ours = self._ours[kind]
         watched: list[Any] = [ours] if its_end is None else [ours, its_end]
         if ours not in select.select(watched, [], [], seconds)[0]:
@@ -97,23 +97,23 @@ class WarmParent:
 
 
 class Forked:
-    """A child that this process did not start itself; what ``subprocess.Popen`` is for the others."""
+    """A child that this process did not start itself, with the methods of ``subprocess.Popen``."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code (negative: the signal) once it has ended."""
+        """Return the exit code (negative: the signal), or None while it runs."""
         return self._take(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait for the end; returns the exit code."""
+        """Wait for the end of the process; return its exit code."""
         code = self._take(0)
         return 0 if code is None else code
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
+        """Send SIGTERM to the process."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Is this process alive, and can the portal do its work?"""
+"""Health of a process and readiness of the portal, for load balancers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STALE = timedelta(seconds=15)
 
 
 def alive(request: HttpRequest) -> HttpResponse:
-    """Answer as long as the process can."""
+    """Return 200, as the process can answer."""
     return HttpResponse("ok", content_type="text/plain")
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 when the database answers and a scheduler pass has ended lately, else 503 with what is missing."""
+    """Return 200 if the database answers and a scheduler pass has ended recently, else 503 with the missing part."""
     try:
         last = last_pass_at(PASS_LEASE)
     except DatabaseError:

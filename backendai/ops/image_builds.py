@@ -1,4 +1,4 @@
-"""One build of an image of the platform's own, with progress that waiting sessions show."""
+"""Builds one of the platform's own images, and reports progress for waiting sessions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ _STOP_SECONDS, _CHECK_SECONDS = 10.0, 30.0
 
 
 class Stopped(BaseException):
-    """The builder was told to end."""
+    """The builder was told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """The command that builds, and where its output goes. ``may_run_natively``: the agents of this machine may run
-    native processes while a build cannot succeed. ``environments``: it makes Python environments of native sessions
-    there, and no images."""
+    """The command that builds, and the file for its output.
+
+    ``may_run_natively``: the agents of this machine may run native processes while a build cannot succeed.
+    ``environments``: the folder for Python environments of native sessions, which it builds instead of images.
+    """
 
     command: Path
     log: Path
@@ -45,19 +47,21 @@ class Builder:
     environments: Path | None = None
 
     def words(self, *more: str) -> list[str]:
-        """Return the command, with these words at its end."""
+        """Return the command with these further arguments."""
         told = ["--into", str(self.environments)] if self.environments else []
         return [sys.executable, str(self.command), *told, *more]
 
 
 def build_missing(builder: Builder) -> int:
-    """Build every image that is made on this machine and is not there, once; returns how many builds failed."""
+    """Build every missing image of this machine once; return how many builds failed."""
     return sum(not build(image, builder) for image in missing_images(builder) or ())
 
 
 def missing_images(builder: Builder) -> list[Image] | None:
-    """Return the enabled images that are made here and the engine does not have; None while no engine answers. Where
-    there are no images, those whose native environment is not there or out of date."""
+    """Return the enabled images of the platform that the engine lacks; None while no engine answers.
+
+    With ``environments``: the images whose native environment is missing or outdated.
+    """
     images = [image for image in built_here() if image.is_enabled]
     if builder.environments:
         return [image for image in images if image.process_reference and not _is_current(builder)]
@@ -68,9 +72,10 @@ def missing_images(builder: Builder) -> list[Image] | None:
 
 
 def build(image: Image, builder: Builder, asked: BackgroundJob | None = None) -> bool:
-    """Build one image, for the job that was ``asked`` for or a new one; returns whether it is there now.
+    """Build one image, for the job ``asked`` or a new one; return whether it succeeded.
 
-    Raises Conflict when the asked one is over."""
+    Raises Conflict if the job is over.
+    """
     job = begin_build(image, asked, now=timezone.now())
     try:
         return _follow(job, image, builder)
@@ -118,7 +123,7 @@ def _is_current(builder: Builder) -> bool:
 
 
 def _is_there(reference: str) -> bool:
-    """Return whether the engine has the image. Raises DockerException when no engine answers."""
+    """Return whether the engine has the image. Raises DockerException if no engine answers."""
     client = docker.APIClient(base_url=engine_address(), timeout=10)
     try:
         client.inspect_image(reference)
@@ -131,7 +136,7 @@ def _is_there(reference: str) -> bool:
 
 @contextmanager
 def _running(builder: Builder, name: str) -> Iterator[subprocess.Popen[str]]:
-    """Give the running command; by an exception it is stopped, with all that it started."""
+    """Yield the running build command. An exception stops it with all its child processes."""
     only = () if builder.environments else ("--only", name)
     command = builder.words(*only, "--progress", "--log", str(builder.log))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
@@ -151,6 +156,6 @@ def _running(builder: Builder, name: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _wake() -> None:
-    """Let the scheduler look again, so that those who wait see the progress."""
+    """Start scheduler passes, so that waiting sessions show the progress."""
     for group_id in ResourceGroup.objects.filter(is_active=True).values_list("pk", flat=True):
         hint("controller.schedule_group", group_id, queue=CONTROL_QUEUE)

@@ -1,5 +1,7 @@
-"""Watches over the platform's own images: builds what is missing, tries again when a build failed, and at once when a
-superadmin asks. What it knows is in the database, so that a killed watcher goes on where it was."""
+"""Watches the platform's own images: builds missing ones, retries failed builds, and builds on a superadmin's request.
+
+Its state is in the database, so that a killed watcher continues.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _LEASE = timedelta(minutes=1)
 
 
 class ImageWatch:
-    """The loop. ``agents``: the folder with the data of this machine's agents."""
+    """The loop of the watcher. ``agents``: the folder with the data of this machine's agents."""
 
     def __init__(self, builder: Builder, agents: Path) -> None:
         self._builder, self._agents = builder, agents
@@ -42,7 +44,7 @@ class ImageWatch:
         self._is_first_look, self._has_lease, self._was_native = True, False, False
 
     def run(self) -> None:
-        """Look until ``Stopped`` is raised; what goes wrong in one look is logged."""
+        """Check the images until ``Stopped`` is raised; logs errors of a check."""
         try:
             while True:
                 try:
@@ -55,7 +57,7 @@ class ImageWatch:
             release_lease(WATCH_LEASE, self._owner, now=timezone.now())
 
     def look(self) -> None:
-        """Build what was asked for; every minute also what is missing and due."""
+        """Run the requested builds; every minute also those of missing images that are due."""
         if not self._is_ours():
             return
         for job in asked_builds():
@@ -66,7 +68,7 @@ class ImageWatch:
             self._search()
 
     def _is_ours(self) -> bool:
-        """Return whether this is the only watcher; the lease is renewed now and then, to write little."""
+        """Return whether this is the only watcher. Renews the lease only at intervals."""
         if time.monotonic() >= self._renew_at:
             self._has_lease = take_lease(WATCH_LEASE, self._owner, now=timezone.now(), duration=_LEASE)
             self._renew_at = time.monotonic() + (_RENEW_SECONDS if self._has_lease else _LOOK_SECONDS)
@@ -103,8 +105,10 @@ class ImageWatch:
         self._renew_at = self._search_at = 0.0
 
     def _mark_agents(self, missing: list[Image]) -> None:
-        """Tell the agents of this machine whether to run native processes: while an image is missing and a superadmin
-        wants it so."""
+        """Tell the agents of this machine whether to run native processes.
+
+        They do while an image is missing, and a superadmin allows it.
+        """
         wanted = runs_natively()
         if wanted and not missing:
             end_native_sessions(None)

@@ -1,13 +1,11 @@
-"""What a serving process keeps until its end, out of sight of Python's collector of cycles.
+"""Excludes long-lived objects of a serving process from Python's cycle collector.
 
-Two hundred thousand objects are modules, models and routes. To look through all of them, as a full collection does,
-stopped every tenth page for a tenth of a second or more. Templates, translations and statements come with the first
-pages: to look through these took every fourteenth page 30 to 40 milliseconds.
-
-A preview of the launch form makes some ten thousand objects. Form and fields refer to each other, so half of these wait
-for the collector. With Python's own thresholds it ran a dozen times during each preview, and over everything during
-every eighth: a tenth of the time. With a middle generation that is collected seldom, one request in forty freed 80,000
-objects in 110 ms.
+Two hundred thousand objects are modules, models and routes. A full collection checks all of them, which stopped every
+tenth page for a tenth of a second or more. Templates, translations and statements come with the first pages; checking
+these took every fourteenth page 30 to 40 milliseconds. A preview of the launch form creates some ten thousand objects.
+Form and fields refer to each other, so half of these wait for the collector. With Python's own thresholds it ran a
+dozen times during each preview, and over everything during every eighth: a tenth of the time. With a middle generation
+that is collected seldom, one request in forty freed 80,000 objects in 110 ms.
 """
 
 from __future__ import annotations
@@ -26,8 +24,10 @@ _THRESHOLDS = 10_000, 5, 80
 
 
 def set_aside_what_stays() -> None:
-    """Load the routes with all their views, throw away what is not needed any more, and let collections pass over the
-    rest from now on. Called once, when the process is ready to serve."""
+    """Load the routes with all views, collect garbage, and exclude the remaining objects from collections.
+
+    Call it once, when the process is ready to serve.
+    """
     for pattern in get_resolver().url_patterns:
         getattr(pattern, "url_patterns", None)
     gc.collect()
@@ -37,13 +37,13 @@ def set_aside_what_stays() -> None:
 
 
 class _SetAsideAgain:
-    """Hears of each collection, and sets aside what the first pages have loaded."""
+    """A collector callback that also excludes the objects loaded by the first pages."""
 
     def __init__(self) -> None:
         self._full_ones = 0
 
     def __call__(self, phase: str, collection: dict[str, Any]) -> None:
-        """Count the full ones that have ended."""
+        """Count full collections, and exclude the current objects after some of them."""
         if phase == "stop" and collection["generation"] == 2:
             self._full_ones += 1
             if self._full_ones in _AGAIN_AFTER:

@@ -1,4 +1,4 @@
-"""What Linux lets a process ask about its parent, its orphans and the name that ``ps`` shows."""
+"""Linux functions about a process's parent, its orphans, and its name in ``ps``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADOPTED_WITHIN = 10.0
 
 
 def die_with(parent: int) -> None:
-    """Let this process be killed when the thread that is its parent ends; ends at once when that has happened."""
+    """Make Linux kill this process when its parent thread ends; exits at once if that has happened."""
     # KILL: everything here survives a crash by design, and a polite end could wait for a broker that is gone too.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -25,7 +25,7 @@ def die_with(parent: int) -> None:
 
 
 def wait_for_adoption(parent: int) -> None:
-    """Wait until ``parent`` is the parent of this process, whose own parent is about to end."""
+    """Wait until ``parent`` is the parent of this process, after its own parent has ended."""
     deadline = time.monotonic() + _ADOPTED_WITHIN
     while os.getppid() != parent and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -33,7 +33,7 @@ def wait_for_adoption(parent: int) -> None:
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Meanwhile become the parent of whatever is orphaned below this process."""
+    """Become the parent of all orphans below this process, within this block."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         yield
@@ -42,7 +42,7 @@ def adopting() -> Iterator[None]:
 
 
 def show_as(words: Sequence[str]) -> None:
-    """Let ``ps`` show this command instead of the one that the process was started with, as far as there is room."""
+    """Show this command in ``ps`` instead of the original one, as far as there is space."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = int(fields[_ARGUMENTS_BEGIN]), int(fields[_ARGUMENTS_END])
     text = os.fsencode(" ".join(words))[: end - begin - 2]

@@ -1,4 +1,4 @@
-"""The licences of the packages that the platform is installed with."""
+"""The licences of the installed packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNKNOWN = "unknown"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the document, or with ``--check`` compare it; returns the exit code."""
+    """Write the document of licences, or with ``--check`` compare it; return the exit code."""
     pins = [Requirement(line) for line in _requirement_lines(_PINS)]
     rows = {pin.name: _row(pin) for pin in pins if pin.marker is None or pin.marker.evaluate()}
     faults = [f"{name}: the licence is unknown" for name, row in rows.items() if row.endswith(f"{_UNKNOWN} |")]
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def licence_of(fields: Mapping[str, str | list[str]]) -> str:
-    """Return the licence in a few words: the expression, else the classifiers, else a short free text."""
+    """Return the licence of a package: the expression, else the classifiers, else a short free text."""
     if expression := fields.get("license_expression"):
         return str(expression)
     prefix = "License :: "

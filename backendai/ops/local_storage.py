@@ -1,4 +1,4 @@
-"""The storage host ``local`` of a one-machine installation, and what its file server is told."""
+"""The storage host ``local`` of a one-machine installation, and the settings of its file server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCAL_HOST = "local"
 
 
 def write_key_file(data: Path) -> None:
-    """Write what file servers need to know of the portal; nothing in it is secret."""
+    """Write the file with the deployment's name and public key for file servers. Nothing in it is secret."""
     told = {"deployment": settings.DEPLOYMENT, "public_key": public_key_of(settings.TICKET_KEY)}
     draft = data / f".{KEY_FILE}.{os.getpid()}"
     draft.write_text(json.dumps(told))
@@ -27,8 +27,10 @@ def write_key_file(data: Path) -> None:
 
 
 def ensure_local_host(address: str) -> bool:
-    """Write the row of the host ``local`` when there is none; returns whether it was written. When it is there, its
-    address follows that of the file server on this machine."""
+    """Create the row of the host ``local`` if it is missing; return whether it was created.
+
+    An existing row gets the current address of the file server.
+    """
     is_first = not StorageHost.objects.filter(is_default=True).exists()
     host, is_new = StorageHost.objects.get_or_create(
         name=LOCAL_HOST, defaults={"title": "This machine", "address": address, "is_default": is_first}
@@ -39,15 +41,17 @@ def ensure_local_host(address: str) -> bool:
 
 
 def prepare_local_folders(folders: Path) -> None:
-    """Make the directory of the host ``local`` with its marker, if it is missing. Raises UserError."""
+    """Create the directory of the host ``local`` with its marker, if it is missing. Raises UserError."""
     folders.mkdir(parents=True, exist_ok=True)
     if not (folders / MARKER).exists():
         prepare_host(folders, Marker(settings.DEPLOYMENT, LOCAL_HOST, owner_here()))
 
 
 def seed_storage(data: Path) -> None:
-    """Make the storage host of this machine at the first start, and keep its address right. One that an administrator
-    has deleted stays so. Raises UserError."""
+    """Create the storage host of this machine at the first start, and later update its address.
+
+    A host that an administrator deleted stays deleted. Raises UserError.
+    """
     is_first_time = not (data / KEY_FILE).exists()
     if is_first_time and settings.LOCAL_FOLDERS is not None:
         # Only now: an empty directory later on is a share that is not mounted.

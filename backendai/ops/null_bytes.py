@@ -1,4 +1,4 @@
-"""Requests with NUL characters: no text of ours has any, and PostgreSQL refuses them only when it is too late."""
+"""Rejects requests with NUL characters. No text of the platform has any, and PostgreSQL rejects them only late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def refuse_null_bytes(view: View) -> View:
-    """Middleware: answer 400 when the query or a cookie has a NUL in it."""
+    """Return a middleware that answers 400 if the query or a cookie contains a NUL."""
 
     def guarded(request: HttpRequest) -> HttpResponse:
         # REST names the parameter that is wrong by itself.

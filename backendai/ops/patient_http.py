@@ -1,5 +1,7 @@
-"""The HTTP side of the web server with limits that uvicorn does not have: how long and how large a head may be, and how
-slowly a body may come. uvicorn takes the class by name (``--http``)."""
+"""The HTTP protocol of the web server, with limits that uvicorn lacks.
+
+They are time and size of a head, and speed of a body. uvicorn loads the class by its name (``--http``).
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0
 
 
 class PatientHttp(HttpToolsProtocol):
-    """Closes connections whose head is not complete in time or too large, and those whose body stands still."""
+    """Closes connections whose head is incomplete after some time or too large, and those whose body is too slow."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first head."""
+        """Start the timer of the first head."""
         self._timer: asyncio.TimerHandle | None = None
         self._reads_head, self._reads_body = False, False
         self._body_seconds = BODY_SECONDS
@@ -29,12 +31,15 @@ class PatientHttp(HttpToolsProtocol):
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         self._end_wait()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on. Bytes between two requests begin a head, also blank lines, which the parser skips."""
+        """Parse the data, and count the bytes of the head.
+
+        Bytes between two requests start a head, also blank lines, which the parser skips.
+        """
         if not self._reads_head and not self._reads_body:
             self._begin_head()
         self._head_bytes += len(data)
@@ -44,13 +49,13 @@ class PatientHttp(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A head begins; it may be in the middle of what has come."""
+        """Start a head, which can be in the middle of the received data."""
         if not self._reads_head:
             self._begin_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is whole; the body has to come."""
+        """End the head, and start the timer of the body."""
         self._end_wait()
         self._reads_head, self._reads_body = False, True
         self._body_bytes = self._looked_at = 0
@@ -59,18 +64,18 @@ class PatientHttp(HttpToolsProtocol):
         self._timer = self.loop.call_later(self._body_seconds, self._look_at_body)
 
     def on_body(self, body: bytes) -> None:
-        """Count what has come."""
+        """Count the bytes of the body."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Nothing more has to come."""
+        """Cancel the timer at the end of the request."""
         self._end_wait()
         self._reads_head = self._reads_body = False
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Give the connection to the websockets' side."""
+        """Pass the connection to the websocket protocol."""
         self._end_wait()
         super().handle_websocket_upgrade()
 
@@ -80,7 +85,7 @@ class PatientHttp(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_SECONDS, self._close)
 
     def _look_at_body(self) -> None:
-        """Close the connection when too little has come, unless the application is what does not read."""
+        """Close the connection if too few bytes of the body came, unless the application has paused reading."""
         if self._body_bytes - self._looked_at < LEAST_BODY and not self.flow.read_paused:
             self._close()
             return

@@ -1,4 +1,4 @@
-"""Which addresses and ports of this machine the platform can listen on."""
+"""Chooses the addresses and ports on which the platform listens."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ _FILES_AFTER_PORTAL = read_bind(DEFAULT_BIND)[1] - 8080
 
 
 class Claims:
-    """The ports that this ``bin/up`` has chosen. Its processes bind them seconds later; until then another ``bin/up``
-    would find them free, too.
+    """The ports that this ``bin/up`` has chosen.
 
-    A claim is a socket in Linux's abstract namespace: it exists once per network namespace, as ports do, and ends with
-    this process.
+    Its processes bind them seconds later; until then another ``bin/up`` could choose them too. A claim is a socket in
+    Linux's abstract namespace. It exists once per network namespace, as ports do, and ends with this process.
     """
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
     def choose(self, host: str, ports: Iterable[int]) -> int:
-        """Return the first of these ports that is free, or another free one, and claim it."""
+        """Claim and return the first free one of these ports, else any free port."""
         for port in ports:
             if found := self._take(host, port):
                 return found
@@ -38,18 +37,18 @@ class Claims:
         return found
 
     def keep(self, *ports: int) -> None:
-        """Claim ports that were told, as far as nobody else has; 0 is none."""
+        """Claim given ports, unless another process has; 0 means no port."""
         for port in filter(None, ports):
             if claim := _claim(port):
                 self._held.append(claim)
 
     def close(self) -> None:
-        """Let others choose these ports."""
+        """Release the claims."""
         for claim in self._held:
             claim.close()
 
     def _take(self, host: str, port: int) -> int:
-        """Return the port, now claimed, or 0 if it is not free."""
+        """Claim the port and return it; 0 if it is not free."""
         claim = _claim(port)
         if claim is None:
             return 0
@@ -63,17 +62,17 @@ class Claims:
 
 
 def apps_port(claims: Claims, host: str, portal_port: int) -> int:
-    """Return the port after the portal's, or when somebody has it one that is free."""
+    """Return the port after the portal's, or another free one."""
     return claims.choose(host, [portal_port + 1])
 
 
 def ssh_port(claims: Claims, host: str) -> int:
-    """Return the first port from 2200 on that is free."""
+    """Return the first free port from 2200 on."""
     return claims.choose(host, range(_SSH_PORT, _SSH_PORT + _SSH_TRIES))
 
 
 def bind(host: str, port: int) -> int:
-    """Return the port once it was seen that it can be listened on; with 0 a free one."""
+    """Return the port if the process can listen on it; with 0 any free port. Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -95,7 +94,7 @@ def check_ports(choice: Choice) -> None:
 
 
 def files_bind(claims: Claims, portal_port: int) -> str:
-    """Return where the file server listens. Refuses settings that it would refuse once everything else runs."""
+    """Return the address and port of the file server. Raises Refused for settings that the file server would reject."""
     try:
         settings = read_settings(os.environ)
         if told := os.environ.get("BACKENDAI_FILES_BIND"):
@@ -109,7 +108,7 @@ def files_bind(claims: Claims, portal_port: int) -> str:
 
 
 def listens(address_and_port: str) -> bool:
-    """Return whether somebody listens there."""
+    """Return whether a process listens on this address and port."""
     try:
         with socket.create_connection(read_bind(address_and_port), timeout=1):
             return True

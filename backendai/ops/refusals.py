@@ -1,4 +1,4 @@
-"""What people tried and may not do goes into the audit trail."""
+"""Records refused requests in the audit log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _REFUSED = frozenset({403, 404})
 
 
 def audit_refusals(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the middleware. What the rules of roles refuse they note themselves, whatever the page says then; of other
-    requests that would change something a refusal is an answer with 403, or 404 for what one may not know of."""
+    """Return a middleware that records refused requests.
+
+    The rules of roles record their own refusals. Of other changing requests it records answers with 403, or 404 for
+    objects that are not visible.
+    """
 
     def handle(request: HttpRequest) -> HttpResponse:
         with refusals_of_request() as refusals:
@@ -38,7 +41,7 @@ def audit_refusals(get_response: Callable[[HttpRequest], HttpResponse]) -> Calla
 
 
 def _note(request: HttpRequest, response: HttpResponse) -> None:
-    """Note the address by its name: the path itself may hold what somebody typed."""
+    """Record the refused request by the name of its route, as the path can contain typed text."""
     user, match = getattr(request, "user", None), request.resolver_match
     if match is None or user is None or not user.is_authenticated:
         return

@@ -1,4 +1,4 @@
-"""Each request has an id: in the answer's head, on error pages, in log lines and in the audit trail."""
+"""Gives each request an id: in the answer's header, on error pages, in log lines and in the audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ HEADER = "X-Request-ID"
 
 
 def identify_requests(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the middleware. Ids that clients send are ignored: they could take another request's."""
+    """Return a middleware that sets the id of each request.
+
+    It ignores ids sent by clients, which could copy another request's.
+    """
 
     def handle(request: HttpRequest) -> HttpResponse:
         # REMOTE_ADDR: the web server has put the visitor there if a proxy in BACKENDAI_PROXIES sent the request.
@@ -28,10 +31,10 @@ def identify_requests(get_response: Callable[[HttpRequest], HttpResponse]) -> Ca
 
 
 class AddRequestId(logging.Filter):
-    """Gives log records ``request``: the id in brackets, or nothing outside of requests."""
+    """A logging filter that adds the id of the request in brackets to records; empty outside of requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep every record."""
+        """Add the id to the record; returns True."""
         number = request_id()
         record.request_part = f" [request {number}]" if number else ""
         return True

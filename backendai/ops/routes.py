@@ -1,4 +1,4 @@
-"""What the web server does differently at some addresses: size and pace of request bodies, asynchronous views."""
+"""The limits of requests by address: size and speed of bodies, and asynchronous views."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ BODY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The limits at the addresses whose whole path matches. ``largest_body`` in bytes, ``largest_of_strangers`` without
-    a cookie or an ``Authorization``; ``body_seconds``: how long 16 KiB of a body may take. ``is_async``: served without
-    a thread and a database connection of its own, for what waits long. ``is_streamed``: its view reads the body as it
-    comes."""
+    """The limits for paths that match completely.
+
+    ``largest_body`` in bytes, ``largest_of_strangers`` without a cookie or ``Authorization``. ``body_seconds``: the
+    time for 16 KiB of a body. ``is_async``: served without its own thread and database connection, for long waits.
+    ``is_streamed``: its view reads the body as it arrives.
+    """
 
     path: re.Pattern[str]
     largest_body: int = LARGEST_BODY
@@ -36,5 +38,5 @@ _USUAL = Route(re.compile(""))
 
 
 def route_of(path: str) -> Route:
-    """Return the limits at this path: the first route that matches, else the usual ones."""
+    """Return the limits of this path: the first route that matches, else the default."""
     return next((route for route in ROUTES if route.path.fullmatch(path)), _USUAL)

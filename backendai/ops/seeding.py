@@ -1,4 +1,4 @@
-"""What a fresh installation starts with: an administrator, a project, a resource group, presets, an image."""
+"""Creates the initial data of an installation: administrator, project, resource group, presets and images."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PRESETS = [("small", 1, "1g"), ("medium", 2, "4g"), ("large", 4, "8g")]
 
 
 def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
-    """Make what is missing; what an administrator changed or removed since the first time stays as it is.
+    """Create missing initial data; objects that an administrator changed or deleted stay so.
 
-    Writes ``first-admin.json`` when it made the administrator, and ``local-join-token`` for agents on this machine; for
-    file servers ``file-server.json``, and the directory of the folders of this machine.
+    Writes ``first-admin.json`` with a new administrator, ``local-join-token`` for the agents of this machine, and
+    ``file-server.json``. Also creates the folders' directory of this machine.
     """
     with transaction.atomic():
         project = get_or_create_project("default", "default")

@@ -1,6 +1,7 @@
 """Runs the platform's processes on one machine: starts them, shows their output, restarts and stops them.
 
-One thread and one ``select``: children die with the thread that made them, and forking is only safe without others.
+It has one thread and one ``select``. Children end with the thread that started them, and forking is safe only without
+other threads.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ _PATIENT_REQUESTS = 1
 
 
 class Stopped(Exception):
-    """Somebody asked the platform to stop while it was still starting."""
+    """A user has stopped the platform while it was starting."""
 
 
 def restart_delay(fails: int, first: float = 0.5) -> float:
-    """Return the seconds to wait before the next start after ``fails`` starts in a row that did not last."""
+    """Return the seconds until the next start after ``fails`` short-lived starts in a row."""
     return min(_LONGEST_DELAY, first * 2.0 ** min(fails, 16))
 
 
 class Supervisor:
-    """Use as a context manager: on leaving, every child has ended."""
+    """Starts and watches child processes. It is a context manager: on leaving, every child has ended."""
 
     def __init__(self, logs: Path, *, terminal: Terminal | None = None, first_delay: float = 0.5) -> None:
         self.terminal = terminal or Terminal()
@@ -63,19 +64,21 @@ class Supervisor:
         self._stop()
 
     def start(self, program: Program) -> None:
-        """Start a program and keep it running."""
+        """Start a program, and restart it when it ends."""
         self._add(program)
 
     def load_code(self, timeout: float) -> None:
-        """Start what forks the platform's processes and wait until it can; without it each loads the code by itself.
-        Raises Stopped."""
+        """Start the process that forks the others, and wait until it is ready.
+
+        Without it each process loads the code itself. Raises Stopped.
+        """
         if not self._parent.is_possible():
             return
         parent = self._add(self._parent.program())
         self.wait_until(lambda: self._parent.is_ready() or parent.fails > 0, timeout)
 
     def run_once(self, program: Program) -> int:
-        """Run a program to its end; returns its exit code. Raises Stopped."""
+        """Run a program to its end; return its exit code. Raises Stopped."""
         child = self._add(program)
         while child.exit_code is None:
             self._turn(_TICK_SECONDS)
@@ -85,7 +88,7 @@ class Supervisor:
         return child.exit_code
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> bool:
-        """Keep everything running until ``ready()``; returns False after ``timeout`` seconds. Raises Stopped."""
+        """Keep all programs running until ``ready()``; returns False after ``timeout`` seconds. Raises Stopped."""
         deadline = time.monotonic() + timeout
         while not (answer := ready()) and time.monotonic() < deadline:
             self._turn(0.1)
@@ -93,7 +96,7 @@ class Supervisor:
         return answer
 
     def serve(self) -> None:
-        """Keep everything running until SIGTERM, SIGINT or SIGHUP."""
+        """Keep all programs running until SIGTERM, SIGINT or SIGHUP."""
         while not self._stop_requests:
             self._turn(_TICK_SECONDS)
 
@@ -178,7 +181,7 @@ class Supervisor:
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the signal has woken the ``select`` already."""
+    """Do nothing, as the signal itself wakes the ``select``."""
 
 
 def _said(code: int | None) -> str:

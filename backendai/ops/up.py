@@ -1,4 +1,7 @@
-"""``bin/up``: the whole platform on one machine. Nothing here loads Django: this process only watches the others."""
+"""``bin/up``: runs the whole platform on one machine.
+
+It does not load Django, as this process only watches the others.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
-    """Return what a person needs to know now; the password is in it when the first start has just made it."""
+    """Return the text about the ready portal, with the password if the first start has just created it."""
     lines = ["", f"  The portal is ready:  {choice.portal_url}", ""]
     if admin:
         lines += [f"  Sign in as            {admin.email}", f"  Password              {admin.password}"]
@@ -83,12 +86,12 @@ def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
 
 
 def source_stamp() -> str:
-    """Return what changes when the platform's files do: a folder that was prepared for another needs it again."""
+    """Return a digest of the platform's source files. A data folder prepared for another digest is prepared again."""
     return data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
 
 
 def settings_stamp() -> str:
-    """Return what changes when the settings do: then it is looked again whether they can work."""
+    """Return a digest of the settings. After a change they are checked again."""
     told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("BACKENDAI_"))
     told += [os.environ.get(name, "") for name in ("DATABASE_URL", "REDIS_URL")]
     return hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()
@@ -162,7 +165,7 @@ def _decide(options: argparse.Namespace, claims: Claims) -> Choice:
 
 
 def _why_no_engine() -> tuple[str, ...]:
-    """Return why there is no Docker Engine for this user and what to do; nothing when one answers."""
+    """Return why this user has no Docker Engine, and the remedy; empty if one answers."""
     try:
         ask_engine("/version")
     except NoEngine as error:
@@ -181,7 +184,7 @@ def _check_host(host: str) -> None:
 
 
 def _check_node(backend: str) -> None:
-    """Refuse what the agents of this machine would refuse once everything else runs."""
+    """Raise Refused for settings that the agents of this machine would reject after the start."""
     try:
         read_settings(os.environ, {"name": "local", "backend": backend})
     except UserError as error:
@@ -224,7 +227,7 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
 
 
 def _broker(supervisor: Supervisor, choice: Choice) -> str:
-    """Return the address of the broker, after starting our own unless REDIS_URL names one."""
+    """Return the address of the broker; starts a Valkey server unless REDIS_URL names one."""
     if told := os.environ.get("REDIS_URL"):
         return told
     address = valkey.socket_path(choice.data)

@@ -1,4 +1,4 @@
-"""Health for load balancers and people."""
+"""Addresses of the health checks."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The Valkey server that a one-machine installation brings along: where its program and its socket are."""
+"""The Valkey server of a one-machine installation: its program and its socket."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STOP_STAGE = 2
 
 
 class NoServer(Exception):
-    """No Valkey or Redis program on this machine; the message says what to do."""
+    """This machine has no Valkey or Redis program; the message has the remedy."""
 
 
 def find_server() -> Path:
-    """Return the server program: the wheel's own, else one on the PATH. Raises NoServer."""
+    """Return the path of the server program: the wheel's own, else one on the PATH. Raises NoServer."""
     candidates = [_in_wheel(), shutil.which("valkey-server"), shutil.which("redis-server")]
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
@@ -35,8 +35,11 @@ def find_server() -> Path:
 
 
 def socket_path(data: Path, *, runtime: str | None = None) -> Path:
-    """Return where the server of this data folder listens, in the folder itself or, when that path is too long for a
-    socket, in a private folder under ``runtime`` (default: the user's runtime folder, else /tmp), which is made."""
+    """Return the socket of this data folder's server.
+
+    It is in the folder itself. If that path is too long for a socket, it is in a private folder under ``runtime``
+    (default: the user's runtime folder, else /tmp), which is created.
+    """
     path = data / "valkey.sock"
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         return path
@@ -46,7 +49,7 @@ def socket_path(data: Path, *, runtime: str | None = None) -> Path:
 
 
 def valkey_program(server: Path, data: Path, address: Path) -> Program:
-    """Return how to run the server: on a unix socket only, every write kept in an append-only file."""
+    """Return the program that runs the server on a unix socket, with every write in an append-only file."""
     folder = data / "valkey"
     folder.mkdir(parents=True, exist_ok=True)
     address.unlink(missing_ok=True)
@@ -65,7 +68,7 @@ def valkey_program(server: Path, data: Path, address: Path) -> Program:
 
 
 def answers(address: Path) -> bool:
-    """Return whether the server on this socket answers PING (and has read its data)."""
+    """Return whether the server on this socket answers PING, so has loaded its data."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PING_TIMEOUT)
         try:

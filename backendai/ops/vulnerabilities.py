@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the pinned packages, as OSV (https://osv.dev) lists them."""
+"""Finds known vulnerabilities of the pinned packages in OSV (https://osv.dev)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pins = list[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line for each vulnerable package, and last a summary; returns 0 whatever is found."""
+    """Print a line for each vulnerable package, and a summary; always returns 0."""
     parser = argparse.ArgumentParser(prog="bin/vulnerabilities")
     parser.add_argument("files", nargs="+", type=Path, help="requirements files")
     parser.add_argument("--service", default=_SERVICE, help="address of OSV or of a mirror")
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_pins(files: Sequence[Path]) -> Pins:
-    """Return name and version of each pinned package, once."""
+    """Return name and version of each pinned package, without duplicates."""
     pins = {(pin.group(1), pin.group(2)) for file in files for pin in _PIN.finditer(file.read_text())}
     return sorted(pins)
 
 
 def find_vulnerabilities(pins: Pins, service: str, timeout: float) -> dict[str, list[str]]:
-    """Return the ids of vulnerabilities by package. Raises OSError or ValueError without a complete answer."""
+    """Return the ids of vulnerabilities by package. Raises OSError or ValueError for an incomplete answer."""
     queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in pins]
     body = json.dumps({"queries": queries}).encode()
     request = Request(f"{service}/v1/querybatch", body, {"Content-Type": "application/json"})  # noqa: S310
@@ -57,7 +57,7 @@ def find_vulnerabilities(pins: Pins, service: str, timeout: float) -> dict[str, 
 
 
 def summary(number: int, found: dict[str, list[str]]) -> str:
-    """Return one line."""
+    """Return the result as one line."""
     if not found:
         return f"{number} packages, no known vulnerability"
     return f"WARNING: known vulnerabilities in {len(found)} of {number} packages: {', '.join(found)} (https://osv.dev)"

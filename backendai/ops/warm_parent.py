@@ -1,8 +1,8 @@
-"""``python -m backendai.ops.warm_parent``: loads the platform's code once and forks its processes.
+"""``python -m backendai.ops.warm_parent``: loads the platform's code once, and forks its processes.
 
-Six processes that each load it take ten seconds of a processor, and six times the memory. There are two of these: one
-for the agents, which knows no secret of the portal, and one below it that goes on to load the portal. Neither opens a
-file, a connection or a thread. What they fork becomes the supervisor's own child, so they may be killed at any time.
+Six processes that each load it take ten seconds of a processor, and six times the memory. There are two such parents:
+one for the agents, without secrets of the portal, and one below it that also loads the portal. Neither opens a file, a
+connection or a thread. Forked processes become the supervisor's own children, so the parents may be killed at any time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _PORTAL_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to become: the command after the interpreter, what is added to the environment, where to write."""
+    """The order for a new process.
+
+    Has its command after the interpreter, additional environment variables, and the descriptor for its output.
+    """
 
     words: Sequence[str]
     environment: Mapping[str, str]
@@ -53,7 +56,10 @@ class Order:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve the two sockets whose descriptors are the arguments until they close; in what is forked, become that."""
+    """Serve the two sockets whose descriptors are the arguments until they close.
+
+    In a forked process, run the ordered program.
+    """
     sockets = {name: socket.socket(fileno=int(given)) for name, given in zip((NODE, PORTAL), arguments, strict=False)}
     name, below = NODE, -1
     _load(_NODE_MODULES)
@@ -92,7 +98,7 @@ def _load_portal() -> None:
 
 
 def _serve(orders: socket.socket, below: int) -> Order:
-    """Fork what is asked for, for ever; returns the order in each new process."""
+    """Fork a process for each order, forever; returns the order in each new process."""
     orders.send(_message(ready=os.getpid()))
     watched: list[Any] = [orders, below] if below >= 0 else [orders]
     while True:

@@ -1,1 +1,1 @@
-"""Looks at every prerequisite of the platform and says what is wrong and how to repair it."""
+"""Checks every prerequisite of the platform, and reports problems with their remedies."""

@@ -1,4 +1,4 @@
-"""Checks of the machine's GPUs: driver, health, and whether containers can be given them."""
+"""Checks of the machine's GPUs: driver, health, and use in containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOOLKIT = "Install nvidia-container-toolkit, run nvidia-ctk runtime configure -
 
 
 def accelerators(kinds: Sequence[Accelerator] | None = None, ask: Ask = ask_engine) -> list[Check]:
-    """Return what there is to say about the GPUs of this machine."""
+    """Return the findings about the GPUs of this machine."""
     checks, devices = list[Check](), list[Device]()
     for one in (Cuda(), Rocm()) if kinds is None else kinds:
         found = one.discover()

@@ -1,4 +1,4 @@
-"""Checks of the way to the apps of sessions: their server, and the names that browsers must find."""
+"""Checks of the access to apps: the app proxy, and the host names that browsers must resolve."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Resolve = Callable[[str, int], Any]
 
 
 def apps() -> list[Check]:
-    """Return whether the app proxy answers, and whether browsers find the names of apps."""
+    """Return whether the app proxy answers, and whether browsers can resolve the host names of apps."""
     return [app_proxy(), app_names(), *(app_names(domain) for domain in _of_groups())]
 
 
 def app_proxy(port: int | None = None) -> Check:
-    """The app proxy answers."""
+    """Check that the app proxy answers."""
     number = port or settings.APPS_PORT
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -38,7 +38,7 @@ def app_proxy(port: int | None = None) -> Check:
 
 
 def app_names(domain: str | None = None, host: str | None = None, resolve: Resolve = socket.getaddrinfo) -> Check:
-    """Browsers find the names of apps. ``host`` is what the portal listens on."""
+    """Check that browsers can resolve the host names of apps. ``host`` is the address on which the portal listens."""
     domain = domain or settings.APPS_DOMAIN
     host = os.environ.get("BACKENDAI_HOST", "127.0.0.1") if host is None else host
     if domain == "localhost" or domain.endswith(".localhost"):
@@ -55,7 +55,7 @@ def app_names(domain: str | None = None, host: str | None = None, resolve: Resol
 
 
 def _of_groups() -> list[str]:
-    """Return the domains that resource groups have of their own; none while the database cannot be asked."""
+    """Return the app domains of resource groups; empty while the database is unreachable."""
     domains = ResourceGroup.objects.exclude(app_domain="").order_by("app_domain")
     try:
         return list(domains.values_list("app_domain", flat=True).distinct())

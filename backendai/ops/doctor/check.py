@@ -1,4 +1,4 @@
-"""What a look at one prerequisite has found."""
+"""The result of checking one prerequisite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. A ``problem`` keeps something from working, a ``warning`` makes it worse; both bear a fix."""
+    """One finding. A ``problem`` prevents a function, a ``warning`` degrades it; both have a fix."""
 
     name: str
     level: Level

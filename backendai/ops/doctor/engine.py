@@ -1,4 +1,4 @@
-"""Checks of the Docker Engine: what ``/info`` says about limits, restarts, storage and networks."""
+"""Checks of the Docker Engine: limits, restarts, storage and networks, from ``/info``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ask = Callable[[str], Any]
 
 
 def docker(ask: Ask = ask_engine) -> list[Check]:
-    """Return what there is to say about the engine; one warning when none answers."""
+    """Return the findings about the Docker Engine; one warning if none answers."""
     try:
         version, info = ask("/version"), ask("/info")
     except NoEngine as error:
@@ -32,7 +32,7 @@ def docker(ask: Ask = ask_engine) -> list[Check]:
 
 
 def engine_version(version: Mapping[str, Any]) -> Check:
-    """The engine speaks an API that is new enough."""
+    """Check that the engine's API is new enough."""
     api = tuple(int(part) for part in str(version.get("ApiVersion", "0")).split("."))
     said = f"Docker Engine {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}"
     said += f", Linux {version['KernelVersion']}" if version.get("KernelVersion") else ""
@@ -42,7 +42,7 @@ def engine_version(version: Mapping[str, Any]) -> Check:
 
 
 def live_restore(info: Mapping[str, Any]) -> Check:
-    """Sessions survive a restart of the engine."""
+    """Check that sessions survive a restart of the engine."""
     if info.get("LiveRestoreEnabled"):
         return ok("live-restore", "is on: sessions survive a restart of Docker")
     if info.get("Swarm", {}).get("LocalNodeState") == "active":
@@ -52,7 +52,7 @@ def live_restore(info: Mapping[str, Any]) -> Check:
 
 
 def storage(info: Mapping[str, Any]) -> Check:
-    """Containers are stored by a driver that is fast."""
+    """Check that the storage driver is fast."""
     driver = str(info.get("Driver", "?"))
     if driver == "vfs":
         fix = f'set {{"storage-driver": "overlay2"}} in {_DAEMON_FILE}, on a file system that overlayfs can use'
@@ -61,7 +61,7 @@ def storage(info: Mapping[str, Any]) -> Check:
 
 
 def cgroups(info: Mapping[str, Any]) -> Check:
-    """Limits of CPU, memory and processes are enforced."""
+    """Check that limits of CPU, memory and processes are enforced."""
     said = f"cgroup version {info.get('CgroupVersion', '1')}, driver {info.get('CgroupDriver', '?')}"
     names = {"MemoryLimit": "memory", "CpuCfsQuota": "cpu", "PidsLimit": "processes"}
     missing = [what for key, what in names.items() if not info.get(key)]
@@ -72,7 +72,7 @@ def cgroups(info: Mapping[str, Any]) -> Check:
 
 
 def cluster_networks(why_not: str) -> Check:
-    """Sessions whose kernels lie on several agents can use this one."""
+    """Check that sessions with kernels on several agents can use this agent. ``why_not``: why it cannot."""
     if why_not:
         message = f"{why_not}: sessions whose kernels lie on several agents leave this one out"
         return warning("cluster networks", message, "Run the agent as root, and install iproute2.")
@@ -80,7 +80,10 @@ def cluster_networks(why_not: str) -> Check:
 
 
 def networks(pool: str | None = None) -> Check:
-    """There are addresses for one network per cluster session; the engine's own address pools do not matter."""
+    """Check that there are addresses for a network of each cluster session.
+
+    The engine's own address pools do not matter.
+    """
     text = pool or os.environ.get("BACKENDAI_NETWORK_POOL") or DEFAULT_POOL
     fix = f"Set BACKENDAI_NETWORK_POOL to a larger private network that is not in use here, such as {DEFAULT_POOL}."
     try:
@@ -92,7 +95,7 @@ def networks(pool: str | None = None) -> Check:
 
 
 def security(info: Mapping[str, Any]) -> Check:
-    """System calls are filtered."""
+    """Check that system calls are filtered."""
     options = " ".join(info.get("SecurityOptions") or [])
     if "seccomp" not in options:
         return warning("seccomp", "Docker filters no system calls", "Use a kernel and a Docker with seccomp.")
@@ -100,7 +103,7 @@ def security(info: Mapping[str, Any]) -> Check:
 
 
 def bridges(info: Mapping[str, Any], setting: Path = _BRIDGE_RULES) -> Check:
-    """Packets between sessions on the shared network pass the packet rules."""
+    """Check that packets between sessions on the shared network pass the packet filter."""
     is_on = info.get("BridgeNfIptables")
     if is_on is None and setting.exists():  # newer engines do not tell
         is_on = setting.read_text().strip() != "0"

@@ -1,4 +1,4 @@
-"""The Kubernetes cluster of this machine's agent, where it has one."""
+"""Checks of the Kubernetes cluster of this machine's agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RIGHTS = (
 
 
 def kubernetes(environ: Mapping[str, str] = os.environ) -> list[Check]:
-    """Return what there is to say about the cluster; nothing where no agent of this machine uses one."""
+    """Return the findings about the cluster; empty if no agent of this machine uses one."""
     if environ.get("BACKENDAI_AGENT_BACKEND") != "kubernetes":
         return []
     try:
@@ -50,7 +50,7 @@ def kubernetes(environ: Mapping[str, str] = os.environ) -> list[Check]:
 
 
 def _missing(api: Api, group: str, resource: str, verbs: tuple[str, ...]) -> str:
-    """Return which of these verbs are refused, as ``create, delete pods``; empty: none."""
+    """Return the refused ones of these verbs, as ``create, delete pods``; empty if none is refused."""
     kind, _, part = resource.partition("/")
     refused = []
     for verb in verbs:

@@ -28,7 +28,7 @@ _SANDBOX_TRIAL = ("bwrap", *_NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc
 
 
 def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
-    """Python is new enough."""
+    """Check that Python is new enough."""
     said = "Python " + ".".join(map(str, version))
     if version < (3, 11):
         return problem("python", f"{said} is too old", "Install Python 3.11 or newer and delete .venv.")
@@ -36,7 +36,7 @@ def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Ch
 
 
 def data_folder(path: Path) -> Check:
-    """The data folder can be written."""
+    """Check that the data folder is writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -48,7 +48,7 @@ def data_folder(path: Path) -> Check:
 
 
 def free_disk(path: Path, free: int | None = None) -> Check:
-    """There is room for the database, logs and scratch folders."""
+    """Check that there is disk space for the database, logs and home folders."""
     if free is None:
         while not path.exists():
             path = path.parent
@@ -62,7 +62,7 @@ def free_disk(path: Path, free: int | None = None) -> Check:
 
 
 def privileges(uid: int | None = None) -> Check:
-    """What this user cannot do for isolation."""
+    """Check whether this user has the rights for full isolation of sessions."""
     if (os.getuid() if uid is None else uid) == 0:
         return ok("rights", "running as root: limits of scratch folders and firewall rules can be set")
     message = "not root: no size limit on scratch folders, no firewall rules between sessions and this machine"
@@ -70,7 +70,7 @@ def privileges(uid: int | None = None) -> Check:
 
 
 def inotify(setting: Path = _INOTIFY) -> Check:
-    """One session cannot take all inotify instances from the others."""
+    """Check that one session cannot use up the inotify instances of all."""
     count = int(setting.read_text()) if setting.exists() else _ENOUGH_INOTIFY
     said = f"{count} inotify instances are shared by all sessions in containers"
     if count < _ENOUGH_INOTIFY:
@@ -80,7 +80,7 @@ def inotify(setting: Path = _INOTIFY) -> Check:
 
 
 def programs(find: Callable[[str], str | None] = shutil.which) -> list[Check]:
-    """Programs that single features need."""
+    """Check that the programs for single features are installed."""
     needs = {
         "iptables": ("iptables", "sessions can reach services of this machine"),
         "mkfs.ext4": ("e2fsprogs", "scratch folders have no size limit"),
@@ -96,7 +96,7 @@ def programs(find: Callable[[str], str | None] = shutil.which) -> list[Check]:
 
 
 def loop_devices(control: Path = Path("/dev/loop-control")) -> Check:
-    """Scratch folders with a size limit are files on loop devices."""
+    """Check that loop devices exist, which limit the size of home folders."""
     if control.exists():
         return ok("loop devices", "can be made")
     fix = "modprobe loop (on the host itself when this is a container)"
@@ -104,7 +104,7 @@ def loop_devices(control: Path = Path("/dev/loop-control")) -> Check:
 
 
 def bubblewrap(trial: tuple[str, ...] = _SANDBOX_TRIAL) -> Check:
-    """The sandbox of native-process sessions starts."""
+    """Check that the sandbox of native sessions starts."""
     if not shutil.which(trial[0]):
         message = "is missing: sessions without Docker cannot be isolated"
         return warning("bubblewrap", message, "apt install bubblewrap")
@@ -117,7 +117,7 @@ def bubblewrap(trial: tuple[str, ...] = _SANDBOX_TRIAL) -> Check:
 
 
 def port(host: str, number: int) -> Check:
-    """The portal's port is free, or something (the portal, we hope) listens there."""
+    """Check that the portal's port is free, or in use (supposedly by the portal)."""
     try:
         with socket.create_connection((host, number), timeout=2):
             return ok("port", f"something listens on {host}:{number}")
@@ -132,7 +132,7 @@ def port(host: str, number: int) -> Check:
 
 
 def clock(state: int | None = None, now: float | None = None) -> Check:
-    """The clock is plausible and kept in time; tickets between machines live for half a minute."""
+    """Check that the clock is plausible and synchronized, as tickets between machines are valid for half a minute."""
     newest = Path(__file__).stat().st_mtime
     if (time.time() if now is None else now) < newest:
         return problem("clock", "the clock is behind the date of these program files", "Set the clock (date -s, NTP).")

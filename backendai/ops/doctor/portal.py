@@ -1,4 +1,4 @@
-"""Checks of what the portal leans on: database, broker, images, its own loops."""
+"""Checks of the portal's dependencies: database, broker, images, and its own loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START = "./bin/up starts it"
 
 
 def database() -> list[Check]:
-    """Return whether the database answers, how it is set up and whether its tables are up to date."""
+    """Return whether the database answers, its settings, and whether its tables are up to date."""
     try:
         return [_database_kind(), _migrations()]
     except DatabaseError as error:
@@ -32,7 +32,10 @@ def database() -> list[Check]:
 
 
 def broker(url: str | None = None) -> Check:
-    """Redis or Valkey answers. Without it everything goes on, but more slowly, and pages do not refresh themselves."""
+    """Check that Redis or Valkey answers.
+
+    Without it the platform works more slowly, and pages do not refresh by themselves.
+    """
     url = url or settings.REDIS_URL
     try:
         client = Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2)
@@ -50,7 +53,7 @@ def broker(url: str | None = None) -> Check:
 
 
 def broker_accounts() -> Check:
-    """Every node signs in at the broker as itself, so that none reads or forges what is another's."""
+    """Check that every agent has its own broker account, so that none can read or forge messages of others."""
     if not settings.NODE_BROKER_URL:
         return ok("broker accounts", "agents are told no broker: they work by polling")
     try:
@@ -77,7 +80,7 @@ def broker_accounts() -> Check:
 
 
 def other_portals() -> Check:
-    """No second portal works with the same deployment name and broker: both would undo what the other does."""
+    """Check that no second portal uses the same deployment name and broker, as each would undo the other's changes."""
     if has_other_portal():
         message = (
             f"another portal with the deployment name {settings.DEPLOYMENT} uses the same broker: each takes away "
@@ -89,7 +92,7 @@ def other_portals() -> Check:
 
 
 def images() -> Check:
-    """At least one enabled image can start on an agent."""
+    """Check that at least one enabled image can start on an agent."""
     wanted = set(Image.objects.filter(is_enabled=True).values_list("reference", "process_reference"))
     there = set(ImageOnAgent.objects.values_list("reference", flat=True).distinct())
     startable = [pair for pair in wanted if there & {reference for reference in pair if reference}]
@@ -100,7 +103,7 @@ def images() -> Check:
 
 
 def scheduler(last: datetime | None, now: datetime) -> Check:
-    """The scheduler has looked lately."""
+    """Check that the scheduler has finished a pass recently."""
     if last is None:
         return warning("scheduler", "has never looked at this database", f"Start the control worker ({_START}).")
     age = now - last
@@ -111,7 +114,7 @@ def scheduler(last: datetime | None, now: datetime) -> Check:
 
 
 def debug_mode() -> Check:
-    """Errors do not show the inside to everybody."""
+    """Check that debug mode is off, as its error pages show internals to everybody."""
     if settings.DEBUG:
         return warning("debug", "BACKENDAI_DEBUG is on: errors show code and settings", "Unset BACKENDAI_DEBUG.")
     return ok("debug", "off")

@@ -1,4 +1,4 @@
-"""The virtual machines of this machine's agent, where it has any."""
+"""Checks of QEMU for this machine's agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUILDING = ("gcc", "lz4")
 
 
 def qemu(environ: Mapping[str, str] = os.environ) -> list[Check]:
-    """Return what there is to say about QEMU; nothing where no agent of this machine uses it."""
+    """Return the findings about QEMU; empty if no agent of this machine uses it."""
     if environ.get("BACKENDAI_AGENT_BACKEND") != "qemu":
         return []
     try:

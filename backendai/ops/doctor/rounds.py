@@ -1,4 +1,4 @@
-"""The whole round of checks."""
+"""Runs all checks of the doctor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.ops.doctor.check import Check, problem
 
 
 def examine() -> list[Check]:
-    """Return every finding, the machine's first."""
+    """Return all findings, those of the machine first."""
     data = settings.DATA_DIR
     checks = [
         machine.python_version(),

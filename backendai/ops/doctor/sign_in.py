@@ -1,4 +1,4 @@
-"""Checks of the provider of identities, where one is set up."""
+"""Checks of the identity provider and of the addresses of logins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGINS_LOOKED_AT, _ENOUGH_PEOPLE = 50, 5
 
 
 def single_sign_on() -> list[Check]:
-    """Return whether the provider answers as what it is said to be, and whether the mapping's projects exist."""
+    """Return whether the identity provider answers as configured, and whether the mapping's projects exist."""
     given = [settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET]
     if not any(given) and not settings.OIDC_MAPPING:
         return []
@@ -33,8 +33,10 @@ def single_sign_on() -> list[Check]:
 
 
 def visitors() -> Check:
-    """Return whether the addresses of logins can be those of their people: behind a proxy that is not named, all are
-    the proxy's, and strangers who guess passwords make everybody wait."""
+    """Check whether the addresses of logins are those of their users.
+
+    Behind an unnamed proxy all have the proxy's address, so strangers who guess passwords make everybody wait.
+    """
     name = "addresses of logins"
     rows = list(Login.objects.order_by("-created_at").values_list("user_id", "address")[:_LOGINS_LOOKED_AT])
     addresses, people = {address for _, address in rows}, {user for user, _ in rows}

@@ -1,4 +1,4 @@
-"""Check of the SSH gate: it answers, with the host key that people are told."""
+"""Checks that the SSH gate answers, with the published host key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def ssh() -> list[Check]:
-    """Return whether the SSH gate answers with the site's host key; nothing where SSH is off."""
+    """Return whether the SSH gate answers with the site's host key; empty if SSH is off."""
     return [gate(settings.SSH_HOST, settings.SSH_PORT)] if settings.SSH_PROCESSES else []
 
 

@@ -1,4 +1,4 @@
-"""Checks of the storage hosts of this machine: marker, free space, what a network file system means."""
+"""Checks of the storage hosts of this machine: marker, free space, and limits of network file systems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_FREE = 5 * _GIB
 
 
 def storage(hosts: Mapping[str, Path] | None = None, mounts: Path = _MOUNTS) -> list[Check]:
-    """Return what there is to say about every storage host that this machine names."""
+    """Return the findings about every storage host of this machine."""
     try:
         found = read_hosts(os.environ.get("BACKENDAI_STORAGE_HOSTS", "")) if hosts is None else hosts
     except UserError as error:
@@ -57,7 +57,7 @@ def _host(name: str, path: Path, mounts: Path) -> list[Check]:
 
 
 def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
-    """Return the type of the file system that a path lies on."""
+    """Return the type of the file system that contains a path."""
     best, kind = "", ""
     for line in mounts.read_text().splitlines():
         _, where, found = line.split()[:3]

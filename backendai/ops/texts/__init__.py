@@ -1,1 +1,1 @@
-"""The texts of the interface: which there are, and the catalogues of their translations."""
+"""The translatable texts of the interface, and the catalogues of their translations."""

@@ -1,5 +1,8 @@
-"""Catalogues of translations as files: ``.po`` for people, ``.mo`` for Django. No tool of the system is needed, so that
-a fresh clone speaks every language and a test can tell whether the two files say the same."""
+"""Reads and writes translation catalogues:
+
+``.po`` for people, ``.mo`` for Django. It needs no tool of the system, so that a fresh clone has every language, and a
+test can compare both files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _MAGIC = 0x950412DE
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """What a text is found by: its English words, and a context where the same words mean two things."""
+    """The key of a text: its English words, and a context if the words have two meanings."""
 
     text: str
     context: str = ""
@@ -25,7 +28,7 @@ class Key:
 
 @dataclass(slots=True)
 class Entry:
-    """One text and its translations: one for each plural form of the language, one alone without a plural."""
+    """A text with its translations: one for each plural form, or one for a text without plural."""
 
     key: Key
     plural: str = ""
@@ -35,13 +38,13 @@ class Entry:
 
     @property
     def is_translated(self) -> bool:
-        """Nothing is missing and nobody has doubts."""
+        """Return whether all translations exist and none is marked as doubtful."""
         return bool(self.translations) and all(self.translations) and "fuzzy" not in self.flags
 
 
 @dataclass(slots=True)
 class Catalogue:
-    """A file of one language: remarks at its top, the header that tools read, and the entries."""
+    """The catalogue of one language: comments at its top, the header for tools, and the entries."""
 
     remarks: str
     header: str
@@ -49,7 +52,7 @@ class Catalogue:
 
 
 def read_po(path: Path) -> Catalogue:
-    """Return what the file says."""
+    """Return the catalogue in this file."""
     remarks, header, entries = "", "", {}
     for place, block in enumerate(_blocks(path.read_text())):
         entry = _parse(block)
@@ -62,14 +65,14 @@ def read_po(path: Path) -> Catalogue:
 
 
 def po_text(catalogue: Catalogue) -> str:
-    """Return the catalogue as a file, in an order that no other text changes."""
+    """Return the catalogue as the text of a file, in a stable order."""
     blocks = [[*catalogue.remarks.splitlines(), 'msgid ""', *_quoted("msgstr", catalogue.header)]]
     blocks += [_lines_of(catalogue.entries[key]) for key in sorted(catalogue.entries)]
     return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def mo_bytes(catalogue: Catalogue) -> bytes:
-    """Return the catalogue as Django reads it; what is not translated is left out."""
+    """Return the catalogue as a binary file for Django, without untranslated texts."""
     texts = {"": catalogue.header}
     for entry in catalogue.entries.values():
         if entry.is_translated:
@@ -79,7 +82,7 @@ def mo_bytes(catalogue: Catalogue) -> bytes:
 
 
 def renewed(old: Catalogue, found: Mapping[Key, Entry]) -> Catalogue:
-    """Return the catalogue with exactly the texts that there are now; translations of the same words are kept."""
+    """Return the catalogue with exactly the found texts, keeping translations of unchanged ones."""
     entries = {}
     for key, entry in found.items():
         known = old.entries.get(key)
@@ -145,7 +148,7 @@ def _quoted(name: str, text: str) -> list[str]:
 
 
 def _wrapped(line: str) -> Iterator[str]:
-    """Break a line behind blanks; nothing is added or lost."""
+    """Yield the line in pieces, broken after spaces."""
     while len(line) > _WIDTH:
         at = line.rfind(" ", 0, _WIDTH) + 1 or line.find(" ") + 1 or len(line)
         yield line[:at]

@@ -1,4 +1,4 @@
-"""The catalogues of the installation, brought up to what the sources say."""
+"""Updates the translation catalogues of the installation to the texts of the sources."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PLURALS = {"ko": "nplurals=1; plural=0"}
 
 
 def languages() -> list[str]:
-    """Return the languages with a catalogue."""
+    """Return the codes of the languages with a catalogue."""
     return [code for code, _ in settings.LANGUAGES if code != SOURCE]
 
 
 def po_path(language: str) -> Path:
-    """Return where the catalogue is."""
+    """Return the path of a language's catalogue."""
     return Path(settings.BASE_DIR) / "locale" / language / "LC_MESSAGES" / "django.po"
 
 
@@ -38,7 +38,7 @@ def texts() -> dict[Key, Entry]:
 
 
 def bring_up(language: str, found: dict[Key, Entry]) -> list[Key]:
-    """Write both files of a catalogue anew and return what is still to be translated."""
+    """Write both files of a language's catalogue; return the keys of untranslated texts."""
     path = po_path(language)
     usual = Catalogue("", _HEADER.format(language, _PLURALS.get(language, "nplurals=2; plural=n != 1")), {})
     catalogue = renewed(read_po(path) if path.exists() else usual, found)

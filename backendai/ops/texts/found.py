@@ -1,4 +1,4 @@
-"""Which texts the templates and the code have, read without running either."""
+"""Finds the translatable texts in templates and code, without running them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def texts_of_templates(folder: Path, root: Path) -> list[Entry]:
 
 
 def texts_of_template(source: str) -> Iterator[Entry]:
-    """Return the texts that a template marks."""
+    """Yield the translatable texts of a template."""
     code = templatize(source)
     for match in _CALL.finditer(code):
         call = _call_at(code, match.start())
@@ -67,7 +67,7 @@ def texts_of_code(folder: Path, root: Path) -> list[Entry]:
 
 
 def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
-    """Return the texts that a module marks, under whatever names it imports the functions."""
+    """Yield the translatable texts of a module, for any import names of the functions."""
     names = {
         alias.asname or alias.name: _ROLES[alias.name]
         for node in ast.walk(tree)
@@ -84,7 +84,7 @@ def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
 
 
 def merged(entries: Iterable[Entry]) -> dict[Key, Entry]:
-    """Return each text once, with all files that have it."""
+    """Return each text once, with all files that contain it."""
     found: dict[Key, Entry] = {}
     for entry in entries:
         known = found.setdefault(entry.key, entry)
@@ -94,12 +94,12 @@ def merged(entries: Iterable[Entry]) -> dict[Key, Entry]:
 
 
 def placeholders(text: str) -> list[str]:
-    """Return what is filled in when the text is shown, sorted."""
+    """Return the placeholders of a text, sorted."""
     return sorted(_PLACEHOLDER.findall(text.replace("%%", "")))
 
 
 def _call_at(code: str, start: int) -> ast.Call | None:
-    """Return the call that begins there; what stands around it is no Python."""
+    """Return the function call that starts there, or None; the surrounding text is not Python."""
     for end in (match.end() for match in re.finditer(r"\)", code[start:])):
         try:
             node = ast.parse(code[start : start + end], mode="eval").body

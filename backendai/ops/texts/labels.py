@@ -1,4 +1,4 @@
-"""What the pages show of models without writing it themselves: the names of fields in forms, filters and tables."""
+"""Finds the texts that pages take from models: names of fields in forms, filters and tables."""
 
 from __future__ import annotations
 

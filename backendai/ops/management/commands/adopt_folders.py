@@ -1,4 +1,4 @@
-"""``manage.py adopt_folders``: rows for folders that lie on a storage host and are not in the database."""
+"""``manage.py adopt_folders``: creates rows for folders on a storage host that are missing in the database."""
 
 from __future__ import annotations
 

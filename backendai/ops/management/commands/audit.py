@@ -1,4 +1,4 @@
-"""``manage.py audit``: does everything that must hold, hold?"""
+"""``manage.py audit``: runs the data checks of all apps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def agents_of_engine() -> list[UUID]:
 
 
 def containers(deployment: str) -> list[Sighted] | None:
-    """Return the containers of this deployment on this machine's engine; None when it does not answer."""
+    """Return the containers of this deployment on this machine's engine; None if it does not answer."""
     try:
         client = docker.APIClient(base_url=engine_address(), timeout=10)
         label = [f"backendai.deployment={deployment}", "backendai.kernel"]

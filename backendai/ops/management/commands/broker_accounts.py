@@ -1,4 +1,4 @@
-"""``manage.py broker_accounts``: each node's account at the broker, made where it is missing."""
+"""``manage.py broker_accounts``: creates the missing broker accounts of agents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``manage.py build_images``: build the images of the catalogue that are made on this machine and are missing."""
+"""``manage.py build_images``: builds the missing images of the catalogue that are built on this machine."""
 
 import signal
 from argparse import ArgumentParser

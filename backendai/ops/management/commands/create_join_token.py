@@ -1,4 +1,4 @@
-"""``manage.py create_join_token``: prints what a new node needs to join."""
+"""``manage.py create_join_token``: prints a join token with the command for a new agent."""
 
 from typing import Any
 

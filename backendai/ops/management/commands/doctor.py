@@ -1,4 +1,4 @@
-"""``manage.py doctor``: every prerequisite with its fix; exit code 1 when something does not work."""
+"""``manage.py doctor``: checks every prerequisite; exit code 1 if something does not work."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add --json."""
         parser.add_argument("--json", action="store_true", help="print a list of objects instead of lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the findings."""
+        """Print the findings. Raises CommandError if there is a problem."""
         checks = examine()
         if options["json"]:
             self.stdout.write(json.dumps([asdict(check) for check in checks], indent=2))

@@ -1,4 +1,4 @@
-"""``manage.py prepare``: bring the database and the collected assets up to date."""
+"""``manage.py prepare``: updates the database and the collected assets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is missing, in the order in which it is needed; nothing with settings that cannot work."""
+        """Update the database and assets in the needed order.
+
+        Raises SystemCheckError before that for invalid settings.
+        """
         self.check(tags=[SETTINGS])
         database = settings.DATABASES["default"]
         if "sqlite" in database["ENGINE"]:

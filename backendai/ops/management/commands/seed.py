@@ -1,4 +1,4 @@
-"""``manage.py seed``: what a fresh installation starts with."""
+"""``manage.py seed``: creates the initial data of a fresh installation."""
 
 import os
 from typing import Any

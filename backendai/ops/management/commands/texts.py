@@ -1,4 +1,4 @@
-"""Bring the catalogues of translations up to what templates and code say, for those who write or translate texts."""
+"""``manage.py texts``: updates the translation catalogues to the texts of templates and code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write the files; the translations of texts that stay are kept."""
+        """Write the catalogues; translations of unchanged texts are kept."""
         found = texts()
         for language in languages():
             missing = bring_up(language, found)

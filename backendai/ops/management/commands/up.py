@@ -1,4 +1,4 @@
-"""``manage.py up``: the same as ``bin/up``, for a Python environment that is already there."""
+"""``manage.py up``: runs ``bin/up`` in an existing Python environment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> NoReturn:
-        """Become the supervisor, which does without Django to stay small."""
+        """Replace this process with the supervisor, which does not load Django."""
         os.environ["PYTHONPATH"] = str(settings.BASE_DIR)
         os.execv(sys.executable, [sys.executable, "-m", "backendai.ops.up", *argv[2:]])  # noqa: S606
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Not reached from the command line."""
+        """Run the same as the command line, for ``call_command``."""
         self.run_from_argv(["manage.py", "up", *args])
