@@ -1,11 +1,11 @@
-"""Is a part of the platform at work, or does it only exist? For health checks of containers:
+"""Checks whether a process of the platform still works, for health checks of containers:
 
 python -m backendai.ops.alive url http://127.0.0.1:8080/healthz
 python -m backendai.ops.alive ssh 127.0.0.1:2200
 python -m backendai.ops.alive beat
 python -m backendai.ops.alive agent
 
-Says what is wrong and ends with 1 when it is stuck. Nothing here loads Django: it runs every few seconds.
+Prints the problem and exits with 1 if the process is stuck. Does not load Django, as it runs every few seconds.
 """
 
 from __future__ import annotations
