@@ -1,4 +1,4 @@
-"""Decides for whom an administrator may launch sessions, in which projects, and what the audit log records of it."""
+"""Decides for whom an administrator may launch sessions, and in which projects."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def people_to_act_for(actor: User) -> UserQuerySet:
 def owner_named(actor: User, email: str, *, is_launch: bool = False) -> User:
     """Return the owner of a launch: the person with this address, or the actor if it is empty.
 
-    Raises NotFound for an unknown address, and the same for a person for whom the actor may not act. With ``is_launch``
-    the audit log records the refusal.
+    Raises NotFound for an unknown address, and also for a person for whom the actor may not act. With ``is_launch`` the
+    audit log records the refusal.
     """
     wanted = email.strip().lower()
     if not wanted or wanted == actor.email:

@@ -33,7 +33,7 @@ class Audited(admin.ModelAdmin):
                 audit(request.user.pk, action, self.audit_name, [obj.pk], name=str(obj), changes=changes)
 
     def save_formset(self, request: HttpRequest, form: ModelForm, formset: Any, change: bool) -> None:
-        """Save the rows of an inline table, and record each created, changed or deleted row in the audit log."""
+        """Save the rows of an inline table, and record their changes in the audit log."""
         with transaction.atomic():
             super().save_formset(request, form, formset, change)
             name = formset.model._meta.model_name

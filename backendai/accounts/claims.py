@@ -59,7 +59,7 @@ def wrong_mapping(mapping: Any) -> str:
 
 
 def place_of(groups: Collection[str], mapping: Mapping[str, Mapping[str, str]]) -> Place | None:
-    """Return the domain, projects and role that these groups grant, or None if the mapping names none of them.
+    """Return the domain, projects and role that these groups grant; None if the mapping names no group.
 
     A person belongs to one domain: the first that the mapping grants. Grants in other domains do not count.
     """

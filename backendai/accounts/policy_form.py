@@ -52,7 +52,7 @@ _WORDS = {
 
 
 class PolicyForm(forms.ModelForm):
-    """A resource policy. Where several hold for somebody, the tightest counts."""
+    """The form of a resource policy. If several policies hold for a user, the strictest limit counts."""
 
     slots = AmountsField(
         label=Message("Maximum in use"),

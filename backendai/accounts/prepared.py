@@ -100,7 +100,7 @@ class _Statement:
 
 
 class _Asked:
-    """As much of a queryset, and of its query, as what makes rows of the answer asks for."""
+    """The attributes of a queryset and its query that Django's row iterator reads."""
 
     _known_related_objects: Mapping[Any, Any] = MappingProxyType({})
 
@@ -109,7 +109,7 @@ class _Asked:
         self._fields, self._compiler = queryset._fields, compiler
 
     def get_compiler(self, *_: Any, **__: Any) -> Any:
-        """Return that of the statement."""
+        """Return the compiler of the statement."""
         return self._compiler
 
     def __getattr__(self, name: str) -> Any:

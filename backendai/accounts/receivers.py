@@ -1,4 +1,4 @@
-"""Records sign-outs, wrong codes and changes of second factors in the audit log, by signals of Django and allauth."""
+"""Records sign-outs, wrong codes and changes of second factors. Signals of Django and allauth call these functions."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from backendai.serving.models import MOST_REPLICAS, AutoScalingRule, Metric
 
 
 class RuleRequest(StrictSerializer):
-    """A step rule beside the target."""
+    """A scaling rule that applies in addition to the target."""
 
     metric = serializers.ChoiceField(choices=Metric.choices)
     query = serializers.CharField(

@@ -201,7 +201,7 @@ class FolderInvitationBody(Answer[FolderGrant]):
 
 
 class FolderCutWish(StrictSerializer):
-    """How to cut off a session."""
+    """Whether the session continues without the folder."""
 
     keep_session = serializers.BooleanField(
         default=False, help_text="Unmount the folder instead of ending the session."

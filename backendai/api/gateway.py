@@ -10,8 +10,9 @@ LARGEST_LOG = 32 * 2**20
 
 
 def read_log(kernel: Kernel, *, tail: int | None, app: str = "") -> tuple[bytes, bool] | None:
-    """Return the output of the kernel, or of an app in it, and whether it was cut at ``LARGEST_LOG`` bytes; None if
-    its agent does not have it. Raises NodeUnreachable.
+    """Return the output of a kernel, or of an app in it; None if its agent does not have it.
+
+    Also returns whether the output was cut at ``LARGEST_LOG`` bytes. Raises NodeUnreachable.
     """
     if kernel.agent is None:
         return None

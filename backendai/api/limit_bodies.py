@@ -13,7 +13,7 @@ _NUMBERS = ("limit", "used", "pending", "pending_limit", "remaining")
 
 
 class OwnAllowanceBody(serializers.Serializer[Any]):
-    """Limit, usage and rest of one slot, as decimal strings."""
+    """Limit, usage and remaining amount of one slot, as decimal strings."""
 
     limit = serializers.CharField(allow_null=True)
     used = serializers.CharField(help_text="Usage of running sessions.")

@@ -63,7 +63,7 @@ class CheckPresetsRequest(StrictSerializer):
 
 
 class AllowanceBody(serializers.Serializer[Any]):
-    """Limit, usage and rest of one slot; null: unlimited."""
+    """Limit, usage and remaining amount of one slot; null: unlimited."""
 
     limit = serializers.CharField(allow_null=True)
     used = serializers.CharField()
@@ -71,7 +71,7 @@ class AllowanceBody(serializers.Serializer[Any]):
 
 
 class SessionAllowanceBody(serializers.Serializer[Any]):
-    """Limit, usage and rest of sessions; null: unlimited."""
+    """Limit, usage and remaining number of sessions; null: unlimited."""
 
     limit = serializers.IntegerField(allow_null=True)
     used = serializers.IntegerField()

@@ -33,7 +33,7 @@ class PriorityRequest(StrictSerializer):
 
 
 class TerminateRequest(StrictSerializer):
-    """How to terminate a session."""
+    """Whether to end a session's programs at once."""
 
     force = serializers.BooleanField(default=False)
 

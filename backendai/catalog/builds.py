@@ -59,7 +59,7 @@ def request_build(user: User, image: Image, *, now: datetime) -> BackgroundJob:
 
 
 def retry_build(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJob:
-    """Request another build of a failed one's image; return the new job.
+    """Retry a failed build; return the new job.
 
     Raises Conflict unless the job is the image's newest build and failed.
     """

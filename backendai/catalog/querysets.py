@@ -61,7 +61,10 @@ class ImageQuerySet(models.QuerySet[Any]):
         return Q(pk__in=shares.filter(project__memberships__user=user).order_by().values("image"))
 
     def _open_to(self, domains: Q) -> Q:
-        """Return a condition for images that are open to these domains, by their own list and by their registry's."""
+        """Return a condition for images open to these domains.
+
+        Both the image's own list and its registry's must allow it.
+        """
         listed = self.model.domains.through.objects.filter(image=OuterRef("pk"))
         of_registry = self.model.registry.field.related_model.domains.through.objects
         allowed = Exists(of_registry.filter(domains, registry=OuterRef("registry")))

@@ -35,7 +35,7 @@ def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
 
 
 def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> ResourceGroup:
-    """Return the group with this name, or the default one for an empty name, in which sessions of the project may run.
+    """Return the group of this name, or the default one, in which sessions of the project may run.
 
     Raises UserError that names the possible groups.
     """

@@ -101,7 +101,7 @@ def orders_of(agent_ids: Collection[UUID]) -> dict[UUID, list[NodeJobOrder]]:
 
 
 def job_id_of(key: Any) -> UUID:
-    """Return the id of a job from the key of its row, which is a UUID or a small number."""
+    """Return the id of a job from its row's key. A key is a UUID or a small number."""
     text = str(key)
     return UUID(int=int(text)) if len(text) < _UUID_DIGITS else UUID(text)
 

@@ -1,4 +1,7 @@
-"""Sends requests about runs of code, contexts and files to the guest agent of a kernel, over its agent's gateway."""
+"""Sends requests to the guest agent of a kernel, through its agent's gateway.
+
+They are about runs of code, contexts and files.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,10 @@ def forward_to(site: SshSite, name: str, port: int) -> str:
 
 
 def folder_lines_for(site: SshSite) -> dict[str, str]:
-    """Return the commands that copy files into one's folders: files beside these are deleted with the session."""
+    """Return the commands that copy files into the user's folders.
+
+    Files outside of these are deleted with the session.
+    """
     lines = lines_for(site, FOLDERS)
     rsync = lines["rsync"].replace(" FOLDER/ ", " DIRECTORY/ ")
     return {"sftp": lines["sftp"], "scp": f"{lines['scp']}FOLDER/", "rsync": rsync}

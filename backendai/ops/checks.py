@@ -162,7 +162,10 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
 
 @register(SETTINGS)
 def check_usage(**kwargs: Any) -> list[CheckMessage]:
-    """Check that usage samples are kept as long as pages and idle checkers need, and fine ones not longer than all."""
+    """Check that usage samples are kept as long as pages and idle checkers need.
+
+    Fine samples must not be kept longer than all.
+    """
     found: list[CheckMessage] = []
     if not timedelta(hours=2) <= settings.USAGE_FINE_FOR <= settings.USAGE_KEPT_FOR:
         hint = "BACKENDAI_USAGE_FINE_HOURS is 2 or more, and not more than BACKENDAI_USAGE_DAYS."

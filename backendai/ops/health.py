@@ -20,7 +20,10 @@ def alive(request: HttpRequest) -> HttpResponse:
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Return 200 if the database answers and a scheduler pass has ended recently, else 503 with the missing part."""
+    """Return 200 if the database answers and a scheduler pass has ended recently.
+
+    Otherwise return 503 with the missing part.
+    """
     try:
         last = last_pass_at(PASS_LEASE)
     except DatabaseError:

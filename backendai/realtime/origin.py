@@ -28,7 +28,7 @@ class OriginGate:
 
 
 def is_welcome(scope: dict[str, Any]) -> bool:
-    """Return whether the handshake comes from our own page or from a script with a token."""
+    """Return whether the handshake comes from the portal's own page, or from a script with a token."""
     headers = headers_of(scope)
     origin = headers.get("origin")
     if origin is None:

@@ -16,7 +16,7 @@ from backendai.usage.querysets import UsageQuerySet
 
 
 class UsageBucket(models.Model):
-    """The amount of a slot that one user's sessions of one project held in one resource group on one day (UTC)."""
+    """The amount of one slot that was held on one day (UTC), by user, project and resource group."""
 
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="usage_buckets")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="usage_buckets")

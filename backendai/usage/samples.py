@@ -78,8 +78,10 @@ def averages(session_ids: Collection[UUID], since: datetime, until: datetime) ->
 
 
 def series(session_id: UUID, since: datetime, until: datetime, points: int, *, kernel_id: UUID | None = None) -> Series:
-    """Return the use of a session, or of one of its kernels, over the window in at most ``points`` points. Two
-    queries."""
+    """Return the usage over the window, in at most ``points`` points.
+
+    It is that of the session, or of one of its kernels. Two queries.
+    """
     step = _step_of(since, until, points)
     kernels = {pk: amounts for pk, (_, amounts) in _kernels([session_id], since).items() if kernel_id in (None, pk)}
     held = sum(kernels.values(), Slots())

@@ -64,7 +64,7 @@ class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[
 
 
 class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
-    """A person, known by e-mail address."""
+    """A person, identified by e-mail address."""
 
     policy_kind = "user"
 

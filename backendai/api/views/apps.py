@@ -89,7 +89,7 @@ class AppSettingsBody(StrictSerializer):
 
 
 class PublicAppBody(StrictSerializer):
-    """How long an app is public."""
+    """The time for which an app is public."""
 
     public_for = serializers.ChoiceField(
         PublicFor.choices, default=PublicFor.DAY, help_text="1h, 1d, or session: until the session ends."

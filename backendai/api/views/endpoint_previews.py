@@ -27,7 +27,7 @@ class EndpointPreview(GenericAPIView[Any]):
 
     @extend_schema(request=EndpointRequest, responses={200: dict})
     def post(self, request: Request) -> Response:
-        """Check everything and create nothing; the errors are those of a creation."""
+        """Check an endpoint without creating it; the errors are those of a creation."""
         body = EndpointRequest(data=request.data)
         body.is_valid(raise_exception=True)
         found = preview_endpoint(user_of(request), body.endpoint_spec(), now=timezone.now())

@@ -25,16 +25,14 @@ class LimitsQuery(serializers.Serializer[Any]):
 
 
 class OwnLimits(GenericAPIView[Any]):
-    """The user's limits, usage and rest."""
+    """The user's limits, usage and remaining amounts."""
 
     serializer_class = OwnLimitsBody
     filter_backends: list[Any] = []
 
     @extend_schema(parameters=[LimitsQuery], responses=OwnLimitsBody)
     def get(self, request: Request) -> Response:
-        """Return limits and usage of the key pair, the user, the project and its domain, and the rest of the
-        strictest limit.
-        """
+        """Return limits and usage of key pair, user, project and domain, and the remaining amounts."""
         query = LimitsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         user = user_of(request)

@@ -128,7 +128,7 @@ class BatchRunPreview(GenericAPIView[Run]):
 
     @extend_schema(request=RunRequest, responses=RunPreviewBody)
     def post(self, request: Request) -> Response:
-        """Check the whole run and create nothing; the errors are those of a launch."""
+        """Check a run without creating it; the errors are those of a launch."""
         body = RunRequest(data=request.data)
         body.is_valid(raise_exception=True)
         found = check_run(user_of(request), _wish(body, request))

@@ -56,7 +56,10 @@ def _endpoint(session: ComputeSession, user: User) -> Endpoint | None:
 
 
 def _mounts(session: ComputeSession, kernels: Sequence[Kernel], user: User) -> dict[str, Any]:
-    """Return the folders of the session, those that the user can open, and those that could not be mounted."""
+    """Return the mounted folders of the session.
+
+    Also returns which of them the user can open, and which could not be mounted.
+    """
     found = read_mounts([session.pk] if session.mount_count else [])
     agents = {kernel.agent_id for kernel in kernels if kernel.agent_id}
     left_out = [mount for agent_id in agents for mount in found.left_out(session.pk, agent_id)]

@@ -1,4 +1,4 @@
-"""The start of a session as a bar of phases, with the actual and the usual duration of each."""
+"""The start of a session as a bar of phases, with actual and usual durations."""
 
 from __future__ import annotations
 

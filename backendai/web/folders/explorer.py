@@ -118,7 +118,10 @@ def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
 @never_cache
 @login_required
 def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
-    """Show a form that posts a one-time code to the origin of the files by itself, and leads to one of them."""
+    """Show a form that posts a one-time code to the origin of the files, and then leads to a file.
+
+    The form submits itself.
+    """
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
     credential = Credential(login=request.session.session_key or "")
     entry = make_file_entry(request.user, folder, credential, timezone.now(), portal=request.get_host())

@@ -1,4 +1,4 @@
-"""Uses rules of the services as checks of form fields, so that the form shows all errors at once."""
+"""Uses rules of the services as checks of form fields. So the form shows all errors at once."""
 
 from __future__ import annotations
 

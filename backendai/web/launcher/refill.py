@@ -90,7 +90,7 @@ class Refill:
 
 
 def refill_of(record: LaunchRecord, actor: User) -> Refill:
-    """Return the values for launching the same again, for the same owner and with a free name."""
+    """Return the values that repeat a recent launch, for its owner and with a free name."""
     said: Mapping[str, Any] = record.document
     owner = _owner(said, actor)
     gone = gone_in(said, actor, owner or actor)
@@ -193,9 +193,9 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
 
 
 def free_name(owner: User, name: str, count: int = 1) -> str:
-    """Return the name, with a random suffix if a live session of the owner has it or one of its numbered names.
+    """Return the name, with a random suffix if a live session of the owner has it.
 
-    ``count``: the number of sessions.
+    For ``count`` sessions it also checks the numbered names.
     """
     numbers = [f"-{number}" for number in range(1, count + 1)] if count > 1 else [""]
     wanted = [name + number for number in numbers]

@@ -91,7 +91,7 @@ class Pile:
 
 
 def piles_of(cards: Sequence[Card]) -> list[Pile]:
-    """Return the cards in piles of one launch and the same text, in the order of their newest cards."""
+    """Return the cards grouped by launch and text, in the order of their newest cards."""
     found: dict[Any, Pile] = {}
     for card in cards:
         session = card.session

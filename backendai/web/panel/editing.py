@@ -224,7 +224,7 @@ class DeletePage(ConfirmPage):
 
 
 def notes_on_slots(slots: Collection[str]) -> list[str]:
-    """Return a warning about slots that no agent has offered, as a limit on a misspelt slot has no effect."""
+    """Return a warning about slots that no agent has offered. A limit on a misspelt slot has no effect."""
     if not (unknown := unheard_of(slots)):
         return []
     text = ngettext(

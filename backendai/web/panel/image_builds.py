@@ -65,7 +65,7 @@ class ImageBuildPage(PanelPage, TemplateView):
 
 
 def builds_shown(images: Iterable[Image]) -> list[dict[str, Any]]:
-    """Return the state of the build of each of these images that is built here, in at most three queries."""
+    """Return the build states of those images that are built here, in at most three queries."""
     made_here = {image.reference: image for image in images if image.is_built_here}
     if not made_here:
         return []

@@ -1,4 +1,4 @@
-"""Stores the whole state of a list of sessions in its address, so that it can be saved and shared, and Back works."""
+"""Stores the whole state of a list of sessions in its address. So a list can be saved and shared, and Back works."""
 
 from __future__ import annotations
 

@@ -32,7 +32,10 @@ def _administrator(user: User) -> bool:
 
 
 def may_see_agents(user: User) -> bool:
-    """Return whether this user may see the names of agents: superadmins, and everybody if users may choose agents."""
+    """Return whether this user may see the names of agents.
+
+    Superadmins may, and all users if they may choose agents.
+    """
     return user.is_superadmin or site_settings().agent_select
 
 

@@ -135,7 +135,7 @@ def is_cut(address: Address, order: Sequence[str]) -> bool:
 
 
 def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
-    """Return a tab for all sessions, and one for each type that people launch or that has live sessions."""
+    """Return a tab for all sessions, and one for each type. Types that people do not launch need live sessions."""
     kinds = [name for name, kind in KINDS.items() if kind.is_launched or numbers.live.get(name)]
     now = kind_of(address)
     tabs = [Tab("", numbers.all_live, address.to(type=""), not now)]

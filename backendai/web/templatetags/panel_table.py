@@ -64,7 +64,10 @@ def _parts_of(bar: Bar) -> tuple[object, ...]:
 
 
 def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name: str) -> Any:
-    """Return the same as ``row.get_cell``, without finding the column's arguments and value anew for every cell."""
+    """Return the content of a cell, as ``row.get_cell`` does.
+
+    Does not find the column's arguments and value anew for every cell.
+    """
     names, takes_all = wanted
 
     def rendered(column: Any, value: Any = None) -> Any:

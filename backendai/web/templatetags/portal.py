@@ -48,7 +48,7 @@ _NBSP = "\N{NO-BREAK SPACE}"
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """Return the icon's SVG. The text beside it has the meaning."""
+    """Return the icon's SVG. It is decorative, as the text beside it has the meaning."""
     return _svg(name)
 
 
@@ -135,7 +135,7 @@ def exact(moment: datetime | None) -> str:
 
 @register.simple_tag
 def soon(moment: datetime | None) -> str:
-    """Return a time element with the time, which the page's script shows without the date if it is today."""
+    """Return a time element with the time. The page's script shows it without the date if it is today."""
     if moment is None:
         return "–"
     text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"
@@ -144,7 +144,7 @@ def soon(moment: datetime | None) -> str:
 
 @register.filter
 def with_times(text: object) -> SafeString:
-    """Return the text with its times as time elements, which the page's script converts to the user's time zone."""
+    """Return the text with its times as time elements. The page's script converts them to the user's time zone."""
     parts = _MOMENT.split(str(text))
     said = [_clocked(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
     return mark_safe("".join(said))  # noqa: S308  (each part is escaped)

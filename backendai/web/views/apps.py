@@ -27,7 +27,7 @@ from backendai.web.requests import PageRequest
 @never_cache
 @login_required
 def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
-    """Show a form that posts a one-time code to the app's origin by itself.
+    """Show a form that posts a one-time code to the app's origin, and submits itself.
 
     Nothing is stored; the app's origin checks the code.
     """

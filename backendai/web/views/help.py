@@ -26,7 +26,7 @@ _LONGEST_SEARCH = 100
 @never_cache
 @login_required
 def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
-    """Show a guide, or with ``?q=`` the sections of all readable guides that contain every word, the best first."""
+    """Show a guide. With ``?q=`` show the sections of all readable guides that contain every word, the best first."""
     guides = readable_by(request.user)
     chosen = next((one for one in guides if one.slug == slug), None)
     if chosen is None:

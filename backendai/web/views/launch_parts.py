@@ -35,7 +35,7 @@ def launch_amounts(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_preview(request: PageRequest) -> HttpResponse:
-    """Return the line with the form's errors, or with the result of the next scheduler pass if there are none."""
+    """Return the line with the form's errors. Without errors it shows the result of the next scheduler pass."""
     form = _form(request)
     review = review_of(form, request.user)
     context: dict[str, Any] = {"review": review}

@@ -136,7 +136,7 @@ def _page(
     deleted: Image | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Return the list of own images, below a form for a title or a project, or below the confirmation of a deletion."""
+    """Return the list of own images. Above it is a form for a title or project, or the confirmation of a deletion."""
     rows = own_images(request.user)
     context = {"rows": rows, "number": len(rows), "most": most_own_images(request.user)}
     context |= {"form": form, "renamed": renamed, "deleted": deleted, "shared": shared}
