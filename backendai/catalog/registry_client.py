@@ -1,7 +1,5 @@
-"""A client of the Docker Registry HTTP API that trusts the server little.
-
-It limits the size and time of answers, and contacts only hosts that an administrator has named.
-"""
+"""The Docker Registry HTTP API, read with little trust: limited answers, limited time, and no host but those that an
+administrator has named."""
 
 from __future__ import annotations
 
@@ -36,26 +34,26 @@ _MOST_HOPS = 3
 
 
 class RegistryError(PlatformError):
-    """The registry gave no usable answer. The message is for administrators and contains no secret."""
+    """The registry gave no usable answer; the message is for administrators and holds no secret."""
 
     code = "registry-error"
 
 
 class NotThere(RegistryError):
-    """The registry has no such repository, tag or manifest."""
+    """The registry has nothing under this name."""
 
 
 class Unreachable(RegistryError):
-    """The registry did not answer."""
+    """No answer came from the registry."""
 
 
 class DeletesNothing(RegistryError):
-    """The registry does not support deletion."""
+    """The registry lets nobody delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """One tag of a registry: its digest, and the contents of its configuration. An empty architecture means several."""
+    """One tag: the digest that pins it, and what its configuration says. No architecture: for several."""
 
     repository: str
     tag: str
@@ -66,11 +64,8 @@ class FoundImage:
 
 
 class RegistryClient:
-    """Reads one registry, and deletes manifests.
-
-    Sends account and tokens only to ``url``, and to the token server that its challenge names if that host is among
-    ``other_hosts``.
-    """
+    """Reads one registry, and takes manifests out of it. Account and tokens go to ``url`` only, and where its challenge
+    sends for a token if that host is among ``other_hosts``."""
 
     def __init__(
         self, url: str, *, username: str = "", password: str = "", verify_tls: bool = True, other_hosts: str = ""
@@ -83,12 +78,12 @@ class RegistryClient:
         self._tokens: dict[str, str] = {}
 
     def repositories(self) -> Iterator[str]:
-        """Yield the names of the repositories in the registry's catalogue."""
+        """Yield what its catalogue names."""
         for page in self._pages(f"/v2/_catalog?n={_PAGE}", "registry:catalog:*"):
             yield from _texts(page.get("repositories"))
 
     def harbor_repositories(self, project: str) -> Iterator[str]:
-        """Yield the repositories of a project, by Harbor's own API."""
+        """Yield the repositories of a project, by Harbor's own interface."""
         for number in range(1, _MOST_PAGES):
             path = f"/api/v2.0/projects/{quote(project, safe='')}/repositories?page={number}&page_size={_PAGE}"
             rows = self._json(path, "")
@@ -103,7 +98,7 @@ class RegistryClient:
             yield from _texts(page.get("tags"))
 
     def look_at(self, repository: str, tag: str) -> FoundImage:
-        """Return the image to which the tag points now. Raises RegistryError."""
+        """Return what the tag stands for now. Raises RegistryError."""
         body = self._manifest(repository, tag)
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         manifest, architecture = _parsed(body), None
@@ -124,14 +119,15 @@ class RegistryClient:
         )
 
     def digest_of(self, repository: str, tag: str) -> str | None:
-        """Return the digest of the tag's manifest, computed here rather than from a header; None without such a tag."""
+        """Return the digest of what the tag stands for now, counted here, not as a header says; None: no tag."""
         try:
             return f"sha256:{hashlib.sha256(self._manifest(repository, tag)).hexdigest()}"
         except NotThere:
             return None
 
     def delete(self, repository: str, digest: str) -> None:
-        """Delete a manifest, with every tag that points to it. A missing one is no error. Raises RegistryError."""
+        """Take a manifest out, with every tag that stands for it; one that is not there is no error. Raises
+        RegistryError."""
         path = f"/v2/{_path(repository)}/manifests/{quote(digest, safe=':')}"
         status, _, body = self._answer("DELETE", path, f"repository:{repository}:delete", "application/json")
         if status in (405, 501) or (status == 400 and b"UNSUPPORTED" in body):
@@ -179,10 +175,7 @@ class RegistryClient:
         return body, answered
 
     def _answer(self, method: str, path: str, scope: str, accept: str) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request with the known credentials for this scope, and again after a challenge.
-
-        Returns status, headers and body.
-        """
+        """Ask with what is known of the account for this scope, and once more with what the registry then wants."""
         headers = {"Accept": accept} | self._credentials(scope)
         status, answered, body = self._ask(self._url + path, headers, follow=method == "GET", method=method)
         if status == 401 and "Authorization" not in headers:
@@ -195,7 +188,7 @@ class RegistryClient:
         return {"Authorization": self._tokens[scope]} if scope in self._tokens else {}
 
     def _answer_to(self, challenge: str, scope: str) -> str:
-        """Return the Authorization header for a challenge. Raises RegistryError."""
+        """Return the header that a challenge asks for. Raises RegistryError."""
         basic = base64.b64encode(f"{self._username}:{self._password}".encode()).decode()
         kind, _, rest = challenge.partition(" ")
         if kind.lower() == "basic" and self._username:
@@ -216,10 +209,7 @@ class RegistryClient:
     def _ask(
         self, url: str, headers: Mapping[str, str], *, follow: bool = True, method: str = "GET"
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request; return status, headers and body.
-
-        Follows redirects only to known hosts, and to other hosts without credentials.
-        """
+        """Ask once; a redirect is followed to known hosts only, and to another one without credentials."""
         for _ in range(_MOST_HOPS):
             self._check_host(url)
             status, answered, body = self._request(method, url, headers)
@@ -287,7 +277,7 @@ def _check_digest(body: bytes, name: str) -> None:
 
 
 def _one_of(manifests: list[Any]) -> tuple[str, str]:
-    """Return the digest and architecture of a manifest for Linux; the architecture is empty if there are several."""
+    """Return the digest of one manifest for Linux, and its architecture; nothing of it where there are several."""
     found: dict[str, str] = {}
     for each in manifests:
         platform = each.get("platform") if isinstance(each, dict) else None

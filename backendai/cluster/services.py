@@ -1,4 +1,4 @@
-"""Records syncs and losses of agents, and manages the leases of the loops."""
+"""Agents joining, reporting in, falling silent; and the leases that keep each loop single."""
 
 from __future__ import annotations
 
@@ -30,23 +30,20 @@ _ENGINE_SILENT = "engine-unreachable"  # a node's note: its container engine doe
 
 
 def agent_of_token(text: str) -> Agent | None:
-    """Return the agent with this token, or None for an unknown token or a removed agent."""
+    """Return the agent that a node token belongs to, unless it was retired."""
     return _OF_DIGEST.first(digest_of(text))
 
 
 def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
-    """Return the agents of these tokens, by token, in one query. Unknown tokens and removed agents are left out."""
+    """Return the agents of these node tokens by token, in one query; unknown tokens and retired agents are left out."""
     digests = {digest_of(text): text for text in texts}
     agents = Agent.objects.registered().filter(token_digest__in=list(digests)).order_by()
     return {digests[agent.token_digest]: agent for agent in agents}
 
 
 def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
-    """Save an agent's report about itself.
-
-    Returns whether a change affects scheduling: of status, disk, fault, capacity or capabilities. Raises UserError for
-    an invalid capacity.
-    """
+    """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take.
+    Raises UserError for a capacity that is none."""
     columns = _said(message, agent, now)
     news = _is_news(agent, columns)
     if offers := _undescribed(columns, agent):
@@ -57,10 +54,10 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
 
 
 def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tuple[set[UUID], dict[UUID, str]]:
-    """Save the reports of many agents about themselves.
+    """Write what many nodes say about themselves; returns those with news as ``record_sync`` means it, and what is
+    wrong with the words of those that are refused.
 
-    Returns the ids of agents with a change as in ``record_sync``, and the errors of refused reports by agent id. Agents
-    with unchanged reports cost one statement together, the others one for each different report.
+    Nodes that say what they said before cost one statement together, the others one for each different thing said.
     """
     news, refused, slots = set(), {}, dict[str, UUID]()
     same: defaultdict[str, list[UUID]] = defaultdict(list)
@@ -95,10 +92,8 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
 
 
 def note_refused(refused: Mapping[UUID, str], *, now: datetime) -> None:
-    """Record contact with agents whose reports are unreadable.
-
-    Their sessions continue, but they take no new ones until a report is readable.
-    """
+    """Write that these agents were heard though nothing that they say of themselves can be used: they are there, so
+    their sessions go on, and take nothing new until their words make sense again."""
     for agent_id, problem in refused.items():
         note = {
             "code": _REFUSED,
@@ -111,16 +106,14 @@ def note_refused(refused: Mapping[UUID, str], *, now: datetime) -> None:
 
 
 def hold_back(agent_ids: Collection[UUID]) -> None:
-    """Let agents that have just returned take no new sessions while outdated kernels run there.
-
-    The amounts of these kernels count as free. The next sync decides again.
-    """
+    """Let nodes that have just come back take nothing new as long as something runs there that must go: what it holds
+    is free by the books. The next sync asks again."""
     if agent_ids:
         Agent.objects.filter(pk__in=agent_ids, status=Agent.Status.ALIVE).update(status=Agent.Status.DRAINING)
 
 
 def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
-    """Mark agents without contact for this long as LOST, and return them. LOST agents without a time get one."""
+    """Move agents that have not been heard of to LOST and return them. Those that are LOST without a time get one."""
     Agent.objects.filter(status=Agent.Status.LOST, lost_at=None).update(lost_at=now)
     silent = list(Agent.objects.silent_since(now - silent_for))
     lost = []
@@ -132,17 +125,14 @@ def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
 
 
 def last_heard_at() -> datetime | None:
-    """Return the last contact with any registered agent; None if there is none."""
+    """Return when any node that may come back was last heard of; None when there is no such node."""
     newest: datetime | None = Agent.objects.registered().aggregate(newest=Max("last_seen_at"))["newest"]
     return newest
 
 
 def record_reachability(*, now: datetime, is_reachable: bool, longest_gap: timedelta) -> None:
-    """Record whether agents can reach the portal now.
-
-    After a gap of more than ``longest_gap`` between records, or a clock that was set back, it is unknown whether they
-    could. Then their silence counts from ``now``.
-    """
+    """Record whether agents can reach the portal now. After a gap of more than ``longest_gap`` between records, or a
+    clock that was set back, it is unknown whether they could, and their silence counts from ``now``."""
     row, _ = Reachability.objects.get_or_create(pk=1, defaults={"since": now, "noted_at": now})
     if row.noted_at > now:
         _count_from(now)
@@ -152,16 +142,16 @@ def record_reachability(*, now: datetime, is_reachable: bool, longest_gap: timed
 
 
 def reachable_since(now: datetime) -> datetime:
-    """Return since when agents could reach the portal without interruption; ``now`` without a record."""
+    """Return since when agents could reach the portal without a break; ``now`` when nothing is recorded yet."""
     since: datetime | None = Reachability.objects.values_list("since", flat=True).first()
     return since or now
 
 
 def may_count_tries(group_id: int, *, now: datetime) -> bool:
-    """Return whether this pass counts the failed attempts of sessions, and record that it does.
+    """Return whether sessions that found no room in this pass have used up a try, and note that they have.
 
-    Passes run by the clock, and also after launches, ends and cancellations. Only those by the clock count, so that
-    other people's actions do not use up a session's attempts or its strict place.
+    Passes come with the clock and with every launch, end and cancellation besides. Tries go by the clock alone: what
+    other people click must neither use up a session's tries nor take its strict place.
     """
     since = now - settings.PASS_INTERVAL * 0.75  # beat is not exact
     due = Q(tries_counted_at=None) | Q(tries_counted_at__lte=since) | Q(tries_counted_at__gt=now)
@@ -171,10 +161,8 @@ def may_count_tries(group_id: int, *, now: datetime) -> bool:
 def take_lease(
     name: str, owner: str, *, now: datetime, duration: timedelta, has_died: Callable[[str], bool] = lambda owner: False
 ) -> bool:
-    """Take the lease, unless another owner holds it; returns whether it is taken.
-
-    An owner that ``has_died`` no longer holds it.
-    """
+    """Take the lease unless somebody else holds it; True when it is ours now. An owner that ``has_died`` holds nothing:
+    nobody need wait until its time is up."""
     # Released counts at once: a waiting process may hold an older ``now`` than the one who released it. A lease
     # that runs longer than one can was taken before the clock was set back; twice, as clocks of machines differ.
     free = Q(until__lte=now) | Q(until__gt=now + 2 * duration) | Q(owner__in=[owner, ""])
@@ -193,40 +181,38 @@ def take_lease(
 
 
 def release_lease(name: str, owner: str, *, now: datetime) -> None:
-    """Release the lease, and record the end of the pass."""
+    """Give the lease back and note when the pass ended."""
     PassLease.objects.filter(pk=name, owner=owner).update(owner="", until=now, finished_at=now)
 
 
 def last_pass_at(name: str) -> datetime | None:
-    """Return when the loop of this name last finished a pass, or None."""
+    """Return when the named loop last finished a pass."""
     found: datetime | None = PassLease.objects.filter(pk=name).values_list("finished_at", flat=True).first()
     return found
 
 
 def _count_from(now: datetime) -> None:
-    """Set future times of contact and loss to ``now``. They were saved before the clock was set back."""
+    """Count the silence of agents from ``now``: times in the future were written before the clock was set back."""
     Agent.objects.filter(last_seen_at__gt=now).update(last_seen_at=now)
     Agent.objects.filter(lost_at__gt=now).update(lost_at=now)
 
 
 def _heard(now: datetime) -> dict[str, Any]:
-    """Return the columns to save at a contact with an agent."""
+    """Return what changes when a node is heard, by column."""
     returned = Case(When(status=Agent.Status.LOST, then=now), default=F("returned_at"))
     return {"lost_at": None, "last_seen_at": now, "returned_at": returned}
 
 
 def _never_undrained(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns to save. A drain that began during the sync keeps the status DRAINING."""
+    """Return what is written of these columns: a drain that began while the node spoke stands."""
     drained = When(drain_started_at__isnull=False, then=Value(str(Agent.Status.DRAINING)))
     return columns | {"status": Case(drained, default=Value(columns["status"]))}
 
 
 def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
-    """Return the columns of an agent's report.
-
-    Without an answer of its engine, the known capacity stays. Raises UserError for an invalid capacity, and for a
-    second machine with the credential of a reachable agent.
-    """
+    """Return what a sync says about its node, by column. What it has is not known while its engine does not answer:
+    the portal keeps what it knew. Raises UserError for a capacity that is none, and for a second machine with the
+    credentials of one that is heard."""
     _check_that_it_is_alone(message, agent, now)
     said: dict[str, Any] = {
         "status": str(Agent.Status.DRAINING if message.draining or agent.is_drained else Agent.Status.ALIVE),
@@ -253,15 +239,12 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
 
 
 def _note_said(agent: Agent, columns: Mapping[str, Any]) -> None:
-    """Copy the columns that the rest of the call reads into the agent object."""
+    """Put into the object what the rest of the call looks at."""
     agent.backend, agent.status, agent.capabilities = columns["backend"], columns["status"], columns["capabilities"]
 
 
 def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> None:
-    """Raise UserError for a copied machine, as each copy would report the kernels of the other as gone.
-
-    A reboot takes longer than the checked time.
-    """
+    """Refuse a copied machine: each would report the kernels of the other as gone. A reboot takes longer than this."""
     if not agent.boot_id or agent.boot_id == message.boot_id or agent.last_seen_at is None:
         return
     if timedelta() <= now - agent.last_seen_at < _OTHER_MACHINE_WAITS:
@@ -275,16 +258,14 @@ def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> Non
 
 
 def _undescribed(columns: dict[str, Any], agent: Agent) -> dict[str, UUID]:
-    """Return the slots that may need a row, by the agent that offers them.
-
-    They are new on this agent, or known only to agents, and then deleted with the agent that offered them first.
-    """
+    """Return the slots that may need a row: those that are new at this node, and those that only nodes know, whose rows
+    go with the node that offered them first."""
     offered = columns.get("capacity", {})
     return {slot: agent.pk for slot in offered if slot not in agent.capacity or not is_usual(slot)}
 
 
 def _note_of_protocol(message: SyncUp) -> list[Note]:
-    """Return a note if the agent and the portal use different protocols."""
+    """Return a note when the agent speaks another protocol than this portal."""
     if message.protocol == PROTOCOL:
         return []
     older = "agent" if message.protocol < PROTOCOL else "portal"
