@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.chromium import Chromium
-from tests.browser.notebooks import plot_and_save
+from tests.browser.notebooks import plot_and_save, run_code
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor, run_on
 from tests.system.client import Body, Client
@@ -63,4 +64,6 @@ def test_a_cell_runs_a_plot_shows_and_the_notebook_is_saved(
     notebook = home / "Untitled.ipynb"
     plot_and_save(page, service)
     until(lambda: notebook.exists() and "image/png" in notebook.read_text(), 20.0, "the notebook is saved")
+    seen = run_code(owner, session, "import json; print(json.load(open('Untitled.ipynb'))['nbformat'])")
+    assert "4\\n" in json.dumps(seen["items"])
     page.context.close()
