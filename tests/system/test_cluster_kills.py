@@ -23,6 +23,7 @@ from tests.system.test_multi_node import connections
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(590)]
 KERNELS = 8  # of one core: both machines are full of them
+GRACE_SECONDS = 5.0
 ENDS = ("TERMINATED", "ERROR", "CANCELLED")
 
 
@@ -127,4 +128,25 @@ def test_a_session_starts_whole_or_not_at_all(machines: Machines, what: str, con
     session = launched(machines)
     until_there(machines, containers)
     machines.strike(what)
+    whole_or_nothing(machines, session, free)
+
+
+@pytest.mark.parametrize("containers", [1, 4])
+def test_a_start_is_given_up_when_a_machine_stays_away(machines: Machines, containers: int) -> None:
+    platform, client = machines.platform, machines.platform.client
+    platform.wait_for_agents(2)
+    free = client.group()["free"]
+    client._send("PATCH", "resource-groups/default/settings/", json={"agent_lost_grace": GRACE_SECONDS})
+    session = launched(machines)
+    until_there(machines, containers)
+
+    def is_decided() -> bool:
+        return client.session(session["id"])["status"] == "RUNNING" or not platform.containers()
+
+    machines.engine.cut_off()
+    try:
+        until(is_decided, 180, "it runs, or the machine that is left has no container", last=platform.containers)
+    finally:
+        machines.engine.connect()
+    platform.wait_for_agents(2)
     whole_or_nothing(machines, session, free)
