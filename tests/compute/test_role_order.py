@@ -179,6 +179,9 @@ def test_a_failure_ends_a_session_that_waits_for_all(cast: Cast) -> None:
     assert (session.status, session.result, session.status_reason) == (Status.TERMINATING, "FAILED", "task-failed")
 
 
+_IN_MAIN = {"session_type": "batch", "startup_command": "mpirun a", "command_in": "main"}
+
+
 @pytest.mark.parametrize(
     ("roles", "over", "field", "code"),
     [
@@ -197,6 +200,9 @@ def test_a_failure_ends_a_session_that_waits_for_all(cast: Cast) -> None:
             "invalid-command-in",
         ),
         ({"a": RoleSpec()}, {"done_when": "b", "session_type": "batch", "startup_command": "x"}, "done_when", ""),
+        ({"a": RoleSpec()}, {**_IN_MAIN, "done_when": "all"}, "done_when", "never-done"),
+        ({"a": RoleSpec()}, {**_IN_MAIN, "done_when": "a"}, "done_when", "never-done"),
+        ({}, {**_IN_MAIN, "cluster_size": 2, "done_when": "sub"}, "done_when", "never-done"),
     ],
 )
 def test_an_order_that_cannot_be_is_refused(

@@ -13,6 +13,7 @@ from backendai.core.nearest import nearest_to
 from backendai.core.session_kinds import KINDS
 
 MAIN, ALL = "main", "all"
+WAIT = "exec sleep infinity"  # of kernels in which the main kernel's program starts others, as mpirun does
 USUAL_WITHIN, LONGEST_WITHIN = 60, 100  # an agent has 120 s for a start, unless its group sets another limit
 _LARGEST_PORT = 65535
 
@@ -30,7 +31,7 @@ def check_order(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
         text = Message("The roles wait for each other: {names}.", names=" → ".join(circle))
         raise UserError(text, field=f"roles.{circle[0]}.after", code="circular-roles") from None
     _check_end(spec, roles)
-    _check_command(spec)
+    _check_command(spec, roles)
 
 
 def ready_of(value: Mapping[str, Any], field: str) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def _check_end(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
         raise _unknown(spec.done_when, {MAIN, ALL, *roles}, "done_when")
 
 
-def _check_command(spec: SessionSpec) -> None:
+def _check_command(spec: SessionSpec, roles: Mapping[str, RoleSpec]) -> None:
     if spec.command_in not in ("", MAIN):
         raise UserError(
             "{value} is not where a command runs: use main, or leave it empty for every kernel.",
@@ -67,6 +68,14 @@ def _check_command(spec: SessionSpec) -> None:
     if spec.command_in and not KINDS[spec.session_type].runs_program:
         text = Message("Only batch sessions run a command: leave {field} empty.", field="command_in")
         raise UserError(text, field="command_in", code="batch-only")
+    waiting = [name for name, role in roles.items() if role.startup_command == WAIT]
+    if spec.command_in and waiting and spec.done_when in (ALL, *waiting):
+        raise UserError(
+            "The kernels of role {role} only wait for the main kernel and never end: leave done_when empty.",
+            role=waiting[0],
+            field="done_when",
+            code="never-done",
+        )
 
 
 def _unknown(name: str, known: Collection[str], field: str) -> UserError:

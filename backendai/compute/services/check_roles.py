@@ -13,7 +13,7 @@ from backendai.accounts.models import Project, User
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.compute.services.check_amounts import check_bounds, shm_of, slots_of
-from backendai.compute.services.check_order import MAIN, check_order, ready_of
+from backendai.compute.services.check_order import MAIN, WAIT, check_order, ready_of
 from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
 from backendai.compute.spec import RoleSpec, SessionSpec
 from backendai.compute.status import OnFailure
@@ -24,7 +24,6 @@ from backendai.core.slots import Slots
 
 SUB = "sub"
 MOST_ROLES = 16
-_WAIT = "exec sleep infinity"  # of kernels in which mpirun starts programs
 # A role ends with a letter, as role and kernel number together are the host name.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
 _NAMED = Prepared(
@@ -63,7 +62,7 @@ def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
 def _with_command_in_main(roles: Mapping[str, RoleSpec]) -> dict[str, RoleSpec]:
     """Return the roles, with a command that waits for each role that has no command. The main kernel starts after all
     others, unless the roles have an order."""
-    found = {name: replace(role, startup_command=role.startup_command or _WAIT) for name, role in roles.items()}
+    found = {name: replace(role, startup_command=role.startup_command or WAIT) for name, role in roles.items()}
     is_ordered = any(role.after for role in roles.values())
     after = roles[MAIN].after if is_ordered else tuple(name for name in roles if name != MAIN)
     return {**found, MAIN: replace(roles[MAIN], after=after)}
