@@ -21,6 +21,7 @@ from tests.serving.world import a_revision, make_endpoint
 pytestmark = pytest.mark.django_db(transaction=True)
 
 STRANGE = "nothing-0123456789ab.apps.localhost"
+FOLDER = "files-0123456789ab.apps.localhost"
 
 
 @pytest.fixture(autouse=True)
@@ -87,5 +88,16 @@ def test_without_a_database_a_caller_of_an_unknown_endpoint_shall_try_again(monk
                 answer = await here.ask(headers={"Host": STRANGE})
                 assert await code_of(answer) == (503, "endpoint-not-known")
                 assert answer.headers["Retry-After"] == "10"
+
+    asyncio.run(scene())
+
+
+def test_a_request_to_a_folder_is_never_looked_for_among_endpoints(looks: list[int]) -> None:
+    async def scene() -> None:
+        async with endpoint_stage(0) as here:
+            await here.until(lambda: looks, steps=False)
+            answer = await here.ask(headers={"Host": FOLDER, "Authorization": "Bearer of-a-script"})
+            assert answer.status != 503
+            assert len(looks) == 1
 
     asyncio.run(scene())

@@ -9,6 +9,7 @@ from backendai.appproxy.headers import own_cookies
 from backendai.appproxy.hosts import has_id
 from backendai.appproxy.pages import OWN
 from backendai.serving.services.tokens import digest_of
+from backendai.storage.file_origins import folders_at
 
 
 def digest_in(request: web.BaseRequest) -> str:
@@ -19,8 +20,8 @@ def digest_in(request: web.BaseRequest) -> str:
 
 def may_be_for_endpoint(request: web.BaseRequest, host: str) -> bool:
     """Return whether a request may be for an endpoint. Endpoints and apps have similar host names, but only browsers
-    of apps send the proxy's cookies or ask for its own pages.
+    of apps send the proxy's cookies or ask for its own pages. Folders have host names of their own kind.
     """
     label, _, domain = host.partition(".")
     is_to_app = request.path.startswith(OWN) or bool(own_cookies(request.headers.get("Cookie", "")))
-    return domain == settings.APPS_DOMAIN and has_id(label) and not is_to_app
+    return domain == settings.APPS_DOMAIN and has_id(label) and not is_to_app and folders_at(host) is None

@@ -83,7 +83,7 @@ class Keeper:
                 answer = await asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
         except (DatabaseError, InterfaceError, TimeoutError) as error:
             if not self._is_away:
-                logger.warning("the database does not answer, endpoints are served from the book: %s", error)
+                logger.warning("the database does not answer, endpoints are served from the table in memory: %s", error)
             self._is_away = True
             raise Away from error
         if self._is_away:
@@ -153,4 +153,4 @@ class Keeper:
                 file.write(text)
             draft.replace(self._path)
         except OSError as error:
-            logger.warning("the book of endpoints cannot be kept on disk: %s", error)
+            logger.warning("the endpoint table cannot be kept on disk: %s", error)
