@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import re
+import stat
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +52,20 @@ def find(tree: FolderTree, upload_id: str) -> Upload:
     """Return an upload; refuses with 404 one that was cancelled or has expired."""
     with opened_part(tree.base, INCOMING) as incoming:
         upload = _read(incoming, upload_id)
-        # A whole upload without bytes in ``incoming`` is in its place.
-        if upload.offset < upload.length and not beneath.exists(incoming, _data(upload_id)):
+        # A whole upload without bytes in ``incoming`` is in its place, unless its file was changed since.
+        if not beneath.exists(incoming, _data(upload_id)) and not _is_in_place(tree, upload):
             raise _unknown()
         return upload
+
+
+def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
+    """Return whether the upload is whole and a file of its length lies at its path."""
+    try:
+        with beneath.parent_of(tree.data, upload.parts) as (parent, name):
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and upload.offset == upload.length == found.st_size
 
 
 def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.FileIO]:

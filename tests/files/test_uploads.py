@@ -63,6 +63,15 @@ async def test_parts_become_the_file_when_the_last_has_come(portal: Portal, each
     assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
 
 
+async def test_an_upload_whose_file_was_deleted_or_replaced_is_not_called_whole(portal: Portal) -> None:
+    upload = await begin(portal, "f", len(BYTES))
+    assert (await send(portal, upload, 0, BYTES)).status == 204
+    (portal.data / "f").write_bytes(b"other")
+    assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
+    (portal.data / "f").unlink()
+    assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
+
+
 async def test_an_empty_file_is_there_at_once(portal: Portal) -> None:
     await begin(portal, "empty", 0)
     assert (portal.data / "empty").read_bytes() == b""
