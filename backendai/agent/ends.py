@@ -121,9 +121,9 @@ class Ends:
                 self._portal.put_log(claim.kernel_id, claim.generation, log, truncated=truncated)
         except PortalRefused as error:
             logger.warning("kernel %s: the portal does not want its log: %s", claim.kernel_id, error.message)
-        except PlatformError as error:
+        except (PlatformError, OSError) as error:
             if not forced:
                 raise
-            logger.warning("kernel %s is killed and its log is lost: %s", claim.kernel_id, error.message)
-        except Exception:  # the next try would fail alike, and the kernel would keep its slots for ever
+            logger.warning("kernel %s is killed and its log is lost: %s", claim.kernel_id, error)
+        except ValueError:  # the next try would fail alike, and the kernel would keep its slots for ever
             logger.exception("kernel %s: its log cannot be kept and is lost", claim.kernel_id)
