@@ -75,7 +75,7 @@ def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
         if until is None:
             want, message = by_rule
             return _raised(endpoint, want, Reason("rule", message, _numbers(endpoint)), panic_until)
-        if want <= have:
+        if want <= have < endpoint.maximum:
             message = Message("The number of replicas changed a moment ago; rules raise it after five minutes.")
             return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until), panic_until)
     if want <= have:

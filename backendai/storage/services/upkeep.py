@@ -157,7 +157,7 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
 
 def _fault_of(host: StorageHost, fault: str, now: datetime) -> dict[str, Any]:
     """Return the columns of a fault. It lasts from when a host was seen with the first of several."""
-    since = host.fault_since if host.fault else now
+    since = (host.fault_since or now) if host.fault else now
     return {"fault": fault, "fault_since": since if fault else None}
 
 

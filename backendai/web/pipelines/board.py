@@ -52,10 +52,10 @@ class Board:
         """Return whether the requesting page already shows this state."""
         return self.query.get("seen", "").partition(".")[0] == self.mark
 
-    def context(self) -> dict[str, Any]:
-        """Return the template context; four queries."""
+    def context(self, *, seen: str = "") -> dict[str, Any]:
+        """Return the template context; four queries. ``seen``: the parts that the page has, which are left out."""
         run, rows = self.run, step_rows(self.run)
-        parts = Parts(self.query.get("seen", "")[:MOST_SEEN].partition(".")[2])
+        parts = Parts(seen[:MOST_SEEN].partition(".")[2])
         chosen = next(row for row in rows if row.step.id == self.step.pk)
         total = sum((row.counts for row in rows), Counter[State]())
         said = self.query.get("state", "")

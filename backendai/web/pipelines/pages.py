@@ -55,7 +55,12 @@ def board(request: PageRequest, run_id: UUID) -> HttpResponse:
     if shown.is_seen:
         return HttpResponse(status=204)
     status = 200 if found.ended_at is None else _ASK_NO_MORE
-    return render(request, "web/pipelines/_refresh.html", shown.context() | {"is_news": True}, status=status)
+    return render(
+        request,
+        "web/pipelines/_refresh.html",
+        shown.context(seen=request.GET.get("seen", "")) | {"is_news": True},
+        status=status,
+    )
 
 
 @require_safe
