@@ -8,6 +8,8 @@ _SECONDS = 0.0005
 
 
 def shorten_turns() -> None:
-    """Let an event loop have the interpreter back soon. With Python's 5 ms an event waits for so long, and for longer
-    where several threads compute: for each query of a report, each sync of an agent."""
+    """Let an event loop have the interpreter back soon.
+
+    Python's default of 5 ms delays each event by that time, or by a multiple where several threads compute.
+    """
     sys.setswitchinterval(_SECONDS)

@@ -20,7 +20,7 @@ _NUMBER_BITS = 12
 
 class ClusterNetwork(Order):
     """A session's network as one agent needs it. ``remotes``: addresses of the other agents. ``address``: the address
-    of the kernel to start. The spec's peers contain the addresses of the other kernels."""
+    of the kernel to start. The spec's peers contain the addresses of all kernels."""
 
     vni: int = Field(ge=1, lt=2**24)
     subnet: str

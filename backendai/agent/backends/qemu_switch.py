@@ -77,7 +77,7 @@ class Line:
 
 
 class Switch:
-    """Where the machine of a kernel is plugged in. ``folder``: of its session; ``size``: how many kernels that has."""
+    """The switch port of a kernel's virtual machine. ``folder``: of its session, which has ``size`` kernels."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self._own, self._path = _PREFIX + bytes([rank]), folder / str(rank)

@@ -114,7 +114,7 @@ class Relay(asyncio.Protocol):
         self.data_received(bytes(reader._buffer))  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Obey."""
+        """Carry out the frames received so far."""
         self._heard += data
         self._obey()
 
