@@ -184,7 +184,7 @@ def test_a_page_is_made_without_a_look_at_everything() -> None:
     kept = [[] for _ in range(100_000)]
     assert len(kept) == 100_000
     assert 0 < len(looked) <= 2 * 10, "both ends of ten looks"
-    assert set(looked) == {0}
+    assert 2 not in looked, "a look at everything"
 
 
 @pytest.mark.usefixtures("others")
