@@ -335,14 +335,16 @@ def test_pages_can_read_refusals_of_the_common_address() -> None:
 def test_an_endpoint_that_goes_while_a_body_comes_answers_in_words() -> None:
     async def scene() -> None:
         async with endpoint_stage(0) as here:
-            gone = asyncio.Event()
+            sent, gone = asyncio.Event(), asyncio.Event()
 
             async def slowly() -> Any:
                 yield b'{"model": "chat", '
+                sent.set()
                 await gone.wait()
                 yield b'"x": 1}'
 
             asks = asyncio.create_task(here.ask("POST", "/v1/completions", data=slowly(), headers=COMMON))
+            await sent.wait()
             await sync_to_async(set_wish)(here.endpoint, here.cast.alice, Wish.DELETED)
             while (await here.ask()).status == 503:
                 await asyncio.sleep(0.05)
