@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import shutil
+import socket
 import struct
 import zipfile
 from pathlib import Path
@@ -179,6 +180,29 @@ def test_an_archive_has_files_and_directories_and_says_what_is_missing(home: Pat
     assert set(found) == {"d/", "d/empty/", "d/a.bin"}
     assert found["d/a.bin"] == (home / "d/a.bin").read_bytes()
     assert set(unzip(["d/a.bin", "d/empty"])) == {"a.bin", "empty/"}
+
+
+def test_the_refusal_of_a_large_file_arrives(home: Path) -> None:
+    (home / "a.bin").write_bytes(b"one")
+    ours, theirs = socket.socketpair()
+
+    async def refuse() -> None:
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        with pytest.raises(FileRefused):
+            await files.put({"path": "a.bin", "if_none_match": True}, reader)
+        writer.write(b"refused")
+        writer.close()
+        await writer.wait_closed()
+
+    async def walk() -> bytes:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        refusing = asyncio.create_task(refuse())
+        writer.write((struct.pack("!I", 2**18) + bytes(2**18)) * 4 + bytes(4))
+        await writer.drain()
+        await refusing
+        return await reader.read()
+
+    assert asyncio.run(walk()) == b"refused"
 
 
 def test_a_file_that_changed_meanwhile_is_not_written_over(home: Path) -> None:

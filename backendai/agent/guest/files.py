@@ -17,6 +17,7 @@ LARGEST_FILE = 2**30
 _LARGEST_CHUNK = 2**20
 _PIECE = 256 * 1024
 _MOST_ENTRIES = 10_000
+_DISCARD_SECONDS = 2.0
 _RAW = "//raw:"  # begins paths that are not UTF-8
 
 
@@ -83,9 +84,13 @@ async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, 
     draft = target.with_name(f".{uuid4().hex}.upload")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
-            raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
-        _check(target, order)
+        try:
+            if target.is_dir():
+                raise FileRefused("There is a folder of this name: choose another name.", "is-a-folder")
+            _check(target, order)
+        except FileRefused:
+            await _discard(reader)
+            raise
         with draft.open("xb") as file:
             size = await _copy(reader, file)
         mode = _check(target, order)
@@ -130,6 +135,20 @@ async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
         size += length
         if size > LARGEST_FILE:
             raise FileRefused("A file may have 1 GiB at most.", "file-too-large")
+
+
+class _Nowhere:
+    def write(self, data: bytes) -> None:
+        """Keep nothing."""
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    """Read the rest of a refused upload for at most two seconds.
+
+    Closing a connection with unread bytes resets it, and the refusal could be lost before the agent reads it.
+    """
+    with contextlib.suppress(FileRefused, OSError, asyncio.TimeoutError):
+        await asyncio.wait_for(_copy(reader, _Nowhere()), _DISCARD_SECONDS)
 
 
 def look(path: str) -> dict[str, Any]:
