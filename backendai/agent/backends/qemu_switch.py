@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from backendai.agent.guest.sockets import short_address
+from backendai.agent.guest.sockets import connect, short_address
 
 _PREFIX = bytes.fromhex("0262616900")  # locally administered; the last byte is the rank
 _ADDRESS, _HEAD = 6, 14  # bytes
@@ -62,7 +62,7 @@ class Line:
             self._socket.send(frame)
         except BlockingIOError:
             return False
-        except OSError:  # its machine has ended, or not begun
+        except OSError:  # its machine has ended, or has not started
             self.close()
         return True
 
@@ -82,7 +82,7 @@ class Switch:
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self._own, self._path = _PREFIX + bytes([rank]), folder / str(rank)
         self._others = {
-            _PREFIX + bytes([number]): Line(lambda number=number: _connected(folder / str(number)))  # type: ignore[misc]
+            _PREFIX + bytes([number]): Line(lambda number=number: connect(folder / str(number), 0.0, socket.SOCK_DGRAM))  # type: ignore[misc]
             for number in range(size)
             if number != rank
         }
@@ -122,14 +122,3 @@ class Switch:
         wanted = frame[:_ADDRESS]
         for line in self._others.values() if wanted[0] & 1 else filter(None, [self._others.get(wanted)]):
             line.send(frame)
-
-
-def _connected(path: Path) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    try:
-        with short_address(path) as address:
-            made.connect(address)
-    except OSError:
-        made.close()
-        raise
-    return made

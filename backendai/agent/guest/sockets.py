@@ -34,9 +34,12 @@ def listen(path: Path, backlog: int = 16) -> socket.socket:
     return listener
 
 
-def connect(path: Path, seconds: float | None = None) -> socket.socket:
-    """Return a blocking connection to the socket at ``path``, with a limit for each call. Raises OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def connect(path: Path, seconds: float | None = None, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    """Return a connection to the socket at ``path``. Raises OSError.
+
+    ``seconds``: the time limit of each call (None: no limit, 0: calls do not block). ``kind``: a stream, or datagrams.
+    """
+    connection = socket.socket(socket.AF_UNIX, kind)
     connection.settimeout(seconds)
     try:
         with short_address(path) as address:
