@@ -30,9 +30,9 @@ class Credential:
 
 
 def user_by(credential: Credential, now: datetime) -> User | None:
-    """Return the user of a credential, or None if it is no longer valid.
+    """Return the user of a credential; None if the credential has ended.
 
-    It ends with a sign-out, a new password, a revocation, its expiry or a deactivation.
+    A credential ends with a sign-out, a new password, a revocation, its expiry or a deactivation.
     """
     if credential.token:
         token = AccessToken.objects.select_related("user").filter(digest=credential.token).first()

@@ -32,7 +32,7 @@ class Residents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of a session's home; ``bootstrap`` is empty if there is no script."""
+    """The files of a session's home; ``bootstrap`` is empty without a script."""
 
     files: tuple[HomeFile, ...] = ()
     bootstrap: str = ""

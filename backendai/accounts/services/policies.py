@@ -61,7 +61,7 @@ def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[
 
 
 def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
-    """Delete an unused policy that is no default. Raises Conflict that counts its holders."""
+    """Delete a policy that nobody uses and that is not a default. Raises Conflict with the number of holders."""
     with transaction.atomic():
         if kinds := defaults_of(policy):
             words = [PolicyDefault.Holder(kind).label for kind in kinds]

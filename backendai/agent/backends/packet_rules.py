@@ -99,7 +99,7 @@ def to_name_servers(servers: Iterable[str]) -> Iterable[str]:
 
 
 def refuse(match: str = "") -> Iterator[str]:
-    """Yield the rules that refuse packets. Connections by a reset: after an ICMP message Linux may try once more."""
+    """Yield the rules that refuse packets. A reset refuses connections: Linux may try again after an ICMP message."""
     yield f"{match} -p tcp -j REJECT --reject-with tcp-reset".lstrip()
     yield f"{match} -j REJECT".lstrip()
 
