@@ -191,28 +191,37 @@ def test_the_name_is_not_squeezed_and_the_keys_of_the_terminal_are_told(walk: Vi
 
 def test_no_column_moves_when_a_session_begins_to_run(walk: Visit, campus: Campus, session: dict[str, str]) -> None:
     page = _at_the_list(walk).page
-    row = page.locator(f"tr[data-session='{session['id']}']")
-    expect(row.get_by_role("link", name="Log of talks")).to_be_visible()
-    # All at once: a list that is renewed meanwhile has other elements.
-    before, after = row.evaluate("""(row) => {
+    row = f"tr[data-session='{session['id']}']"
+    expect(page.locator(row).get_by_role("link", name="Log of talks")).to_be_visible()
+    # All at once, and found in the same step: a list that is renewed meanwhile has other elements.
+    before, after = page.evaluate(
+        """(place) => {
+      const row = document.querySelector(place);
       const actions = [...row.closest("table").tHead.querySelectorAll("th")].at(-1);
-      const place = () => JSON.stringify(actions.getBoundingClientRect());
-      const before = place();
+      const placed = () => JSON.stringify(actions.getBoundingClientRect());
+      const before = placed();
       row.querySelector(".cell-actions").replaceChildren();
-      return [before, place()];
-    }""")
+      return [before, placed()];
+    }""",
+        row,
+    )
     assert before == after
 
 
 def test_a_reason_is_read_in_lines_however_many_columns_there_are(walk: Visit, session: dict[str, str]) -> None:
-    row = _at_the_list(walk).page.locator(f"tr[data-session='{session['id']}']")
-    expect(row.get_by_role("link", name="Log of talks")).to_be_visible()
-    wide = row.evaluate("""(row) => {
+    page = _at_the_list(walk).page
+    row = f"tr[data-session='{session['id']}']"
+    expect(page.locator(row).get_by_role("link", name="Log of talks")).to_be_visible()
+    wide = page.evaluate(
+        """(place) => {
+      const row = document.querySelector(place);
       const cells = Array.from({ length: 9 }, () => document.createElement("td"));
       for (const cell of cells) cell.textContent = "a".repeat(16);
       row.querySelector(".cell-slots").after(...cells);
       return row.querySelector(".cell-status").getBoundingClientRect().width;
-    }""")
+    }""",
+        row,
+    )
     assert wide >= 13 * 16
 
 
