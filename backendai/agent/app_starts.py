@@ -1,5 +1,5 @@
-"""Services of kernels, started when somebody first wants them: once, with a deadline, and with their own last words
-when they do not come up."""
+"""Starts the programs of kernels' services on first use, once each, with a deadline. A failed start returns the end of
+the program's log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backendai.core.service_ports import service_ports_of
 START_SECONDS = 60.0
 _WAIT_SECONDS = 1.5
 _LOOK_SECONDS = 0.1
-_PATIENCE_SECONDS = 3.0  # before a guest is started to see whether the service listens on the loopback only
+_PATIENCE_SECONDS = 3.0  # then a guest is started to check whether the service listens on the loopback only
 _LOG_BYTES = 4096
 _RUNTIME = "ai.backend.runtime-path"
 _PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path|socket))\}")
@@ -33,9 +33,9 @@ State = Literal["ready", "starting", "failed", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """How a service is. ``path`` is its first page; ``log`` its last words when it failed; ``seconds`` since it was
-    started; ``message``, while it is starting, what it waits for. ``absent``: nothing listens, and the image does not
-    say how to start it."""
+    """The state of a service, and the path of its first page. ``log``: the end of its output if it failed. ``seconds``:
+    since its start. ``message``: what a starting service waits for, or why it failed. ``absent``: nothing listens, and
+    the image does not define a command that starts the service."""
 
     state: State
     message: str = ""
@@ -45,7 +45,7 @@ class AppState:
 
 
 class BadDefinition(BackendError):
-    """The image's definition of a service cannot be read."""
+    """The image's definition of a service is invalid."""
 
     code = "bad-service-definition"
 
@@ -60,21 +60,23 @@ class _Launch:
 
 
 class AppStarts:
-    """Knows which services were launched. ``now`` gives monotonic seconds; ``forget`` drops what has ended."""
+    """The services that this agent launched, by kernel and name. ``now`` returns monotonic seconds. Call ``forget``
+    with the kernels that still exist."""
 
     def __init__(
         self, host: ServiceHost, ports: Ports | None = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._host, self._ports, self._now = host, ports or Ports(host), now
         self._launches: dict[tuple[UUID, str], _Launch] = {}
-        self._earlier: dict[tuple[UUID, str], str] = {}  # arguments that an earlier agent launched with
+        self._earlier: dict[tuple[UUID, str], str] = {}  # arguments of launches by an earlier agent
         self._locks: defaultdict[tuple[UUID, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def look(
         self, kernel_id: UUID, service: str, port: int, *, again: bool = False, arguments: Sequence[str] = ()
     ) -> AppState:
-        """Return how the service is after starting it if need be, waiting a moment for it; ``again`` starts it anew
-        after a failure, and so do other ``arguments`` than it was started with. Raises KernelGone, BackendError."""
+        """Return the state of a service, and start the service first if nothing listens. Waits 1.5 s at most. ``again``
+        repeats a failed start; other ``arguments`` than those of the last start restart the service. Raises KernelGone,
+        BackendError."""
         words = tuple(arguments)
         async with self._locks[kernel_id, service]:
             launch = self._launches.get((kernel_id, service))
@@ -90,7 +92,7 @@ class AppStarts:
             return await self._wait(kernel_id, service, launch, port)
 
     def forget(self, live: set[UUID]) -> None:
-        """Forget the launches of kernels that are not here any more."""
+        """Remove the entries of all kernels that are not in ``live``."""
         for key in [key for key in self._locks if key[0] not in live]:
             self._launches.pop(key, None)
             self._earlier.pop(key, None)
@@ -99,7 +101,7 @@ class AppStarts:
     async def _runs_otherwise(
         self, kernel_id: UUID, service: str, launch: _Launch | None, words: tuple[str, ...]
     ) -> bool:
-        """Return whether it was launched with other arguments, by this agent or an earlier one."""
+        """Return whether the service was launched with other arguments, by this agent or an earlier one."""
         if launch is not None:
             return launch.arguments != words
         key = (kernel_id, service)
@@ -109,14 +111,14 @@ class AppStarts:
 
     async def _ready(self, kernel_id: UUID, service: str) -> AppState:
         launch = self._launches.get((kernel_id, service))
-        if launch is None:  # started before this agent was, or by hand
+        if launch is None:  # started by an earlier agent or by hand
             source = await asyncio.to_thread(self._host.source, kernel_id, service)
             return AppState("ready", path=_first_page(source.definition))
         launch.was_ready = True
         return AppState("ready", path=launch.path, seconds=self._now() - launch.at)
 
     async def _launch(self, kernel_id: UUID, service: str, port: int, words: tuple[str, ...]) -> _Launch | AppState:
-        """Return the launch, or why there is none."""
+        """Launch the service's program; returns the launch, or the state that explains why nothing was launched."""
         source = await asyncio.to_thread(self._host.source, kernel_id, service)
         if source.definition is None:
             return _not_launched(source, port)
@@ -167,7 +169,8 @@ def _not_launched(source: ServiceSource, port: int) -> AppState:
 def _read_definition(
     source: ServiceSource, service: str, socket: str, words: Sequence[str]
 ) -> tuple[list[str], dict[str, str], str]:
-    """Return the command with the commands before it, its variables, and the first page."""
+    """Return the command, its environment variables and the path of the first page. ``prestart`` commands precede the
+    command. Raises BadDefinition."""
     said = _parsed(source.definition)
     command: Any = said.get("command")
     environ = said.get("env", {})
@@ -190,7 +193,7 @@ def _is_command(said: Any) -> bool:
 
 
 def _with_arguments(command: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the command with the words where it says ``{arguments}``, else at its end."""
+    """Return the command with the arguments in place of ``{arguments}``, else appended."""
     if _ARGUMENTS not in command:
         return [*command, *words]
     place = command.index(_ARGUMENTS)
@@ -198,7 +201,7 @@ def _with_arguments(command: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def _after(before: Sequence[Sequence[str]], command: list[str]) -> list[str]:
-    """Return a command that runs others first, one after the other, and ends with the first that fails."""
+    """Return one command that runs the others in order first, and stops at the first that fails."""
     if not before:
         return command
     return ["sh", "-c", " && ".join([*map(shlex.join, before), f"exec {shlex.join(command)}"])]
@@ -215,7 +218,7 @@ def _filled(word: str, ports: tuple[int, ...], named: Mapping[str, str]) -> str:
 
 
 def _first_page(definition: bytes | None) -> str:
-    """Return the page to open: a path, never an address elsewhere."""
+    """Return the path of the first page. Anything but a path, such as another address, becomes ``/``."""
     path = _parsed(definition).get("url_template", "/") if definition is not None else "/"
     return path if isinstance(path, str) and _PATH.match(path) else "/"
 

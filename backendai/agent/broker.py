@@ -1,4 +1,4 @@
-"""A node's way to the broker: an account of its own, whose password the node makes and keeps, and tells to nobody."""
+"""An agent's access to the broker: an account of its own. The agent generates the password and sends only its hash."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _ASK_REFUSED_AGAIN_SECONDS = 300.0
 
 
 class BrokerDoor(Protocol):
-    """What is asked of the portal."""
+    """The portal's method that ``BrokerAccess`` calls."""
 
     def open_broker(self, up: BrokerUp) -> BrokerDown:
-        """Return where the broker is, and the account's name; may raise PortalUnreachable and PortalRefused."""
+        """Return the broker's address and the account's name. Raises PortalUnreachable and PortalRefused."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is on the disk. ``token``: hash of the token under which it was asked for; another one begins anew."""
+    """The content of the file. ``token``: hash of the agent's token at that time; the file of another token is
+    ignored."""
 
     token: str
     password: str
@@ -42,8 +43,11 @@ class _Kept:
 
 
 class BrokerAccess:
-    """``told``: the address in this node's own environment; it goes before the portal's, and with an account in it
-    nothing is asked. ``former``: what a portal gave that knows no accounts. Used from one thread at a time."""
+    """Determines the broker's address. Use it from one thread at a time.
+
+    ``told``: the address in this agent's own environment. It takes precedence over the portal's, and if it contains an
+    account, the portal is not asked. ``former``: the address from a portal without broker accounts.
+    """
 
     def __init__(
         self,
@@ -63,12 +67,12 @@ class BrokerAccess:
         self._asked_at, self._patience = float("-inf"), _ASK_AGAIN_SECONDS
 
     def first(self) -> str:
-        """Return the address to begin with; "" when there is no broker for nodes."""
+        """Return the address for the first connection; "" if agents have no broker."""
         return self._told if account_in(self._told) else self._ask()
 
     def again(self) -> str:
-        """Return the address for another connection. The portal is asked whether anything has changed, and so makes an
-        account anew that the broker has lost; not more often than every few seconds."""
+        """Return the address for another connection. Asks the portal again, which also recreates an account that the
+        broker has lost: at most once in 3 s, or in 300 s after a refusal."""
         if account_in(self._told):
             return self._told
         if self._clock() - self._asked_at < self._patience:

@@ -1,7 +1,7 @@
-"""Calls of many threads that share one call to the portal.
+"""Combines the calls of many threads into one call to the portal.
 
-A lone call goes at once. Those that come while one is under way wait for its end and go together, so that a busy agent
-pays for a few calls a second instead of four for each kernel.
+A single call is sent at once. Calls that arrive while another is in progress wait for its end and are sent together, so
+that a busy agent makes a few calls a second instead of four for each kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class _Asked(Generic[Q, A]):
-    """A question, and its answer or error once ``is_done``."""
+    """A question, with its answer or error once ``is_done``."""
 
     __slots__ = ("answer", "error", "is_done", "question")
 
@@ -28,8 +28,8 @@ class _Asked(Generic[Q, A]):
 
 
 class Bundles(Generic[Q, A]):
-    """``send`` takes questions, ``most`` at once, and returns their answers in order; what it raises, all of them
-    raise."""
+    """Combines questions of threads. ``send`` receives up to ``most`` questions and returns their answers in order; an
+    exception of ``send`` is raised in all threads that asked."""
 
     def __init__(self, send: Callable[[Sequence[Q]], Sequence[A]], *, most: int) -> None:
         self._send, self._most = send, most
@@ -38,7 +38,7 @@ class Bundles(Generic[Q, A]):
         self._is_sending = False
 
     def ask(self, question: Q) -> A:
-        """Return the answer, which may have come with those of other threads."""
+        """Return the answer to this question. Blocks; raises the exception of ``send``."""
         own: _Asked[Q, A] = _Asked(question)
         with self._changed:
             self._waiting.append(own)
@@ -49,7 +49,7 @@ class Bundles(Generic[Q, A]):
         return own.answer
 
     def _turn_of(self, own: _Asked[Q, A]) -> list[_Asked[Q, A]] | None:
-        """Wait until this thread may send, and return what goes next; None once its own question is answered."""
+        """Wait for this thread's turn to send, and return the questions to send; None once its own is answered."""
         with self._changed:
             self._changed.wait_for(lambda: own.is_done or not self._is_sending)
             if own.is_done:

@@ -1,4 +1,4 @@
-"""The portal for an agent with many kernels: questions and reports of its threads share calls."""
+"""A client of the portal for agents with many kernels: its threads' questions and reports share calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from backendai.core.errors import PlatformError
 from backendai.wire.bundles import LARGEST_BUNDLED_LOG, MOST_IN_BUNDLE, BundledLog, BundleDown, BundleUp
 from backendai.wire.messages import KernelReport, KernelSpec, SyncDown, SyncUp
 
-Question = UUID | KernelReport | BundledLog  # a spec, a report, a log
+Question = UUID | KernelReport | BundledLog  # a UUID requests that kernel's spec
 
 
 class _Sign(Enum):
-    """Answers besides what was asked for."""
+    """Answers that are not the requested object."""
 
     ALONE = "the bundle was not answered: ask alone"
     FOREIGN = "the kernel is not on this agent"
@@ -29,8 +29,8 @@ Answer = KernelSpec | bool | None | _Sign
 
 
 class BundlingClient(PortalClient):
-    """Bundles calls that come while another one is under way, once the portal has said that it takes bundles. A bundle
-    that fails is asked again one by one: what is wrong with one kernel concerns no other."""
+    """Combines calls that arrive while another is in progress, once the portal announces support for bundles. After a
+    failed bundle each of its questions is sent alone, so that a fault of one kernel does not affect others."""
 
     def __init__(self, url: str, token: str = "", *, name: str = "") -> None:
         super().__init__(url, token, name=name)
@@ -38,22 +38,23 @@ class BundlingClient(PortalClient):
         self._bundles: Bundles[Question, Answer] = Bundles(self._ask_together, most=MOST_IN_BUNDLE)
 
     def sync(self, up: SyncUp) -> SyncDown:
-        """Send the agent's state to the portal; returns the desired state."""
+        """Send the agent's state to the portal; returns the desired state. Also stores whether the portal accepts
+        bundles."""
         down = super().sync(up)
         self._takes_bundles = down.takes_bundles
         return down
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
-        """Return the spec, or None when the portal does not want this kernel here."""
+        """Return the kernel's spec, or None if the portal does not want the kernel on this agent."""
         answer = self._ask(kernel_id)
         return answer if isinstance(answer, KernelSpec) else None
 
     def report(self, report: KernelReport) -> bool:
-        """Tell what became of a kernel; returns whether it changed anything."""
+        """Report a kernel's state; returns whether the report changed anything in the portal."""
         return self._ask(report) is True
 
     def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
-        """Upload the end of a kernel's output; a long one alone."""
+        """Upload the end of a kernel's log; a log larger than ``LARGEST_BUNDLED_LOG`` is sent alone."""
         if len(log) > LARGEST_BUNDLED_LOG:
             super().put_log(kernel_id, generation, log, truncated=truncated)
             return

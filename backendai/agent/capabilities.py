@@ -1,4 +1,4 @@
-"""What this agent reports that it can do."""
+"""The capabilities that an agent reports to the portal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from backendai.wire.node_jobs import CAPABILITY
 
 
 def capabilities_of(backend: Backend) -> set[str]:
-    """Return what the portal may ask of an agent with this backend, the kinds of jobs included."""
+    """Return the capabilities of an agent with this backend, including the kinds of jobs it handles."""
     jobs = (f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))
     return {*capabilities_with(backend), *jobs}

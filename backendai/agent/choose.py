@@ -1,4 +1,4 @@
-"""Which backend a node works with, and which accelerators it offers."""
+"""Chooses an agent's backend, and the accelerators that the agent offers."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _SIMULATED_MACHINE = Slots.parse({"cpu": 64, "mem": "256g"})
 
 
 def choose_accelerators(settings: NodeSettings) -> Accelerators:
-    """Return the accelerators of this machine as they are to be offered; simulated nodes have only those on paper."""
+    """Return this machine's accelerators according to the settings. Simulated agents have only those named in the
+    settings."""
     asked = {slot: amount for slot, amount in (settings.slots or {}).items() if is_accelerator(slot)}
     if settings.backend == "simulated":
         return Accelerators(asked=asked)
     if settings.backend in ("kubernetes", "qemu") or settings.runtime.has_border:
-        return Accelerators()  # those of this machine are none of the pool's, or stay outside of virtual machines
+        return Accelerators()  # a pool has its own, and virtual machines cannot use the machine's
     kinds = list[Accelerator]()
     if settings.cuda != "off":
         mps = Mps(settings.mps_pipe, is_native=settings.backend == "process")
@@ -47,8 +48,8 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
 
 
 def choose_backend(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> Backend:
-    """Return the backend that was asked for; ``auto`` is the container engine when it answers or has run sessions
-    of this node before, else processes. A mark of ``bin/up`` puts processes in the place of containers for a while."""
+    """Return the backend of the settings. ``auto`` is the container engine if it answers or has run this agent's
+    sessions before, else native processes. While the mark of ``bin/up`` exists, native processes replace containers."""
     if settings.backend == "simulated":
         return _simulated(settings, credentials)
     if settings.backend == "kubernetes":
@@ -73,7 +74,7 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
         docker.capacity()
         docker.setup()
         note_containers(settings.data)
-        if is_marked_native(settings.data) and not docker.kernels():  # containers are never given up for it
+        if is_marked_native(settings.data) and not docker.kernels():  # the mark must not give up running containers
             logger.warning("kernels are native processes until the image of this machine is built")
             docker.close()
             return _process(settings, credentials, accelerators)
@@ -87,7 +88,8 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
 
 
 def _kubernetes(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> KubernetesBackend:
-    """Raises BackendError where the settings name no cluster; one that does not answer yet is waited for."""
+    """Return the Kubernetes backend. Raises BackendError if the settings name no cluster; an unreachable cluster is
+    retried."""
     backend = KubernetesBackend(
         settings.data,
         find_access(settings.pool.kubeconfig, settings.pool.context),

@@ -1,4 +1,4 @@
-"""What an agent is told by its environment and its command line, read in one place."""
+"""Reads all settings of an agent from its environment and command line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DISK_RESERVE_PERCENT = 5.0
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 16, 64
 _USAGE_SECONDS = 10.0
 SERVING_GRACE = 30.0
-_MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
+_MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - the default of NVIDIA's daemon
 _HOST = re.compile(r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """One agent's settings. Empty strings and None mean "not told": join or the machine decides."""
+    """One agent's settings. An empty string or None means "not set": the join or the machine determines the value."""
 
     name: str
     data: Path
@@ -40,30 +40,30 @@ class NodeSettings:
     slots: Slots | None
     reserve_cpu: int  # thousandths of a core
     reserve_mem: int | None  # bytes
-    disk_reserve: float  # percent that must be free where images and homes lie, before anything more is pulled
+    disk_reserve: float  # percent of free space on the disks of images and homes, below which no image is pulled
     gateway_host: str
     gateway_port: int
     gateway_url: str
-    sync_interval: float | None  # seconds; None: as the portal says
-    usage_interval: float  # seconds between two measurements of what kernels use; 0: it is not measured
+    sync_interval: float | None  # seconds; None: the portal's value
+    usage_interval: float  # seconds between measurements of kernels; 0: none
     broker_url: str
     docker_url: str | None
-    warm_networks: int  # kept ready for the next lone kernels by the Docker backend
-    cuda: str  # how GPUs of NVIDIA are handed out: device, shares, off
-    rocm: str  # how GPUs of AMD are handed out: device, off
-    environments: Path | None  # where Python environments of native sessions are; None: they get none
-    mps_pipe: Path | None  # where the daemon that enforces shares listens; None: it is not used
-    storage_hosts: Mapping[str, Path]  # by name: where each storage host is on this node
-    linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
-    serves_natively: bool  # native processes may be replicas of endpoints, whose ports all on this machine reach
-    serving_grace: float  # seconds for open requests to endpoints when the agent stops
-    time_scale: float  # of simulated kernels: real seconds per simulated second
+    warm_networks: int  # networks that the Docker backend prepares for the next single-kernel sessions
+    cuda: str  # allocation of NVIDIA GPUs: device, shares, off
+    rocm: str  # allocation of AMD GPUs: device, off
+    environments: Path | None  # folder of native sessions' Python environments; None: no environments
+    mps_pipe: Path | None  # folder of the MPS daemon, which enforces shares; None: no MPS
+    storage_hosts: Mapping[str, Path]  # paths of storage hosts on this machine, by name
+    linked_paths: tuple[Path, ...]  # paths below which existing directories can become folders
+    serves_natively: bool  # allows native processes as replicas; all users of this machine reach their ports
+    serving_grace: float  # seconds that open requests to endpoints get when the agent stops
+    time_scale: float  # real seconds per second of simulated kernels
     runtime: Runtime = USUAL_RUNTIME  # of the Docker backend
     pool: PoolSettings = field(default_factory=PoolSettings)  # of the Kubernetes backend
     machines: MachineSettings = field(default_factory=MachineSettings)  # of the QEMU backend
 
     def offered(self, machine: Slots) -> Slots:
-        """Return what the portal may hand out of ``machine``: less the reserve, or the amounts that were set."""
+        """Return the amounts that the portal may allocate of ``machine``: without the reserve, or as set."""
         total_mem = machine["mem"] // MILLI
         reserve = self.reserve_mem
         if reserve is None:
@@ -77,7 +77,7 @@ class NodeSettings:
 
 
 def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> NodeSettings:
-    """Return the settings; ``told`` (the command line) goes before ``environ``. A wrong value is a UserError."""
+    """Return the settings; ``told`` (command line) overrides ``environ``. Raises UserError for an invalid value."""
 
     def text(option: str, variable: str, default: str = "") -> str:
         value = told.get(option)
@@ -129,7 +129,8 @@ def _check_name(name: str) -> str:
 
 
 def _check_portal(address: str) -> str:
-    """Return the address; one without a scheme would be tried for ever."""
+    """Return the address if it has a scheme. Raises UserError: the agent would retry an address without one for
+    ever."""
     if address and not re.match(r"https?://[^/\s]", address):
         message = f"{address!r} is not the address of a portal: use http://host:port or https://host."
         raise UserError(message, field="BACKENDAI_PORTAL_URL")
@@ -147,7 +148,7 @@ def _serves(environ: Mapping[str, str]) -> bool:
 
 
 def _check_choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...]) -> str:
-    """Return what was chosen; the first unless it was told."""
+    """Return the variable's value, or the first choice if it is not set. Raises UserError for other values."""
     chosen = environ.get(variable, "") or choices[0]
     if chosen not in choices:
         raise UserError(f"{variable} is {chosen!r}: use {', '.join(choices)}.", field=variable)
@@ -182,7 +183,7 @@ def _parse_environments(text: str, home: Path) -> Path | None:
 
 
 def parse_storage_hosts(text: str) -> dict[str, Path]:
-    """Return where each storage host is: ``name=/path``, separated by commas. Raises UserError."""
+    """Return the path of each storage host from ``name=/path,…``. Raises UserError."""
     found: dict[str, Path] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, path = part.partition("=")

@@ -1,4 +1,4 @@
-"""What a node keeps on its disk: who it is, the port of its gateway, and the lock of its data folder."""
+"""The files in an agent's data folder: credentials, the gateway's address, and the lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADDRESS = "gateway.json"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A joined node's identity. ``broker_url``: what portals gave that knew no accounts (see ``broker``)."""
+    """A joined agent's identity. ``broker_url``: from portals without broker accounts (see ``broker``)."""
 
     portal_url: str
     name: str
@@ -29,7 +29,7 @@ class Credentials:
 
 
 def load_credentials(data: Path) -> Credentials | None:
-    """Return what the last join wrote, or None when this node never joined (or the file is of no use)."""
+    """Return the credentials of the last join; None if there was none or the file is unreadable."""
     try:
         return Credentials(**json.loads((data / _CREDENTIALS).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -37,12 +37,12 @@ def load_credentials(data: Path) -> Credentials | None:
 
 
 def save_credentials(data: Path, credentials: Credentials) -> None:
-    """Write the file whole or not at all, readable by its user only."""
+    """Write the file atomically, readable by its owner only."""
     write_private(data / _CREDENTIALS, asdict(credentials))
 
 
 def load_address(data: Path) -> tuple[str, int]:
-    """Return host and port that the gateway listened on last time; ``("", 0)`` at first."""
+    """Return host and port of the gateway's last socket; ``("", 0)`` if there was none."""
     try:
         kept = json.loads((data / _ADDRESS).read_text())
         return str(kept["host"]), int(kept["port"])
@@ -51,14 +51,14 @@ def load_address(data: Path) -> tuple[str, int]:
 
 
 def save_address(data: Path, host: str, port: int) -> None:
-    """Keep where the gateway listens, so that it comes back at the same place."""
+    """Save the gateway's address, so that the gateway gets the same one after a restart."""
     write_private(data / _ADDRESS, {"host": host, "port": port})
 
 
 def lock_data(data: Path) -> int:
-    """Take the data folder for this process until it ends; returns the lock's descriptor.
+    """Lock the data folder until this process ends; returns the lock's descriptor.
 
-    A UserError when another agent holds it: two agents with one identity would fight over every kernel.
+    Raises UserError if another agent holds the lock: two agents with one identity would both act on every kernel.
     """
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -73,7 +73,7 @@ def lock_data(data: Path) -> int:
 
 
 def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Write the file whole or not at all, readable by its user only."""
+    """Write the file atomically, readable by its owner only."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "w") as file:
         json.dump(content, file)

@@ -1,4 +1,4 @@
-"""How a kernel ends: its log is kept, the portal is told, and only then it is removed."""
+"""Ends kernels: the log is uploaded, then the end is reported, and only then the kernel is removed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ DEFAULT_GRACE = 5.0
 
 
 class Ends:
-    """The actions at the end of a kernel's life. An engine or portal that does not answer ends the action without a
-    verdict: the kernel stays as it is and the sync loop asks again."""
+    """The actions that end a kernel. If the engine or the portal does not answer, the action returns without a report:
+    the kernel stays as it is, and the next sync repeats the order."""
 
     def __init__(self, backend: Backend, portal: Portal, roster: Roster) -> None:
         self._backend, self._portal, self._roster = backend, portal, roster
 
     def stop(self, grace: float, claim: Claim) -> Move | None:
-        """End the kernel on order, unless a newer generation of it is here. Without grace it is killed, and a log that
-        cannot be kept does not hold up its end."""
+        """Stop, report and remove the kernel, unless a newer generation of it runs here. Without grace it is killed,
+        and removed even if its log cannot be uploaded."""
         if self._is_newer(claim):
             return None
         try:
             self._backend.stop(claim.kernel_id, grace=grace)
-            # Stopped and yet not ended: it was made but never started.
+            # A container that was created but never started is stopped without having ended.
             ended = self._backend.ended(claim.kernel_id) or Ended(None, "", "")
         except KernelGone:
             ended = Ended(None, "", "")
@@ -43,7 +43,7 @@ class Ends:
         return None
 
     def stop_because(self, reason: str, message: str, claim: Claim) -> Move | None:
-        """End a kernel that broke a limit which only this node can see, and tell that reason."""
+        """Stop a kernel that exceeded a limit which only the agent can measure, and report this reason."""
         try:
             self._backend.stop(claim.kernel_id, grace=DEFAULT_GRACE)
             ended = self._backend.ended(claim.kernel_id)
@@ -55,20 +55,21 @@ class Ends:
         return None
 
     def look(self, claim: Claim) -> Move | None:
-        """Finish the kernel if it has ended by itself. Its generation is read only now: it may just have started."""
+        """Report and remove the kernel if it has ended. Its generation is read here, as the kernel may just have
+        started."""
         claim.generation = self._roster.generation(claim.kernel_id, default=claim.generation)
         if claim.generation == UNKNOWN:
             return None
         try:
             ended = self._backend.ended(claim.kernel_id)
-        except BackendError:  # gone counts too: the sync loop gives that verdict, at its second look
+        except BackendError:  # includes KernelGone, which the sync loop reports after two listings
             return None
         if ended is not None:
             self._finish(claim, ended)
         return None
 
     def discard(self, claim: Claim) -> Move | None:
-        """Stop and remove a kernel that nobody wants, without a word to the portal; a newer generation stays."""
+        """Stop and remove an unwanted kernel without a report; a newer generation stays."""
         if self._is_newer(claim):
             return None
         try:
@@ -82,7 +83,7 @@ class Ends:
         return None
 
     def give_verdict(self, kernel_id: UUID, generation: int, reason: str, message: str) -> None:
-        """Tell the portal that this kernel is not going to run here."""
+        """Report to the portal that this kernel ends here, for this reason. A failed report is logged."""
         report = KernelReport(
             kernel_id=kernel_id, generation=generation, state=KernelState.TERMINATED, reason=reason, message=message
         )
@@ -92,11 +93,11 @@ class Ends:
             logger.warning("kernel %s: %s not reported: %s", kernel_id, reason, error.message)
 
     def _is_newer(self, claim: Claim) -> bool:
-        """Return whether the kernel that is here was placed after the one that the order means."""
+        """Return whether the kernel on this agent has a newer generation than the order."""
         return self._roster.generation(claim.kernel_id, default=claim.generation) > claim.generation
 
     def _finish(self, claim: Claim, ended: Ended, *, forced: bool = False) -> None:
-        # A crash between two of these steps loses nothing, and the next run repeats them harmlessly.
+        # Each step can be repeated, so that a crash between two of them loses nothing.
         report = KernelReport(
             kernel_id=claim.kernel_id,
             generation=claim.generation,
@@ -125,5 +126,5 @@ class Ends:
             if not forced:
                 raise
             logger.warning("kernel %s is killed and its log is lost: %s", claim.kernel_id, error)
-        except ValueError:  # the next try would fail alike, and the kernel would keep its slots for ever
+        except ValueError:  # a retry would fail too, and the kernel would hold its slots for ever
             logger.exception("kernel %s: its log cannot be kept and is lost", claim.kernel_id)

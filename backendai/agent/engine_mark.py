@@ -1,5 +1,5 @@
-"""Remembers that a node has run sessions in containers: an engine that is away for a while may run them still, and a
-node that went on with native processes would give them up."""
+"""Records that an agent has run sessions in containers. While the engine is down they may still run, so the agent must
+not switch to native processes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _MARK = "ran-containers"
 
 
 def has_run_containers(data: Path) -> bool:
-    """Return whether the agent of this folder has worked with a container engine since it was last told not to."""
+    """Return whether the agent of this folder has used a container engine since ``clear_containers``."""
     return (data / _MARK).exists()
 
 
 def note_containers(data: Path) -> None:
-    """Remember that it does."""
+    """Record that the agent uses a container engine."""
     (data / _MARK).touch()
 
 
 def clear_containers(data: Path) -> None:
-    """Somebody has chosen another backend: what ran in containers is given up."""
+    """Delete the record, as an administrator chose another backend; kernels in containers are given up."""
     (data / _MARK).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Which database the portal had, and which kernels this agent keeps although a portal calls them over.
+"""Keeps the epoch of the portal's database, and the kernels protected from an older one.
 
-A database that was restored from a backup, or another one, knows nothing of what began after it was saved. It must not
-cost a running kernel: an agent that notices keeps all that is here until an administrator decides, kernel by kernel.
+A database that was restored from a backup, or another database, lacks the kernels started after it was saved. So an
+agent that notices such a database keeps all its kernels until an administrator decides about each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILE = "epoch.json"
 
 
 class EpochGuard:
-    """The highest epoch heard and the kernels kept because of an older one; both outlive the agent. One thread."""
+    """The newest known epoch, and the kernels kept because of an older one. Both are saved on disk. For one thread."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -30,18 +30,19 @@ class EpochGuard:
 
     @property
     def kept(self) -> frozenset[Key]:
-        """The kernels that only an administrator's decision removes."""
+        """The kernels that are removed only by an administrator's decision."""
         return frozenset(self._kept)
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Keep these as well."""
+        """Add these kernels to the kept ones."""
         if not set(keys) <= self._kept:
             self._kept |= set(keys)
             self._save()
 
     def hear(self, answer: SyncDown, listing: Iterable[KernelSighting]) -> None:
-        """Take an answer in: keep all that is here if its database is older or another one, and let go of what the
-        portal wants again, has decided about, or is gone."""
+        """Update the state with an answer of the portal. Keeps all kernels if its database is older or another one; a
+        kept kernel is released when the portal wants it again, an administrator decided about it, or it no longer
+        exists."""
         here = {(one.kernel_id, one.generation) for one in listing}
         before = (self._lineage, self._tick, set(self._kept))
         if answer.epoch is not None:

@@ -1,6 +1,6 @@
-"""The small HTTP server of a node: terminals and logs of its kernels, for holders of a ticket.
+"""An agent's HTTP server: terminals, logs, apps and files of its kernels, for requests with a ticket.
 
-It runs on an event loop of its own thread; blocking calls of the backend go to other threads.
+It runs on an event loop in a thread of its own; blocking calls of the backend run in other threads.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _LARGEST_FRAME = 16 * 2**20
 Answer = TypeVar("Answer")
-_APP_LOG_BYTES = 2**20  # the end of it
+_APP_LOG_BYTES = 2**20  # only the end of the log is sent
 _TERMINAL_NAME = re.compile(r"^[A-Za-z0-9_-]{1,32}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayView:
-    """What the gateway may know of the agent. ``now`` is the portal's time, by which tickets are written."""
+    """The parts of the agent that the gateway uses. ``now`` returns the portal's time, as tickets expire by its
+    clock."""
 
     backend: Backend
     roster: Roster
@@ -56,7 +57,7 @@ class GatewayView:
 
 
 class Gateway:
-    """The routes, and the websockets that are open."""
+    """The routes of the gateway and its open websockets."""
 
     def __init__(self, view: GatewayView) -> None:
         self._view = view
@@ -82,8 +83,8 @@ class Gateway:
         return app
 
     async def close_websockets(self, grace: float = 0.0) -> None:
-        """Tell every open terminal that the agent goes away and may be back, and cut the tunnels: those to replicas of
-        endpoints after ``grace`` seconds at the latest."""
+        """Close every terminal with the code of a restart, and the tunnels; tunnels to replicas get up to ``grace``
+        seconds."""
         self._shells.close()
         self._guests.close()
         closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
@@ -103,7 +104,7 @@ class Gateway:
         websocket = web.WebSocketResponse(
             heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_LARGEST_FRAME, timeout=_CLOSE_SECONDS
         )
-        # Accept first: a refusal before that reaches the other side as a bare HTTP 403 without its code.
+        # Accept first: clients see an earlier refusal as HTTP 403 without its code.
         await websocket.prepare(request)
         self._open.add(websocket)
         code, reason = await self._serve_terminal(request, websocket, name=name, rows=rows, cols=cols)
@@ -184,7 +185,7 @@ class Gateway:
     async def _ask(
         self, request: web.Request, purpose: Purpose, question: Callable[[UUID], Answer]
     ) -> tuple[UUID, Answer]:
-        """Return the kernel that the request is about, and what the backend says of it; a refusal is an HTTP error."""
+        """Return the request's kernel and the backend's answer about it. Errors become HTTP errors."""
         try:
             kernel_id = self._admit(request, purpose)
             return kernel_id, await asyncio.to_thread(question, kernel_id)
@@ -204,7 +205,7 @@ class Gateway:
         except BackendError as error:
             logger.warning("the log of kernel %s broke off: %s", kernel_id, error.message)
         except ConnectionError:
-            pass  # the reader left
+            pass  # the client disconnected
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
@@ -218,8 +219,8 @@ class Gateway:
         return self._ticket(request, purpose).kernel_id
 
     def _ticket(self, request: web.Request, purpose: Purpose) -> Ticket:
-        """Return the ticket that came. Raises TicketRefused; KernelGone when the kernel is not here; BackendError while
-        that is not known."""
+        """Return the request's ticket. Raises TicketRefused, KernelGone if the kernel is not here, and BackendError
+        before the agent knows its kernels."""
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind != "Ticket":
             raise TicketRefused("A ticket is needed.")

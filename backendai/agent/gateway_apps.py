@@ -1,7 +1,7 @@
-"""The gateway's side of apps: is the service up, and a tunnel to its port.
+"""The gateway's routes for apps: the state of an app, and tunnels to its port.
 
-A tunnel is a request with ``Upgrade: tcp``; after the answer 101 the connection carries the bytes of the port. What
-flows there is checked by the app proxy, which alone gets tickets for it.
+A tunnel is a request with ``Upgrade: tcp``; after the answer 101 the connection carries the bytes of the port. The app
+proxy, which alone gets tickets for tunnels, checks their content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Admit = Callable[[web.Request], Ticket]
 
 
 class AppRoutes:
-    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+    """Serves the app routes. ``admit`` returns a request's ticket or raises. Refusals are JSON with a code and a
+    message."""
 
     def __init__(self, backend: Backend, roster: Roster, links: GuestLinks, admit: Admit) -> None:
         self._admit, self._roster, self._links = admit, roster, links
@@ -47,13 +48,12 @@ class AppRoutes:
         self._stops = False
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
         router.add_post("/kernels/{id}/app", self._look)
         router.add_get("/kernels/{id}/app", self._tunnel)
 
     async def close(self, grace: float) -> None:
-        """Give no new tunnel, and cut those that are open: those to replicas of endpoints not before ``grace`` seconds,
-        in which their requests can end."""
+        """Refuse new tunnels and close the open ones; tunnels to replicas have ``grace`` seconds to finish their
+        requests."""
         self._stops = True
         for task in set(self._open) - set(self._to_replicas):
             task.cancel()
@@ -115,7 +115,7 @@ class AppRoutes:
 
 
 async def _arguments(request: web.Request) -> tuple[str, ...]:
-    """Return the words that the portal wants the command to get; it has seen to it that the image allows them."""
+    """Return the arguments for the app's command. The portal has checked that the image allows them."""
     said = await request.read()
     try:
         words = json.loads(said or b"{}").get("arguments", [])

@@ -1,4 +1,4 @@
-"""The files of a kernel's home folder, for holders of a ticket: all of them as one tar archive."""
+"""The gateway's route for a kernel's home folder: all its files as one tar archive, for requests with a ticket."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _WHOLE_HOME: list[tuple[bytes, ...]] = [()]
 
 
 class FileRoutes:
-    """``admit`` returns the ticket of a request, or raises."""
+    """Serves the route. ``admit`` returns a request's ticket or raises."""
 
     def __init__(self, backend: Backend, admit: Callable[[web.Request], Ticket]) -> None:
         self._backend, self._admit = backend, admit
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the routes."""
         router.add_get("/kernels/{id}/files", self._archive, allow_head=False)
 
     async def _archive(self, request: web.Request) -> web.StreamResponse:
-        """Send the home folder. A file that cannot be read breaks the archive off: half is never taken for all."""
+        """Send the home folder as an archive. An unreadable file aborts the response, so that no client takes a part
+        for the whole."""
         kernel_id = self._kernel(request)
         stream = tar_packing.tar_stream(await asyncio.to_thread(self._open_home, kernel_id), _WHOLE_HOME)
         response = web.StreamResponse(headers={"Content-Type": "application/x-tar", "Cache-Control": "no-store"})
@@ -49,7 +49,7 @@ class FileRoutes:
                 logger.warning("the home folder of kernel %s is not sent whole: %s", kernel_id, error)
             raise
         finally:
-            with contextlib.suppress(ValueError):  # a thread is in it still
+            with contextlib.suppress(ValueError):  # the generator still runs in a thread
                 stream.close()  # type: ignore[attr-defined]
         return response
 

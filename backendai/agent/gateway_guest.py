@@ -1,7 +1,6 @@
-"""The gateway's side of runs and files: a question goes to the kernel's guest as it is, and its answer back unread.
+"""The gateway's route to the guest agents: it forwards requests and answers without reading them.
 
-The body of the request begins with a line of JSON that names the operation. What follows the line (an upload) passes
-without being kept.
+The request's body begins with a line of JSON that names the operation. The rest (an upload) is streamed, not buffered.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Admit = Callable[[web.Request], Ticket]
 
 
 class GuestRoutes:
-    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+    """Serves the route. ``admit`` returns a request's ticket or raises. Refusals are JSON with a code and a message."""
 
     def __init__(self, links: GuestLinks, roster: Roster, admit: Admit) -> None:
         self._links, self._roster, self._admit = links, roster, admit
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def add_to(self, app: web.Application) -> None:
-        """Add the routes, and look for guests of an earlier agent as long as the application serves."""
+        """Add the route. While the application runs, it also reconnects guests that an earlier agent started."""
         app.router.add_post("/kernels/{id}/execute", self._execute)
         app.cleanup_ctx.append(self._taking_up)
 
@@ -56,7 +55,7 @@ class GuestRoutes:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """Cut every answer; guests and what they run go on."""
+        """Close every open answer; the guests and their programs continue."""
         for task in list(self._open):
             task.cancel()
         self._links.close()
@@ -86,7 +85,7 @@ class GuestRoutes:
 
 
 async def _beginning(request: web.Request) -> bytes:
-    """Return the first line, and what came with it of what follows."""
+    """Return the first line, and the bytes after it that have already arrived."""
     data = b""
     while b"\n" not in data and len(data) <= LARGEST_QUESTION and (piece := await request.content.readany()):
         data += piece
@@ -104,7 +103,7 @@ def _operation(line: bytes) -> str:
 
 
 async def _send(request: web.Request, line: bytes, writer: asyncio.StreamWriter) -> None:
-    """Send the question and what follows it; a slow guest slows the sender."""
+    """Send the question and the rest of the body to the guest, at the guest's speed."""
     with contextlib.suppress(OSError):
         writer.write(line)
         await writer.drain()

@@ -1,7 +1,7 @@
-"""The gateway's side of SSH: a connection to the kernel's guest, whose bytes nobody here reads.
+"""The gateway's route for SSH: an unread byte stream to the kernel's guest agent.
 
-It is asked for with ``Upgrade: guest``. After the answer 101 the connection is the guest's: a line of JSON that names
-the operation, then whatever belongs to it.
+A request with ``Upgrade: guest`` opens it. After the answer 101 the connection belongs to the guest: a line of JSON
+that names the operation, then the data of the operation.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ Admit = Callable[[web.Request], Ticket]
 
 
 class ShellRoutes:
-    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+    """Serves the route. ``admit`` returns a request's ticket or raises. Refusals are JSON with a code and a message."""
 
     def __init__(self, links: GuestLinks, roster: Roster, admit: Admit) -> None:
         self._links, self._roster, self._admit = links, roster, admit
         self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Add the route."""
         router.add_get("/kernels/{id}/guest", self._connect)
 
     def close(self) -> None:
-        """Cut every connection; guests and what they keep go on."""
+        """Close every connection; the guests and their programs continue."""
         for task in list(self._open):
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""The thread that the gateway lives on, and the socket that it listens on."""
+"""The gateway's thread, and its listening socket."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 
 class GatewayThread:
-    """Serves the gateway on an event loop of its own. Nothing else touches that loop except through ``stop`` and
-    ``run``. ``grace``: seconds for open requests to endpoints when it stops."""
+    """Runs the gateway on an event loop in its own thread. Other threads reach that loop only through ``stop`` and
+    ``run``. ``grace``: seconds for open requests to endpoints during ``stop``."""
 
     def __init__(self, gateway: Gateway, listener: socket.socket, grace: float) -> None:
         self._gateway, self._listener, self._grace = gateway, listener, grace
@@ -41,14 +41,15 @@ class GatewayThread:
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve; returns when connections are taken, raises what stands in the way."""
+        """Start the thread; returns when the gateway accepts connections. Raises the error that prevents it."""
         self._thread.start()
         self._ready.wait()
         if self._error is not None:
             raise self._error
 
     def run(self, work: Coroutine[Any, Any, T], *, timeout: float) -> T:
-        """Run this on the gateway's loop and return its result. Raises TimeoutError, and what it raises."""
+        """Run the coroutine on the gateway's loop and return its result. Raises TimeoutError, and the coroutine's
+        exceptions."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     def stop(self) -> None:
@@ -70,7 +71,7 @@ class GatewayThread:
             self._loop.close()
 
     async def _serve(self) -> None:
-        # Without handler_cancellation a reader of a silent log would hold its stream open after it left.
+        # Without handler_cancellation the stream of a silent log would stay open after its client disconnected.
         runner = web.AppRunner(self._gateway.application(), handler_cancellation=True, access_log=None)
         await runner.setup()
         try:
@@ -83,7 +84,7 @@ class GatewayThread:
 
 
 def listen(settings: NodeSettings, portal_url: str) -> socket.socket:
-    """Return a listening socket: at the place that was set, else where it was last time, else at a free port."""
+    """Return a listening socket: at the configured address, else the last one, else at a free port."""
     kept_host, kept_port = load_address(settings.data)
     host = settings.gateway_host or _address_towards(portal_url) or kept_host or _LOOPBACK
     wishes = [settings.gateway_port] if settings.gateway_port else [kept_port if kept_host == host else 0, 0]
@@ -93,7 +94,7 @@ def listen(settings: NodeSettings, portal_url: str) -> socket.socket:
 
 
 def public_url(settings: NodeSettings, listener: socket.socket, portal_url: str) -> str:
-    """Return where the portal should dial this node's gateway."""
+    """Return the URL at which the portal reaches this gateway."""
     if settings.gateway_url:
         return settings.gateway_url
     host, port = listener.getsockname()[:2]
@@ -118,11 +119,11 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _address_towards(portal_url: str) -> str:
-    """Return this machine's address on the way to the portal, or "" when its name cannot be resolved now."""
+    """Return this machine's address on the route to the portal; "" if the portal's name cannot be resolved."""
     parts = urlsplit(portal_url)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((parts.hostname or _LOOPBACK, parts.port or 80))  # sends nothing
+            probe.connect((parts.hostname or _LOOPBACK, parts.port or 80))  # selects a route, sends no packet
             return str(probe.getsockname()[0])
     except OSError:
         return ""

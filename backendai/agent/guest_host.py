@@ -1,4 +1,4 @@
-"""What a backend does for the guest agents of its kernels, and the program that they are."""
+"""The interface of backends for guest agents, and the guest agent's program."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from pathlib import Path
 from uuid import UUID
 
 PROGRAM = "guest.pyz"
-INSIDE = "/run/backendai"  # where kernels find program and socket, if something is mounted for them
+INSIDE = "/run/backendai"  # the mount point, in kernels, of the folder with program and socket
 _HERE = Path(__file__).parent / "guest"
 _MAIN = "from backendai.agent.guest.serve import main\n\nmain()\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes from the same source
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time stamp: equal sources give equal bytes
 
 
 class GuestPlace(abc.ABC):
-    """Kernels with guests that are processes in them. Methods block. ``start_seconds``: how long a start may take."""
+    """A backend whose guest agents are processes inside its kernels. Methods block. ``start_seconds``: the longest
+    start."""
 
     start_seconds = 20.0
 
     @abc.abstractmethod
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the folder, as this process sees it, that the kernel has mounted for its guest. Raises KernelGone,
-        BackendError (``started-before-update``: the kernel has none)."""
+        """Return the host path of the folder that the kernel mounts for its guest. Raises KernelGone, and BackendError
+        (code ``started-before-update`` for a kernel without such a folder)."""
 
     @abc.abstractmethod
     def was_launched(self, kernel_id: UUID) -> bool:
-        """Return whether a guest was started in the kernel, now or earlier; asks no engine."""
+        """Return whether a guest was ever started in the kernel. Does not call the engine."""
 
     @abc.abstractmethod
     def launch(self, kernel_id: UUID) -> None:
-        """Start the program in the kernel, with the rights of its user, without waiting for its end. Raises
-        KernelGone, BackendError."""
+        """Start the program in the kernel as the kernel's user; does not wait for its end. Raises KernelGone,
+        BackendError."""
 
 
 class InProcessGuests(abc.ABC):
-    """Kernels whose guest is an object of this process."""
+    """A backend whose guests are objects of the agent's process."""
 
     @abc.abstractmethod
     async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -46,7 +47,7 @@ class InProcessGuests(abc.ABC):
 
     @abc.abstractmethod
     def working(self) -> set[UUID]:
-        """Return the kernels in which code runs; any thread may ask."""
+        """Return the kernels in which code runs. Thread-safe."""
 
 
 GuestHost = GuestPlace | InProcessGuests
@@ -54,7 +55,7 @@ GuestHost = GuestPlace | InProcessGuests
 
 @cache
 def program() -> bytes:
-    """Return the guest as one file that any Python runs: our package with nothing but the guest in it."""
+    """Return the guest agent as one zip file for any Python: this package with only the guest's modules."""
     packages = ("backendai/__init__.py", "backendai/agent/__init__.py")
     sources = {name: "" for name in packages} | {"__main__.py": _MAIN}
     sources |= {f"backendai/agent/guest/{path.name}": path.read_text() for path in sorted(_HERE.glob("*.py"))}

@@ -1,7 +1,7 @@
-"""The node's end of the guests: a socket for each kernel on which its guest dials in, and connections on demand.
+"""The agent's side of the guest agents: a socket for each kernel, to which its guest connects.
 
-The guest dials out, so nothing in a kernel can stand in for the node; what comes in over a kernel's socket is about
-that kernel only. This process opens no path and takes no file descriptor from inside.
+The guest connects from inside, so no program in a kernel can impersonate the agent, and messages on a kernel's socket
+concern only that kernel. The agent opens no path and takes no file descriptor that comes from a kernel.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from backendai.agent.guest_host import PROGRAM, GuestHost, InProcessGuests, prog
 
 logger = logging.getLogger(__name__)
 
-_REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
+_REDIAL_SECONDS = 0.6  # within this time a guest of an earlier agent connects again
 _DIAL_SECONDS = 5.0
 _MOST_UNCLAIMED = 32
 _LARGEST_GREETING, _LARGEST_HEARING = 4096, 2**16
 _HEARD_EVERY = 0.1
-_BELIEVED_SECONDS = 60.0  # a guest says it every 20 s; one that was stopped says nothing
+_BELIEVED_SECONDS = 60.0  # a guest reports every 20 s; a stopped process reports nothing
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -38,7 +38,7 @@ class GuestMissing(BackendError):
 
 
 class GuestLinks:
-    """The links to all guests of a node. Lives on one event loop; only ``working`` is for other threads too."""
+    """The connections to all guests of an agent. Belongs to one event loop; only ``working`` is thread-safe."""
 
     def __init__(self, host: GuestHost | None) -> None:
         self._host = host
@@ -46,13 +46,13 @@ class GuestLinks:
         self._looked_at: set[UUID] = set()
 
     def working(self) -> set[UUID]:
-        """Return the kernels in which code runs, as far as their guests have said so within a minute."""
+        """Return the kernels whose guests reported running code within the last minute."""
         if isinstance(self._host, InProcessGuests):
             return self._host.working()
         return {kernel_id for kernel_id, link in list(self._links.items()) if link.works}
 
     async def take_up(self, kernels: set[UUID]) -> None:
-        """Listen to guests that an earlier agent has started: what they run is reported though nobody asks."""
+        """Listen for guests that an earlier agent started. Their running code is then reported without a request."""
         if self._host is None or isinstance(self._host, InProcessGuests):
             return
         self._looked_at &= kernels
@@ -66,7 +66,7 @@ class GuestLinks:
                         await link.listen(folder)
 
     async def open(self, kernel_id: UUID) -> Stream:
-        """Return a connection for one question; the guest is started if need be. Raises BackendError."""
+        """Return a connection for one question; starts the guest if none is connected. Raises BackendError."""
         if self._host is None:
             raise GuestMissing("This agent cannot run code in its sessions.", code="execution-impossible")
         if isinstance(self._host, InProcessGuests):
@@ -81,12 +81,12 @@ class GuestLinks:
         return await link.open()
 
     def forget(self, kernels: set[UUID]) -> None:
-        """Close the sockets of kernels that are not among these."""
+        """Close the sockets of all kernels that are not in ``kernels``."""
         for kernel_id in set(self._links) - kernels:
             self._links.pop(kernel_id).close()
 
     def close(self) -> None:
-        """Close every socket; guests and what they run go on."""
+        """Close every socket; the guests and their programs continue."""
         self.forget(set())
 
     async def _start(self, kernel_id: UUID, link: _Link) -> None:
@@ -98,7 +98,7 @@ class GuestLinks:
                 return
             await asyncio.to_thread(_furnish, folder)
         except OSError as error:
-            await asyncio.to_thread(self._host.folder, kernel_id)  # says so if the kernel has just ended
+            await asyncio.to_thread(self._host.folder, kernel_id)  # raises KernelGone if the kernel has just ended
             raise GuestMissing(f"The socket for the session cannot be made: {error}") from error
         await asyncio.to_thread(self._host.launch, kernel_id)
         if not await link.wait(self._host.start_seconds):
@@ -108,7 +108,7 @@ class GuestLinks:
 
 
 class _Link:
-    """The socket of one kernel, its guest's control connection, and the streams that are being opened."""
+    """One kernel's socket, its guest's control connection, and the streams that are being opened."""
 
     def __init__(self, folder: Path) -> None:
         self.starting = asyncio.Lock()
@@ -122,7 +122,7 @@ class _Link:
 
     @property
     def works(self) -> bool:
-        """Whether code runs there."""
+        """Whether the guest reported running code within the last minute."""
         return time.monotonic() < self._works_until
 
     @property
@@ -131,7 +131,7 @@ class _Link:
         return self._dialled.is_set()
 
     async def listen(self, folder: Path) -> None:
-        """Listen in the folder. Raises OSError."""
+        """Listen in the folder, if the socket does not exist. Raises OSError."""
         if self._server is not None and (folder / SOCKET).exists():
             return
         self.close()
@@ -139,13 +139,13 @@ class _Link:
         self._server = await asyncio.start_unix_server(self._greet, sock=listener, limit=2**16)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until a guest is connected; returns whether one is."""
+        """Wait up to ``seconds`` for a guest's connection; returns whether a guest is connected."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._dialled.wait(), seconds)
         return self.is_dialled
 
     async def open(self) -> Stream:
-        """Have the guest dial one more connection. Raises GuestMissing."""
+        """Return a new connection, which the guest opens on request. Raises GuestMissing."""
         name, wanted = secrets.token_hex(8), asyncio.get_running_loop().create_future()
         self._wanted[name] = wanted
         try:
@@ -175,7 +175,7 @@ class _Link:
         self._dialled.clear()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one connection from inside: the control connection, or a stream that is wanted; nothing else."""
+        """Accept one connection of the kernel if it is the control connection or a requested stream; else close it."""
         if self._unclaimed >= _MOST_UNCLAIMED:
             writer.close()
             return
@@ -198,7 +198,7 @@ class _Link:
             writer.close()
 
     async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Keep the control connection until it ends; a later one takes its place."""
+        """Read the control connection until it ends; a later control connection replaces it."""
         self._hang_up()
         self._control = writer
         self._dialled.set()
@@ -206,20 +206,20 @@ class _Link:
         with contextlib.suppress(OSError, ValueError, RecursionError, asyncio.CancelledError):
             while self._control is writer and (heard := await reader.read(_LARGEST_HEARING)):
                 *lines, rest = (rest + heard).split(b"\n")
-                # Only the newest counts: of a guest that talked without end and has left, not every line is read.
+                # Only the last line is parsed, as a guest may have written without limit before it ended.
                 said = json.loads(lines[-1]) if lines and len(lines[-1]) <= _LARGEST_GREETING else None
                 if self._control is writer and isinstance(said, dict):
                     self._works_until = time.monotonic() + _BELIEVED_SECONDS if said.get("works") is True else 0.0
                 if len(rest) > _LARGEST_GREETING:
                     break
-                await asyncio.sleep(_HEARD_EVERY)  # a guest that talks without end waits for us
+                await asyncio.sleep(_HEARD_EVERY)  # limits the processor time for a guest that writes without limit
         if self._control is writer:
             self._hang_up()
         writer.close()
 
 
 def _furnish(folder: Path) -> None:
-    """Put the program of this version into the folder."""
+    """Write this version of the guest's program into the folder."""
     draft = folder / f".{PROGRAM}"
     draft.write_bytes(program())
     draft.chmod(0o644)
@@ -227,9 +227,9 @@ def _furnish(folder: Path) -> None:
 
 
 def _listener(folder: Path) -> socket.socket:
-    """Return a socket that listens in the folder, and which any user of the kernel can reach."""
+    """Return a socket that listens in the folder, and that every user of the kernel can connect to."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = listen(folder / SOCKET, 64)
-    (folder / SOCKET).chmod(0o666)  # the folder is seen by the agent and by the kernel only
+    (folder / SOCKET).chmod(0o666)  # only the agent and the kernel have access to the folder
     listener.setblocking(False)
     return listener

@@ -1,5 +1,5 @@
-"""How hints come in: Celery's Redis transport for a worker that only takes, from one list, under an account that can do
-nothing else. Hints may be lost, so nothing is acknowledged and nothing is put back."""
+"""Celery's Redis transport for an agent that only receives hints: one list, under an account with no other rights. As
+hints may be lost, none is acknowledged or requeued."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HEALTH_SECONDS = 25.0
 _RedisChannel: Any = kombu_redis.Channel
 _RedisTransport: Any = kombu_redis.Transport
 _aliases: dict[str, Any] = TRANSPORT_ALIASES
-_REST_SECONDS = 1.0  # between two connections at least: Celery comes back at once when a command is refused
+_REST_SECONDS = 1.0  # least time between connections: Celery reconnects at once after a refused command
 
 
 def use_hints(address: Callable[[], str]) -> None:
-    """Let ``URL`` stand for the broker whose address ``address`` returns, called anew for every connection."""
+    """Register ``URL`` as the broker whose address ``address`` returns, called again for every connection."""
 
     class Transport(_Transport):
         @staticmethod
@@ -37,7 +37,7 @@ def use_hints(address: Callable[[], str]) -> None:
 
 
 def hint_queue(name: str) -> Queue:
-    """Return the queue as this transport takes from it: nothing is acknowledged."""
+    """Return the agent's hint queue, without acknowledgements."""
     return Queue(name, routing_key=name, no_ack=True)
 
 
@@ -52,14 +52,14 @@ class _Channel(_RedisChannel):
         return {"db": 0, "health_check_interval": _HEALTH_SECONDS, **told, "connection_class": kind}
 
     def _queue_bind(self, *args: Any) -> None:
-        pass  # the portal names the queue itself: nobody looks for it by a binding, and a node writes nothing
+        pass  # the portal names the queue, so no binding is needed, and agents must not write
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)
         except (Empty, OSError, RedisError):
             raise
-        except Exception as error:  # whatever a message holds, the next one may be a good one
+        except Exception as error:  # an invalid message must not stop the consumer
             logger.warning("dropped a message that is no hint: %r", error)
             raise Empty from error
 
@@ -80,7 +80,7 @@ class _Transport(_RedisTransport):
 
 
 def _watched(plain: Any, channel: _Channel) -> Any:
-    """Return the kind of connection that the event loop forgets when it breaks."""
+    """Return a connection class that unregisters itself from the event loop when it breaks."""
 
     class Watched(plain):
         def disconnect(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a node gets its identity: from its disk, or from the portal with a join token."""
+"""Gets an agent's credentials: from its disk, or from the portal with a join token."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NOBODY = UUID(int=0)
 
 
 def ensure_joined(settings: NodeSettings, *, portal_url: str, gateway_url: str) -> Credentials:
-    """Return this node's credentials, joining when it has none or the portal forgot it and a token is there.
+    """Return this agent's credentials; joins if it has none, or the portal does not know them and a token is set.
 
-    Waits for a portal that does not answer yet. A UserError when there is no token, or the portal refuses it.
+    Retries while the portal does not answer. Raises UserError if there is no token or the portal refuses it.
     """
     kept = load_credentials(settings.data)
     if kept is not None and not (settings.join_token and _is_forgotten(kept, portal_url)):

@@ -1,4 +1,4 @@
-"""The runtime that an agent's container engine uses for kernels, and what ends at its border."""
+"""The container runtime of an agent's engine, and the capabilities that it lacks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from backendai.core.errors import UserError
 from backendai.core.slots import parse_size
 from backendai.wire.capabilities import Capability
 
-# Runtimes whose containers are processes of the machine's own Linux kernel: others cannot share a network.
+# Runtimes whose containers run under the machine's own Linux kernel; only these can share a network.
 SHARING_RUNTIMES = frozenset({"runc", "crun", "io.containerd.runc.v2", "nvidia"})
 # A virtual machine or a sandbox has a Linux kernel of its own: sockets of the agent and device files do not reach into
 # it, and its writes do not all lie in the layer that a saved image is made of.
 BEYOND_BORDER = frozenset({Capability.EXECUTION, Capability.DEVICES, Capability.COMMIT, Capability.PUSH})
-LEAST_MEMORY = 64 * 2**20  # what a kernel must keep for itself
+LEAST_MEMORY = 64 * 2**20  # bytes that a kernel has at least, without the overhead
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _VARIABLE = "BACKENDAI_AGENT_RUNTIME"
@@ -24,23 +24,24 @@ _VARIABLE = "BACKENDAI_AGENT_RUNTIME"
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """A runtime by its name in the engine; empty: the engine's default. ``overhead``: bytes of each kernel's memory
-    that the virtual machine around it takes."""
+    that the virtual machine around the kernel uses."""
 
     name: str = ""
     overhead: int = 0
 
     @property
     def has_border(self) -> bool:
-        """Return whether kernels have a Linux kernel of their own."""
+        """Whether kernels run under a Linux kernel of their own."""
         return bool(self.name) and self.name not in SHARING_RUNTIMES
 
     @property
     def lacks(self) -> frozenset[Capability]:
-        """Return the capabilities that do not reach across the border."""
+        """The capabilities that need the machine's own Linux kernel and are therefore missing."""
         return BEYOND_BORDER if self.has_border else frozenset()
 
     def is_known_to(self, info: Mapping[str, object]) -> bool:
-        """Return whether the engine that describes itself so can use it. Names of shims are not listed by engines."""
+        """Return whether an engine with this description can use the runtime. Engines do not list runtimes named by a
+        shim."""
         known = info.get("Runtimes")
         return not self.name or "." in self.name or (isinstance(known, Mapping) and self.name in known)
 

@@ -1,8 +1,7 @@
-"""The kit: Python, rsync, scp, tmux and a server of files of this machine, each with its libraries, for images without
-them.
+"""The kit: this machine's Python, rsync, scp, tmux and SFTP server with their libraries, for images without them.
 
-Containers mount its folder read-only. Programs in it are started by their own loader, so they need nothing of the image
-but a shell. It is made when a kernel first needs it, and again when what it was made from changes.
+Containers mount the folder read-only. The kit's programs run under the kit's own loader and need only a shell of the
+image. The kit is built when a kernel first needs it, and rebuilt when its sources change.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _SECONDS = 60.0
 _TOOLS = ("rsync", "scp", "tmux")
 _FILE_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server")
 _TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo")
-# Terminals that people come with, and those that tmux is: an image without tmux often knows neither.
+# Terminals of users' clients, and tmux's own: images without tmux often lack both descriptions.
 _TERMINALS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux", "vt100", "dumb")
 _LINKED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
-# What nothing in the guest imports, and what would bring large libraries.
+# Modules that the guest does not import, or that need large libraries.
 _LEFT_OUT = (
     "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
     "lib2to3", "pydoc_data", "distutils", "venv", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "_xx*", "xx*",
     "_sqlite3*", "_curses*", "_dbm*", "_gdbm*", "readline*", "nis*", "_ssl*", "_hashlib*", "_lzma*", "_bz2*",
 )  # fmt: skip
 _HERE = f"{INSIDE}/{_CURRENT}"
-_LOCALE = Path("/usr/lib/locale/C.utf8/LC_CTYPE")  # tmux wants UTF-8, for which its C library needs this file
-# What programs of the image must not get of the settings that our tmux needs, and people's own files after it.
+_LOCALE = Path("/usr/lib/locale/C.utf8/LC_CTYPE")  # tmux needs UTF-8, for which the C library reads this file
+# Removes from programs of the image a variable that only our tmux needs, then reads users' own settings.
 _TMUX_CONF = """\
 set-environment -gr LOCPATH
 source-file -q /etc/tmux.conf
@@ -54,20 +53,22 @@ set -- -u -f {_HERE}/tmux.conf "$@"
 
 
 class Kit:
-    """The kit of one agent, under ``folder``; kernels mount ``folder`` itself, so that a newer kit reaches them too."""
+    """The kit of one agent, below ``folder``. Kernels mount ``folder`` itself, so that a rebuilt kit reaches them
+    too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._making, self._has_failed = threading.Lock(), False
 
     def prepare(self) -> Path:
-        """Return the folder that containers mount, made if needed."""
+        """Return the folder that containers mount; creates it if needed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
         return self.folder
 
     def ensure(self) -> bool:
-        """Return whether the kit is there, made if need be: a second or two. One that cannot be made is logged once."""
+        """Return whether the kit exists; builds it if needed (1 to 2 s). A failed build is logged once and not
+        repeated."""
         with self._making:
             if self._has_failed:
                 return False
@@ -85,7 +86,7 @@ class Kit:
         if current.is_symlink() and str(current.readlink()) == version:
             return
         draft = self.folder / f".{version}"
-        for left in self.folder.iterdir():  # of a start that was cut short, or of an earlier version
+        for left in self.folder.iterdir():  # from an interrupted build or an earlier version
             if left != current and (not current.is_symlink() or left.name != str(current.readlink())):
                 remove_tree(left)
         _fill(draft, programs)
@@ -96,7 +97,7 @@ class Kit:
 
 
 def _programs() -> dict[str, Path]:
-    """Return the programs by their names in the kit: Python, and those of the others that this machine has."""
+    """Return the paths of the programs by their names in the kit: Python, and the others that this machine has."""
     server = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None)
     found = {name: shutil.which(name) for name in _TOOLS} | {"sftp-server": server}
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
@@ -111,7 +112,7 @@ def _version_of(programs: Iterable[Path]) -> str:
 
 def _fill(draft: Path, programs: dict[str, Path]) -> None:
     library = Path(os.__file__).parent
-    target = draft / sys.platlibdir / library.name  # where Python looks, seen from its program
+    target = draft / sys.platlibdir / library.name  # Python searches this path relative to its program
     shutil.copytree(library, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     for name in ("libraries", "programs", "bin"):
         (draft / name).mkdir()
@@ -132,7 +133,8 @@ def _fill(draft: Path, programs: dict[str, Path]) -> None:
 
 
 def _prepare_tmux(draft: Path) -> None:
-    """Write tmux's settings, and copy what this machine knows of terminals and of UTF-8: it does not start without."""
+    """Write tmux's settings, and copy this machine's terminal descriptions and UTF-8 locale: tmux does not start
+    without them."""
     (draft / "tmux.conf").write_text(_TMUX_CONF)
     if _LOCALE.exists():
         (draft / "locale" / "C.utf8").mkdir(parents=True)
@@ -152,7 +154,7 @@ def _write_starter(path: Path, name: str, loader: str) -> None:
 
 
 def _linked(files: list[str]) -> list[str]:
-    """Return the libraries and the loader that these files need."""
+    """Return the libraries and the loader that these files need. Raises OSError."""
     told = subprocess.run(["ldd", *files], capture_output=True, text=True, timeout=_SECONDS, check=False)
     if not told.stdout:
         raise OSError(f"ldd says nothing: {told.stderr.strip()[:200]}")

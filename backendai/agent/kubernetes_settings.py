@@ -1,4 +1,4 @@
-"""What an agent is told of its pool: a part of a Kubernetes cluster that starts its kernels."""
+"""The settings of an agent's pool: the part of a Kubernetes cluster that runs its kernels."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ PULL_POLICIES, REACHES, DNS = (
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Where the pool is, and how its pods are made. Empty: as kubeconfig or service account say."""
+    """The pool's location, and the settings of its pods. Empty: the value of kubeconfig or service account."""
 
     kubeconfig: Path | None = None
     context: str = ""
     namespace: str = ""
-    nodes: Mapping[str, str] = field(default_factory=dict)  # labels that a node of the pool has
-    labels: Mapping[str, str] = field(default_factory=dict)  # of every pod, Kueue's queue for example
+    nodes: Mapping[str, str] = field(default_factory=dict)  # labels of the pool's nodes
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of every pod, such as Kueue's queue
     tolerations: tuple[Mapping[str, str], ...] = ()
     runtime_class: str = ""
     pull_policy: str = PULL_POLICIES[0]
-    reach: str = REACHES[0]  # how the agent comes to the ports of pods
+    reach: str = REACHES[0]  # how the agent connects to ports of pods
     sources: tuple[str, ...] = ()  # addresses from which an agent outside of the cluster reaches pods
     dns: str = DNS[0]
-    probe_image: str = ""  # with sh and nc, for the trial of the network; empty: it is not tried
-    scratch: str = ""  # the storage class of homes; empty: they lie on the nodes' disks
-    storage: Mapping[str, PoolStorage] = field(default_factory=dict)  # by name: the hosts of folders
+    probe_image: str = ""  # an image with sh and nc for the test of network policies; empty: no test
+    scratch: str = ""  # the storage class of home folders; empty: on the nodes' disks
+    storage: Mapping[str, PoolStorage] = field(default_factory=dict)  # storage hosts by name
     gpu: str = "nvidia.com/gpu"  # the resource that counts the GPUs of a node
-    wait_seconds: float = 0.0  # for room on a node, while an autoscaler may make some; 0: the usual time
+    wait_seconds: float = 0.0  # longest wait for capacity, which an autoscaler may add; 0: the default
 
 
 def read_pool(environ: Mapping[str, str]) -> PoolSettings:
@@ -91,7 +91,7 @@ def _wrong(variable: str, text: str, advice: str) -> UserError:
 
 
 def _pairs(environ: Mapping[str, str], variable: str) -> dict[str, str]:
-    """Return ``key=value,…`` as labels."""
+    """Return the labels in ``key=value,…``. Raises UserError."""
     text = environ.get(variable, "")
     found: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -103,7 +103,7 @@ def _pairs(environ: Mapping[str, str], variable: str) -> dict[str, str]:
 
 
 def _tolerations(text: str) -> tuple[Mapping[str, str], ...]:
-    """Return ``key[=value][:effect],…`` as tolerations."""
+    """Return the tolerations in ``key[=value][:effect],…``. Raises UserError."""
     found: list[Mapping[str, str]] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         pair, _, effect = part.partition(":")
@@ -118,7 +118,7 @@ def _tolerations(text: str) -> tuple[Mapping[str, str], ...]:
 
 
 def _networks(text: str) -> tuple[str, ...]:
-    """Return addresses or blocks of addresses, separated by commas."""
+    """Return the addresses or networks in a list separated by commas. Raises UserError."""
     found = tuple(filter(None, (part.strip() for part in text.split(","))))
     for part in found:
         try:

@@ -1,4 +1,4 @@
-"""Where the storage hosts of a pool are, as the volumes of pods name them."""
+"""The storage hosts of a pool, as volumes of pods."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FORMS = "use host=claim:NAME, host=nfs:SERVER:/PATH or host=path:/PATH, each ho
 
 @dataclass(frozen=True, slots=True)
 class PoolStorage:
-    """One storage host: a claim of the namespace (``folder``: where in it), a server of NFS, or a path that all nodes
-    of the pool have."""
+    """One storage host: a volume claim of the namespace (``folder``: a path in it), an NFS server, or a path on all
+    nodes of the pool."""
 
     claim: str = ""
     server: str = ""
@@ -26,7 +26,7 @@ class PoolStorage:
 
     @property
     def source(self) -> dict[str, Any]:
-        """The volume as pods name it. A path that a node does not have starts no pod there."""
+        """The volume in the form of a pod's spec. A pod does not start on a node that lacks the path."""
         if self.claim:
             return {"persistentVolumeClaim": {"claimName": self.claim}}
         if self.server:

@@ -1,7 +1,7 @@
-"""Who works on which kernel now, and on how many threads.
+"""Threads for the actions on kernels, and the locks on kernels.
 
-A kernel is claimed by one action at a time; hints, sync and the watcher all come through here, so a double or a
-crossing order costs nothing. Threads are daemons: a call that hangs in the engine cannot keep the process alive.
+Only one action at a time holds a kernel. Hints, sync and watcher all submit here, so repeated or simultaneous orders do
+no harm. The threads are daemons: a hanging call of the engine cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ Work = Callable[["Claim"], Move | None]
 
 @dataclass(slots=True)
 class Claim:
-    """One action's lock on a kernel, or on a job (then ``kernel_id`` is the job's, and ``lane`` its kind). While a step
-    runs that may take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it
-    can, and ``is_pulling`` says that it waits for its image, so that nothing of the kernel is here."""
+    """One action's lock on a kernel, or on a job (``kernel_id``: the job's id, ``lane``: its kind).
+
+    ``deadline`` (monotonic) is set during a step that may take ``allowed`` seconds. ``abandon`` asks a start to give
+    up. ``is_pulling``: the start waits for its image, so that nothing of the kernel exists here.
+    """
 
     kernel_id: UUID
     generation: int
@@ -40,11 +42,11 @@ class Claim:
     lane: LaneName = ""
 
 
-_READY = 64  # kernels whose programs are waited for: each looks twice a second and sleeps
+_READY = 64  # kernels in a readiness check; such a thread polls twice a second and sleeps
 
 
 class Lanes:
-    """Pools of threads behind one table of claims."""
+    """Thread pools that share one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
         sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "ready": _READY, "end": ends}
@@ -54,7 +56,7 @@ class Lanes:
         self._changed = threading.Condition()
 
     def add(self, name: LaneName, size: int) -> None:
-        """Add a pool of its own for a kind of job."""
+        """Add a thread pool for a kind of job."""
         self._pools[name] = _Pool(name, size)
 
     def submit(self, claim: Claim, work: Work) -> bool:
@@ -67,7 +69,8 @@ class Lanes:
         return True
 
     def submit_after(self, claim: Claim, work: Work) -> None:
-        """Queue the work now, or when the action that holds the kernel ends. One action waits; a stop replaces it."""
+        """Queue the work, after the action that holds the kernel if there is one. Only one action waits; a stop
+        replaces it."""
         with self._changed:
             if claim.kernel_id in self._claims:
                 waiting = self._next.get(claim.kernel_id)
@@ -83,12 +86,12 @@ class Lanes:
             return self._claims.get(kernel_id)
 
     def held(self) -> set[UUID]:
-        """Return the kernels that something works on now."""
+        """Return the ids of all kernels that an action holds."""
         with self._changed:
             return set(self._claims)
 
     def overdue(self, now: float) -> list[Claim]:
-        """Return the claims whose deadline has passed; each is returned once."""
+        """Return the claims whose deadline has passed, each only once."""
         with self._changed:
             late = [claim for claim in self._claims.values() if claim.deadline is not None and claim.deadline < now]
             for claim in late:
@@ -96,7 +99,7 @@ class Lanes:
             return late
 
     def wait_idle(self, timeout: float) -> bool:
-        """Wait until no kernel is held; returns whether that came true within ``timeout`` seconds."""
+        """Wait up to ``timeout`` seconds until no kernel is held; returns whether that happened."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._claims, timeout)
 
@@ -127,7 +130,7 @@ def _first_lane(claim: Claim) -> LaneName:
 
 
 class _Pool:
-    """At most ``size`` daemon threads, made when there is work and no idle one."""
+    """A pool of up to ``size`` daemon threads; a thread is created when work arrives and none is idle."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name, self._size = name, size

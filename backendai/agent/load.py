@@ -1,4 +1,4 @@
-"""How busy the machine is."""
+"""The machine's processor and memory use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import psutil
 
 from backendai.wire.live import LiveSample
 
-_SHORTEST = 0.5  # seconds of all processors together
+_SHORTEST = 0.5  # least interval, in seconds summed over all processors
 
 
 class Load:
-    """Processor use is that since the question before; safe to ask from many threads."""
+    """Measures the machine. Processor use covers the time since the previous call. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,9 +40,9 @@ class Load:
 
 
 def _cpu_seconds() -> tuple[float, float]:
-    """Return the seconds that the processors were busy, and all that passed."""
+    """Return the processors' busy seconds and total seconds since the machine started."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    # guest time is counted in user time already
+    # user time includes guest time
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total - idle, total

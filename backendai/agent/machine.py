@@ -1,4 +1,4 @@
-"""What a node says about itself: what it offers, which images it has, what its administrator should know."""
+"""The agent's description of its machine for the sync: capacity, images, and notes for administrators."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return the id of this start of the machine's Linux, which all its containers share; empty elsewhere."""
+    """Return the id of the Linux kernel's current boot, equal in all containers; empty on other systems."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
 
 
 class Machine:
-    """Gathers the slow-changing part of a sync; it is read anew every 30 s, or at once after ``images_changed``."""
+    """Gathers the slowly changing part of a sync, every 30 s, or at the next sync after ``images_changed``."""
 
     def __init__(
         self,
@@ -64,11 +64,12 @@ class Machine:
         self._load, self._sampler = Load(), sampler or UsageSampler(backend, self._accelerators, interval=0.0)
 
     def images_changed(self) -> None:
-        """Read everything anew before the next sync."""
+        """Refresh everything before the next sync."""
         self._read_at = -_REFRESH_SECONDS
 
     def describe(self, kernels: list[KernelSighting], *, engine_fault: str, draining: bool, wait: float) -> SyncUp:
-        """Return the message to the portal; images are in it when they differ from those it was told last."""
+        """Return the next message to the portal. It contains the images only if they changed since the portal received
+        them."""
         if not engine_fault:
             engine_fault = self._refresh()
         self._sampler.saw(kernels)
@@ -87,7 +88,7 @@ class Machine:
             gateway_url=self._gateway_url,
             capacity=self._whole_capacity(offer).to_json(),
             devices=dict(offer.devices),
-            # What is not known is not told: an engine that is down has not lost its images.
+            # The images are unknown while the engine is down, so they are not sent.
             images=None if engine_fault or self._told_digest == self._digest else self._images,
             images_digest=self._digest,
             kernels=kernels,
@@ -107,7 +108,7 @@ class Machine:
         )
 
     def told(self, up: SyncUp, *, want_images: bool) -> None:
-        """Take note that the portal has the message, and whether it asks for the images again."""
+        """Record that the portal received this message, and whether it requests the images again."""
         self._sampler.told(up.usage)
         if up.images is not None:
             self._told_digest = up.images_digest
@@ -125,7 +126,7 @@ class Machine:
         return sample.model_copy(update=more)
 
     def _whole_capacity(self, offer: Offer) -> Slots:
-        """Accelerators are what devices make of them; nothing is offered while the engine has not told of the rest."""
+        """Return the capacity including accelerators; empty until the engine has reported the rest."""
         if not self._capacity:
             return self._capacity
         rest = {slot: amount for slot, amount in self._capacity.items() if not is_accelerator(slot)}

@@ -1,4 +1,4 @@
-"""The signed manifests of the kernels on this agent, one small file each: from them a portal can adopt a session."""
+"""The signed manifests of this agent's kernels, one small file each. A portal can adopt a session from them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ logger = logging.getLogger(__name__)
 
 
 class Manifests:
-    """The files of ``folder``; safe to use from many threads. A file that cannot be written costs no start."""
+    """The manifest files in ``folder``. Thread-safe. A failed write is logged and does not prevent the kernel's
+    start."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def save(self, kernel_id: UUID, generation: int, manifest: str) -> None:
-        """Write the manifest of a kernel that is about to start, in place of that of an earlier generation."""
+        """Write the manifest of a kernel that is about to start; replaces an earlier generation's."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._folder / f"{kernel_id}.new"
@@ -28,7 +29,7 @@ class Manifests:
             logger.warning("kernel %s: its manifest cannot be written: %s", kernel_id, error)
 
     def read(self, kernel_id: UUID, generation: int) -> str:
-        """Return the manifest of this generation; empty when there is none."""
+        """Return the manifest of this generation; empty if there is none."""
         try:
             kept = json.loads((self._folder / f"{kernel_id}.json").read_text())
             return str(kept["manifest"]) if kept["generation"] == generation else ""

@@ -1,7 +1,7 @@
-"""A mark in an agent's folder: until an image is there, this agent runs native processes instead of containers.
+"""A mark in an agent's folder: until an image exists, this agent runs native processes instead of containers.
 
-``bin/up`` allows it only where nobody chose a backend; its image builder sets and removes the mark. An agent that holds
-no kernel ends itself when the mark changes, and is started again with the other backend: one agent, so that no slot is
+``bin/up`` allows it only where no backend was chosen; its image builder sets and removes the mark. When the mark
+changes, an agent without kernels ends and is restarted with the other backend. It stays one agent, so that no slot is
 offered twice.
 """
 
@@ -13,7 +13,7 @@ _MARK = "native-until-image"
 
 
 def is_marked_native(data: Path) -> bool:
-    """Return whether the agent of this folder is to run native processes."""
+    """Return whether the agent of this folder should run native processes."""
     return (data / _MARK).exists()
 
 

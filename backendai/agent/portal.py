@@ -1,4 +1,4 @@
-"""The node's side of the portal's node API: one small client, safe to use from every thread."""
+"""A thread-safe client of the portal's API for agents."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NO_REASON = "The portal gave no reason."
 
 
 class PortalUnreachable(PlatformError):
-    """The portal gave no usable answer: nothing is known, try again later."""
+    """The portal gave no usable answer. Its state is unknown: try again later."""
 
     code = "portal-unreachable"
 
 
 class PortalRefused(PlatformError):
-    """The portal understood and said no; ``status`` is the HTTP status."""
+    """The portal refused the request; ``status`` is the HTTP status."""
 
     code = "portal-refused"
 
@@ -46,50 +46,50 @@ class PortalRefused(PlatformError):
 
 
 class Portal(Protocol):
-    """What the agent asks of the portal. Every call may raise PortalUnreachable or PortalRefused."""
+    """The portal's methods that the agent calls. Each may raise PortalUnreachable or PortalRefused."""
 
     def now(self) -> float:
-        """Return the portal's time in epoch seconds: tickets are written by its clock."""
+        """Return the portal's time in epoch seconds; tickets expire by its clock."""
 
     def sync(self, up: SyncUp) -> SyncDown:
         """Send the agent's state to the portal; returns the desired state."""
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
-        """Return the spec of a kernel that is wanted on this node, None when it is not (any more)."""
+        """Return a kernel's spec; None if the portal does not want the kernel on this agent."""
 
     def report(self, report: KernelReport) -> bool:
-        """Tell what became of a kernel; returns whether it changed anything."""
+        """Report a kernel's state; returns whether the report changed anything in the portal."""
 
     def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
-        """Hand over the end of a kernel's output for keeping."""
+        """Upload the end of a kernel's log."""
 
     def registry_access(self, kernel_id: UUID) -> RegistryAccess:
-        """Return the account for the registry of a kernel's image; ask only when the image is about to be pulled."""
+        """Return the account for the registry of a kernel's image. Call it only directly before a pull."""
 
     def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:
-        """Return a job with its work, None when it is not wanted (any more)."""
+        """Return a job with its details; None if the portal does not want it of this agent."""
 
     def report_job(self, report: NodeJobReport) -> bool:
-        """Tell how far a job is; returns whether it is still wanted."""
+        """Report a job's progress or end; returns whether the portal still wants the job."""
 
 
 class PortalClient:
-    """The portal over HTTP, with connections kept open. Implements ``Portal``."""
+    """Implements ``Portal`` over HTTP with persistent connections."""
 
     def __init__(self, url: str, token: str = "", *, name: str = "") -> None:
         self._root = f"{url.rstrip('/')}/node/v1"
         self._headers = {"Authorization": f"Node {token}"} if token else {}
         if name:
-            self._headers["Node-Name"] = name  # so that the portal's log can name a node whose token it does not know
+            self._headers["Node-Name"] = name  # so that the portal can log the name of an agent with an unknown token
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS, retries=False)
         self._ahead = 0.0
 
     def now(self) -> float:
-        """Return the portal's time, as far as its last answer told."""
+        """Return the portal's time in epoch seconds, from this machine's clock and the last answer."""
         return time.time() + self._ahead
 
     def join(self, up: JoinUp) -> JoinDown:
-        """Introduce this node; returns its token and where everything is."""
+        """Register this agent; returns its token and the addresses it needs."""
         body = self._send("POST", "/join", up.model_dump_json())
         try:
             return JoinDown.model_validate_json(body)
@@ -97,7 +97,7 @@ class PortalClient:
             raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
 
     def open_broker(self, up: BrokerUp) -> BrokerDown:
-        """Ask for this node's account at the broker; returns where that is, and the account's name."""
+        """Request this agent's broker account; returns the broker's address and the account's name."""
         body = self._send("POST", "/broker", up.model_dump_json())
         try:
             return BrokerDown.model_validate_json(body)
@@ -105,9 +105,8 @@ class PortalClient:
             raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
 
     def sync(self, up: SyncUp) -> SyncDown:
-        """Send the agent's state to the portal; returns the desired state. Waits up to ``up.wait`` seconds longer than
-        other calls.
-        """
+        """Send the agent's state to the portal; returns the desired state. Blocks up to ``up.wait`` seconds longer than
+        other calls."""
         body = self._send("POST", "/sync", up.model_dump_json(), seconds=_READ_SECONDS + up.wait)
         try:
             return SyncDown.model_validate_json(body)
@@ -115,7 +114,7 @@ class PortalClient:
             raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
-        """Return the spec, or None when the portal does not want this kernel here."""
+        """Return a kernel's spec; None if the portal does not want the kernel on this agent."""
         try:
             body = self._send("GET", f"/kernels/{kernel_id}")
             return KernelSpec.model_validate_json(body)
@@ -127,12 +126,12 @@ class PortalClient:
             raise PortalUnreachable(f"The spec of kernel {kernel_id} makes no sense: {error}") from error
 
     def report(self, report: KernelReport) -> bool:
-        """Tell what became of a kernel; returns whether it changed anything."""
+        """Report a kernel's state; returns whether the report changed anything in the portal."""
         answer = self._send("POST", f"/kernels/{report.kernel_id}/report", report.model_dump_json())
         return bool(answer) and json.loads(answer).get("applied") is True
 
     def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
-        """Upload the end of a kernel's output."""
+        """Upload the end of a kernel's log."""
         path = f"/kernels/{kernel_id}/log?generation={generation}&truncated={int(truncated)}"
         self._send("PUT", path, log, kind="application/octet-stream", seconds=_UPLOAD_SECONDS)
 
@@ -141,7 +140,7 @@ class PortalClient:
         return self._secret(RegistryAccess, f"/kernels/{kernel_id}/registry")
 
     def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:
-        """Return a job with its work, or None when the portal does not want it of this agent."""
+        """Return a job with its details; None if the portal does not want it of this agent."""
         try:
             return self._secret(NodeJobSpec, f"/jobs/{kind}/{job_id}")
         except PortalRefused as error:
@@ -150,7 +149,7 @@ class PortalClient:
             raise
 
     def report_job(self, report: NodeJobReport) -> bool:
-        """Tell how far a job is; returns whether it is still wanted."""
+        """Report a job's progress or end; returns whether the portal still wants the job."""
         answer = self._send("POST", f"/jobs/{report.kind}/{report.job_id}/report", report.model_dump_json())
         return bool(answer) and json.loads(answer).get("wanted") is True
 
@@ -159,7 +158,7 @@ class PortalClient:
         self._pool.clear()
 
     def _secret(self, kind: type[S], path: str) -> S:
-        """Return an answer that holds a password: what is wrong with it is not quoted."""
+        """Return an answer that contains a password; errors do not quote it."""
         try:
             return kind.model_validate_json(self._send("GET", path))
         except ValidationError:
@@ -195,7 +194,7 @@ class PortalClient:
         try:
             return self._pool.request(method, url, body=body, headers=headers, timeout=timeout)
         except urllib3.exceptions.ProtocolError:
-            # A portal that restarts closes connections that we keep; all calls may be repeated.
+            # A restarting portal closes persistent connections; every call can be repeated.
             return self._pool.request(method, url, body=body, headers=headers, timeout=timeout)
 
     def _note_clock(self, date: str | None) -> None:
@@ -209,7 +208,7 @@ class PortalClient:
 
 
 def _sentence(body: bytes) -> str:
-    """Return what the portal says in words; of an answer that is not its own, the beginning."""
+    """Return the portal's error message. For other servers' answers, the first 200 bytes."""
     try:
         return str(json.loads(body)["detail"])
     except (KeyError, TypeError):

@@ -1,7 +1,7 @@
-"""Connections to the ports of kernels: at the kernel's address, else through the guest agent inside of it.
+"""Connects to ports of kernels: at the kernel's address, else through the guest agent inside.
 
-Many servers listen on the loopback only, and native kernels have no address of their own. There a process of the
-session makes the connection, so nothing is reached that its user could not reach.
+Many servers listen on the loopback only, and native kernels have no address of their own. In both cases the guest, a
+process of the session, connects, so that only ports which the session's user can reach are reached.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from backendai.wire.splice import Side
 logger = logging.getLogger(__name__)
 
 _DIAL_SECONDS = 5.0
-_GUEST_SECONDS = 10.0  # its program may have to be started first
-_PAUSE_SECONDS = 60.0  # before a guest that did not answer is asked again: some images have no Python
+_GUEST_SECONDS = 10.0  # includes the start of the guest
+_PAUSE_SECONDS = 60.0  # pause before a guest that did not answer is tried again: some images have no Python
 
 
 class NotListening(BackendError):
@@ -32,7 +32,7 @@ class NotListening(BackendError):
 
 
 class GuestSide(Side):
-    """A connection through a guest. Its writer is kept: one that nobody has any more closes the connection."""
+    """A connection through a guest. It keeps the writer, as a garbage-collected writer closes its connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         super().__init__(writer.transport.get_protocol())
@@ -42,7 +42,7 @@ class GuestSide(Side):
 
 
 class Ports:
-    """The ports of one node's kernels; without ``links`` only those at an address. Lives on one event loop."""
+    """The ports of one agent's kernels; without ``links`` only those at an address. Belongs to one event loop."""
 
     def __init__(
         self, host: ServiceHost, links: GuestLinks | None = None, *, now: Callable[[], float] = time.monotonic
@@ -51,8 +51,8 @@ class Ports:
         self._silent: dict[UUID, float] = {}
 
     async def answers(self, kernel_id: UUID, service: str, port: int, *, from_inside: bool = True) -> bool:
-        """Return whether something listens; without ``from_inside`` a guest is asked only where there is no other way.
-        Raises KernelGone, BackendError."""
+        """Return whether a program listens on the port. Without ``from_inside`` the guest is asked only if the kernel
+        has no address. Raises KernelGone, BackendError."""
         address = await asyncio.to_thread(self._host.address, kernel_id)
         side = await _connected(address, port) if address else None
         try:
@@ -65,8 +65,8 @@ class Ports:
         return side is not None
 
     async def dial(self, kernel_id: UUID, service: str, port: int) -> Side:
-        """Return a connection to the port. An address may change hands while one dials: only when the kernel still has
-        it afterwards was it the kernel that answered. Raises NotListening, KernelGone, BackendError."""
+        """Return a connection to the port. Checks after connecting that the address still belongs to the kernel. Raises
+        NotListening, KernelGone, BackendError."""
         address = await asyncio.to_thread(self._host.address, kernel_id)
         if address and (side := await _connected(address, port)) is not None:
             return await self._checked(kernel_id, address, side)

@@ -1,4 +1,4 @@
-"""What an agent is told of its virtual machines."""
+"""The settings of an agent's virtual machines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from backendai.core.slots import parse_size
 ACCELERATIONS = ("auto", "kvm", "tcg")
 OFF = "off"
 NETWORKS = ("auto", OFF)
-GUESTS = IPv4Network("198.51.100.0/24")  # an example network of RFC 5737, which is nobody's
+GUESTS = IPv4Network("198.51.100.0/24")  # a documentation network (RFC 5737), not used on the Internet
 _OVERHEAD = 128 * 2**20
 _MOST_OVERHEAD = 16 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
-    """How virtual machines are made. ``root``: where QEMU, its tools and a Linux kernel are; ``cache``: where file
-    systems of images are kept, None: in the agent's folder; ``overhead``: bytes of each kernel's memory for QEMU;
-    ``network``: auto (where it can be kept in bounds) or off; ``guests``: the 256 addresses inside of them."""
+    """Settings of virtual machines. ``root``: where QEMU, its tools and a Linux kernel are. ``cache``: folder of the
+    images' file systems (None: in the agent's folder). ``overhead``: bytes of each kernel's memory for QEMU.
+    ``network``: auto (on if its rules can be enforced) or off. ``guests``: the 256 addresses inside virtual
+    machines."""
 
     root: Path = Path("/")
     cache: Path | None = None

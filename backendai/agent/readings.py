@@ -1,4 +1,4 @@
-"""What a backend reads of a running kernel: counters since its start, and levels."""
+"""A measurement of a running kernel: counters since its start, and current levels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from backendai.wire.live import DeviceUse
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """``run`` names the very container or process that was read; counters of another one do not go on from it.
-    ``cpu_seconds``, bytes of ``net_`` and ``io_`` count up; ``mem_bytes`` is a level. None: it cannot be read there.
-    ``devices``: what it uses of accelerators by id, where the backend itself knows."""
+    """``run`` identifies the measured container or process; only counters of the same run can be subtracted.
+
+    ``cpu_seconds``, ``net_`` and ``io_`` bytes are counters; ``mem_bytes`` is a level. None: not measurable.
+    ``devices``: the use of accelerators by id, where the backend itself measures it.
+    """
 
     run: str
     cpu_seconds: float | None = None

@@ -1,6 +1,6 @@
-"""From what is here and what is wanted to orders, with the memory that careful reaping needs.
+"""Compares existing kernels with desired ones and returns orders; removals need two sightings in a row.
 
-Pure but for that memory: no I/O, no clock, no threads.
+Keeps only that memory: no I/O, no clock, no threads.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from backendai.wire.messages import KernelSighting, StopOrder, SyncDown
 
 Key = tuple[UUID, int]  # a kernel's id and generation
 
-# While portal and agent talk without a break, kernels end by a stop order. More than so many running ones called over
-# at once is a fault of the database.
+# As long as no sync fails, kernels end by a stop order. If more running kernels than this are unwanted
+# at once, the database is faulty.
 MOST_REMOVED_AT_ONCE = 5
 
 
 @dataclass(slots=True)
 class Orders:
-    """What to do now. ``ended`` run no more but are wanted: their end must be told. ``doubted``: running kernels whose
-    removal was ordered, too many at once to be believed."""
+    """The orders for now. ``ended``: desired kernels that have ended; their end must be reported. ``doubted``: running
+    kernels whose removal was ordered, too many at once to be plausible."""
 
     start: list[Key] = field(default_factory=list)
     stop: list[StopOrder] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Orders:
 
 
 class Reconciler:
-    """Compares listings with answers. One listing must be older than the answer that it is compared with."""
+    """Compares listings of the backend with answers of the portal. A listing must be older than its answer."""
 
     def __init__(self) -> None:
         self._to_start: set[Key] = set()
@@ -50,14 +50,14 @@ class Reconciler:
         kept: Set[Key] = frozenset(),
         in_touch: bool = False,
     ) -> Orders:
-        """Return the orders. ``held``: kernels that an action works on. ``eager``: start at the first sighting, because
-        no hint can be on its way. ``kept``: removed by an administrator's decision only. ``in_touch``: this agent and
-        the portal have talked without a break."""
+        """Return the orders. ``held``: kernels that an action holds. ``eager``: start at the first sighting, as no hint
+        can arrive. ``kept``: kernels that only an administrator's decision removes. ``in_touch``: the agent and the
+        portal have exchanged syncs without a gap."""
         here = {(one.kernel_id, one.generation): one for one in listing}
         desired = {(one.kernel_id, one.generation): one.started for one in answer.desired}
         stopping = {order.kernel_id for order in answer.stop}
         over = {key for key, one in here.items() if key in desired and key[0] not in stopping and not one.running}
-        # Made but never started (its maker died in between): that is a start to finish, not an end to tell.
+        # A container created but never started (the agent crashed) is started, not reported as ended.
         ended = {key for key in over if desired[key] or here[key].exit_code is not None}
         discard = self._due_discards(answer, kept)
         running = [key for key in discard if key in here and here[key].running]
@@ -73,7 +73,7 @@ class Reconciler:
         )
 
     def forget(self) -> None:
-        """Drop every first strike: the engine or the portal did not answer, so no two answers are in a row."""
+        """Forget all first sightings, as the engine or the portal did not answer: two sightings must be consecutive."""
         self._unwanted, self._missing, self._started = set(), set(), set()
 
     def _due_starts(self, waiting: set[Key], *, eager: bool) -> list[Key]:
@@ -86,7 +86,7 @@ class Reconciler:
         return [key for key in self._unwanted if key in before]
 
     def _due_missing(self, here: Set[Key], answer: SyncDown, held: Set[UUID]) -> list[Key]:
-        # Wanted before the listing was taken and still wanted after it, yet not on it.
+        # Kernels desired before and after the listing but missing in it.
         before, self._started = (
             self._started,
             {(one.kernel_id, one.generation) for one in answer.desired if one.started},

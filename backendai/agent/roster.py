@@ -1,4 +1,4 @@
-"""Which generation of which kernel is on this node: what the gateway and late orders are checked against."""
+"""The generation of each kernel on this agent, for checks of tickets and late orders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ UNKNOWN = -1
 
 
 class Roster:
-    """Kernel id → generation, filled by starts and by listings of the backend.
+    """Maps kernel ids to generations. Thread-safe. Filled by starts and by listings of the backend.
 
-    ``is_complete``: kernels that are not in it are not here; before the first listing nobody knows.
+    ``is_complete``: a missing kernel is not on this agent; False until the first listing.
     """
 
     def __init__(self, *, is_complete: bool = True) -> None:
@@ -24,22 +24,22 @@ class Roster:
         self._lock = threading.Lock()
 
     def generation(self, kernel_id: UUID, *, default: int = UNKNOWN) -> int:
-        """Return the generation that is here, or ``default`` when the kernel is not."""
+        """Return the kernel's generation on this agent, or ``default`` if the kernel is not here."""
         with self._lock:
             return self._known.get(kernel_id, (default, 0.0))[0]
 
     def ids(self) -> set[UUID]:
-        """Return the kernels that are here."""
+        """Return the ids of the kernels on this agent."""
         with self._lock:
             return set(self._known)
 
     def note(self, kernel_id: UUID, generation: int) -> None:
-        """Enter a kernel that was just started or adopted."""
+        """Add a kernel that was just started or adopted."""
         with self._lock:
             self._known[kernel_id] = (generation, time.monotonic())
 
     def forget(self, kernel_id: UUID) -> None:
-        """Strike out a kernel that was just removed."""
+        """Delete a kernel that was just removed."""
         with self._lock:
             self._known.pop(kernel_id, None)
 

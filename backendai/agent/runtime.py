@@ -1,4 +1,4 @@
-"""The agent put together: backend, portal, lanes, sync loop, watcher and gateway, started and stopped in order."""
+"""Assembles the agent from its parts, and starts and stops them in order."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ logger = logging.getLogger(__name__)
 DRAIN_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 5.0
 _PROBE_SECONDS = 20.0
-# Fewer starts at once leave an engine on few cores idle while some ask and report; more only add latency.
+# With fewer simultaneous starts the engine idles during requests to the portal; more only add latency.
 _STARTS_PER_CORE, _STARTS_PER_FEW_CORES, _ENOUGH_STARTS = 2, 4, 32
 _PULLS = 3
-_LEAST_ENDS = 16  # most of them wait for a main process that uses its grace
+_LEAST_ENDS = 16  # most wait for a main process during its grace period
 
 
 class AgentRuntime:
@@ -107,7 +107,8 @@ class AgentRuntime:
         )
 
     def start(self) -> None:
-        """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
+        """Start the gateway, then the sync loop and the watcher. Raises the error that keeps the gateway from
+        opening."""
         self._gateway.start()
         self._accelerators.start()
         if isinstance(self._backend, Mounting):
@@ -117,9 +118,9 @@ class AgentRuntime:
         self._watcher.start()
 
     def stop(self, timeout: float = DRAIN_SECONDS) -> None:
-        """Begin nothing new, let what is under way finish within ``timeout`` seconds, then let go of everything.
+        """Accept no new work, let running actions finish within ``timeout`` seconds, then stop all parts.
 
-        Containers go on. What ends with this process (native-process kernels) is still reported. May be called twice.
+        Containers continue. Native-process kernels end with this process and are reported. A second call does nothing.
         """
         if self._draining:
             return
@@ -142,15 +143,15 @@ class AgentRuntime:
         self._accelerators.stop()
 
     def start_kernel(self, kernel_id: UUID, generation: int) -> None:
-        """A hint: this kernel may start. The spec is fetched, so a wrong hint does nothing."""
+        """Handle a hint: start this kernel. The spec is fetched from the portal, so a wrong hint does nothing."""
         self.kernels.start_soon(kernel_id, generation)
 
     def begin_job(self, order: NodeJobOrder) -> None:
-        """A hint: this job may begin. The work is asked of the portal, so a wrong hint does nothing."""
+        """Handle a hint: begin this job. The job is fetched from the portal, so a wrong hint does nothing."""
         self.jobs.begin_soon(order)
 
     def health(self) -> dict[str, object]:
-        """Return what ``/healthz`` says."""
+        """Return the body of ``/healthz``."""
         since = round(time.monotonic() - self._synced_at, 1) if self._synced_at else None
         return {
             "status": "draining" if self._draining else "ok",
@@ -172,7 +173,7 @@ class AgentRuntime:
             save_credentials(self._settings.data, self._credentials)
 
     def _listens(self, kernel_id: UUID, port: int) -> bool:
-        """Return whether a program in the kernel listens; True where no port of a kernel can be asked."""
+        """Return whether a program in the kernel listens on the port; True if the backend cannot check ports."""
         if self._ports is None:
             return True
         try:
@@ -183,8 +184,8 @@ class AgentRuntime:
             return False
 
     def _must_change_backend(self) -> bool:
-        """Return whether the mark of this agent has changed, and nothing is here that would end with its backend. An
-        engine that does not answer may run anything."""
+        """Return whether the agent's mark has changed and no kernel would end with its backend. False while the engine
+        does not answer, as it may run kernels."""
         if is_marked_native(self._settings.data) == self._is_native or self._draining or self._lanes.held():
             return False
         try:

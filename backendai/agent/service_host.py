@@ -1,4 +1,4 @@
-"""What a backend does for the services of its kernels: where their ports are, and how their programs are started."""
+"""The interface of backends for services of kernels: the addresses of ports, and starting programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from socket import socket as Socket
 from uuid import UUID
 
-ARGUMENTS = "BACKENDAI_APP_ARGUMENTS"  # a variable of the launched program, written down beside its log
+ARGUMENTS = "BACKENDAI_APP_ARGUMENTS"  # a variable of launched programs, saved beside their logs
 _MOST_ARGUMENTS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSource:
-    """What an image says about a service: its definition file (None: it has none) and the image's labels. ``waiting``
-    and ``fault``: what it starts from is being made, or could not be made."""
+    """The image's definition file of a service (None: none) and the image's labels. ``waiting``: the environment of the
+    service is being built. ``fault``: the build failed."""
 
     definition: bytes | None
     labels: Mapping[str, str]
@@ -24,40 +24,41 @@ class ServiceSource:
 
 
 class ServiceHost(abc.ABC):
-    """Reaches into running kernels. Every method but ``connect`` blocks, and raises KernelGone or BackendError.
-    ``carries``: it has a way of its own to ports that no address leads to."""
+    """Access to services in running kernels. All methods but ``connect`` block, and raise KernelGone or BackendError.
+    ``carries``: the backend connects to ports itself, without an address."""
 
     carries = False
 
     @abc.abstractmethod
     def address(self, kernel_id: UUID) -> str:
-        """Return the address at which this machine reaches the kernel's ports, asked anew from the engine: an address
-        that was true a moment ago may belong to somebody else by now. Empty: the kernel has none of its own."""
+        """Return the address at which this machine reaches the kernel's ports; empty if the kernel has none. Asks the
+        engine each time, as an address may soon belong to another kernel."""
 
     def socket(self, kernel_id: UUID, service: str) -> str:
-        """Return the unix socket, as the kernel names it, on which the service may listen; empty: it has a port."""
+        """Return the path, inside the kernel, of a unix socket for the service; empty if the service uses a port."""
         return ""
 
     async def connect(self, kernel_id: UUID, port: int) -> Socket | None:
-        """Return a socket that is joined to a port inside the kernel, where it ``carries``; None: nobody listens."""
+        """Return a socket connected to a port inside the kernel, if the backend ``carries``; None if nothing
+        listens."""
         return None
 
     @abc.abstractmethod
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        """Return what the kernel's image says about a service."""
+        """Return the definition and the labels of a service from the kernel's image."""
 
     @abc.abstractmethod
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
-        """Start the service's program in the kernel, as its user, instead of one that an earlier launch left; returns
-        its handle. What it writes is kept in the kernel."""
+        """Start the service's program in the kernel as the kernel's user; returns its handle. Ends a program of an
+        earlier launch. The output is saved in the kernel."""
 
     @abc.abstractmethod
     def exit_code(self, handle: str) -> int | None:
-        """Return how a launched program ended, None while it runs."""
+        """Return the exit code of a launched program; None while it runs."""
 
     @abc.abstractmethod
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Return the last ``limit`` bytes that the service's program has written."""
+        """Return the last ``limit`` bytes of the output of the service's program."""
 
     def arguments(self, kernel_id: UUID, service: str) -> str:
         """Return the value of ``ARGUMENTS`` at the last launch, by this agent or an earlier one; empty: unknown."""

@@ -1,4 +1,4 @@
-"""How a kernel starts: fetch the spec, pull the image if it is not here, get or adopt, report."""
+"""Starts kernels: fetch the spec, pull the image if it is missing, create or adopt the kernel, report."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ T = TypeVar("T")
 
 
 class _Abandoned(Exception):
-    """Leaves through the backend's pull when nobody wants the image any more: a signal, not an error."""
+    """Raised inside the backend's pull to stop it when the kernel is no longer wanted; never reported."""
 
 
 class Starts:
-    """The actions at the beginning of a kernel's life.
+    """The actions that start a kernel.
 
-    ``on_unanswered`` is called when a start was spent on a portal that did not answer. ``draining`` set: nothing new is
-    started. ``listens``: whether a program in a kernel listens on a port. ``unswept`` clear: a sweep decides what
-    belongs to nobody, so whatever a start is about to make has to wait.
+    ``on_unanswered`` is called when a start failed because the portal did not answer. ``draining`` set: nothing new
+    starts. ``listens``: whether a program in a kernel listens on a port. ``unswept`` clear: a sweep is looking for
+    leftovers, so starts wait before they create anything.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Starts:
         self.listens: Callable[[UUID, int], bool] = lambda kernel_id, port: True
 
     def start(self, claim: Claim) -> Move | None:
-        """Begin: without a pull this is the whole way to RUNNING, in one spec fetch and one report. That the image is
-        not here, the engine says by refusing: asking first would cost every start a question.
+        """Start a kernel; with its image here, this needs one spec fetch and one report. The engine refuses to create a
+        kernel whose image is missing: a check before every start would cost a request.
 
-        The spec is fetched under the claim: one that came with a sync may be older than the kernel's end, and a batch
+        The spec is fetched while the claim is held: the spec of a sync may be older than the kernel's end, and a batch
         program must not run twice.
         """
         timings = {"queue": time.monotonic() - claim.queued_at}
@@ -96,7 +96,7 @@ class Starts:
         return self.draining.is_set() or claim.abandon.is_set()
 
     def _pull(self, spec: KernelSpec, timings: Timings, claim: Claim) -> Move | None:
-        # A pull has its own lane: a slow registry must not hold up kernels whose images are here.
+        # Pulls have their own lane: a slow registry must not delay kernels whose images are here.
         if self._given_up(claim) or not self._tell(
             spec, KernelState.PULLING, Message("Pulling {image}.", image=spec.image)
         ):
@@ -127,7 +127,7 @@ class Starts:
         backend = self._backend
         if not isinstance(backend, Imaging):
             raise ImageNotFound("{image} cannot be used here: this agent has no images.", image=spec.image)
-        if backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
+        if backend.has_image(spec.exact_image):  # another start may have pulled it meanwhile
             return
         access = self._portal.registry_access(spec.kernel_id)
         progress = self._progress(spec, claim)
@@ -168,7 +168,7 @@ class Starts:
         except StartFailed as error:
             return self._fail(spec, error.code, error.message)
         except BackendError as error:
-            # No verdict, however late it is: the kernel may have come up, and the next try adopts it.
+            # Not reported as failed, even if late: the kernel may have started, and the next try adopts it.
             logger.warning("kernel %s: %s", claim.kernel_id, error.message)
             return None
         finally:
@@ -181,8 +181,8 @@ class Starts:
     def _await_ready(
         self, spec: KernelSpec, check: ReadyCheck, started: Started, timings: Timings, claim: Claim
     ) -> Move | None:
-        """Wait until a program in the kernel listens, in a lane of its own: a slow one must not hold up other starts.
-        A kernel that is left here when the agent stops is taken up by its next start."""
+        """Wait until a program in the kernel listens. Uses its own lane, so that slow programs do not delay other
+        starts. If the agent stops meanwhile, its next start continues with this kernel."""
         text = Message("Waiting until a program in it listens on port {port}.", port=check.tcp)
         self._tell(spec, KernelState.CREATING, text)
         began_at = time.monotonic()
@@ -224,7 +224,7 @@ class Starts:
             logger.warning("kernel %s runs but is not reported: %s", spec.kernel_id, error.message)
             self.on_unanswered()
             return None
-        # A report that changes nothing may only be our second one: ask before destroying what runs.
+        # A report without effect may be a repetition: fetch the spec before removing a running kernel.
         if wanted is not None and wanted.generation == spec.generation:
             return None
         return "end", self._ends.discard
@@ -234,7 +234,7 @@ class Starts:
         return None
 
     def _tell(self, spec: KernelSpec, state: KernelState, message: str, fetched: Fetched | None = None) -> bool:
-        """Report a step on the way; returns False when the portal does not know of this kernel."""
+        """Report an intermediate state; returns False if the portal does not know this kernel."""
         report = KernelReport(
             kernel_id=spec.kernel_id,
             generation=spec.generation,

@@ -15,7 +15,7 @@ LOW = "disk-low"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system: the folder by which it is known here, and its bytes."""
+    """A file system: a folder on it, and its free and total bytes."""
 
     folder: Path
     free: int
@@ -27,14 +27,13 @@ class Disk:
 
 
 def tightest(folders: Iterable[Path]) -> Disk | None:
-    """Return the file system with the smallest free share among those that hold these folders; None when none of them
-    is there."""
+    """Return the file system with the smallest free share among those of these folders; None if no folder exists."""
     found = [disk for folder in folders if (disk := _look_at(folder)) is not None]
     return min(found, key=lambda disk: disk.free / disk.total, default=None)
 
 
 def note_of(disk: Disk, reserve: float) -> Note:
-    """Return what an administrator should know of a disk that is below its reserve."""
+    """Return the note for administrators about a disk whose free space is below the reserve."""
     return Note(
         code=LOW,
         message=f"{format_size(disk.free)} of {format_size(disk.total)} are free at {disk.folder}, less than the "

@@ -1,4 +1,4 @@
-"""The loop that is the truth on a node: say what is here, hear what is wanted, put the difference right."""
+"""The sync loop: report the existing kernels, receive the desired ones, and order the differences."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 _LONG_POLL_SECONDS = 10.0
 _SWEEP_SECONDS = 30.0
 _LONGEST_REST = 10.0
-_LONGEST_REFUSED_REST = 300.0  # a revoked credential stays revoked however often the agent asks
+_LONGEST_REFUSED_REST = 300.0  # frequent retries are useless with a revoked token
 _BUSY_REST = 0.5
 _FIRST_INTERVAL = 5.0
 _LEAST_INTERVAL = 0.5
-_IN_TOUCH_SECONDS = 60.0  # after a longer silence sessions may have ended as lost, many at once
+_IN_TOUCH_SECONDS = 60.0  # after a longer gap the portal may have ended many sessions as lost
 
 
 class SyncLoop:
-    """One thread. ``connected`` says whether hints can arrive; without them the sync is a long poll and starts kernels
-    at first sight."""
+    """Runs the sync in one thread. ``connected``: whether hints can arrive. Without hints, a sync is a long poll, and
+    kernels start at the first sighting."""
 
     def __init__(
         self,
@@ -68,7 +68,6 @@ class SyncLoop:
         self._farewell = threading.Thread(target=self._say_farewell, name="farewell", daemon=True)
 
     def start(self) -> None:
-        """Begin to sync."""
         self._thread.start()
 
     def poke(self) -> None:
@@ -76,17 +75,18 @@ class SyncLoop:
         self._poked.set()
 
     def hurry(self) -> None:
-        """Start at first sight at the next sync: a hint was spent on a portal that did not answer."""
+        """Start kernels at the first sighting in the next sync. Call it when a hint was lost on an unanswered
+        request."""
         self._hurried = True
 
     def drain(self) -> None:
-        """Say to the portal at once that nothing new should come; go on with everything else."""
+        """Tell the portal at once to place nothing new here; everything else continues."""
         self._draining = True
-        self._farewell.start()  # the loop itself may be waiting for the answer to a long poll
+        self._farewell.start()  # a thread of its own, as the loop may wait in a long poll
         self.poke()
 
     def stop(self, timeout: float) -> None:
-        """End the loop. Whatever waits for an answer is left behind after ``timeout`` seconds."""
+        """End the loop. Waits up to ``timeout`` seconds for each thread, then leaves it."""
         self._stopped.set()
         self.poke()
         for thread in (self._farewell, self._thread):
@@ -94,7 +94,8 @@ class SyncLoop:
                 thread.join(timeout)
 
     def sync_once(self) -> None:
-        """List, ask, order. Raises PortalUnreachable and PortalRefused; an engine that is down yields no order."""
+        """Run one sync: list kernels, send them, act on the answer. Raises PortalUnreachable and PortalRefused. Orders
+        nothing while the engine does not answer."""
         self._kernels.give_up_overdue()
         held, taken_at, fault = self._lanes.held(), time.monotonic(), ""
         try:
@@ -132,7 +133,7 @@ class SyncLoop:
             self.poke()
 
     def _describe_unknown(self) -> list[UnknownKernel]:
-        """Return details of the kernels that the portal did not know at the last answer, or that are kept."""
+        """Return details of the kernels that are kept or were unknown in the portal's last answer."""
         kept = self._epoch.kept
         return [
             UnknownKernel(
@@ -147,7 +148,7 @@ class SyncLoop:
         ][:MOST_UNKNOWN]
 
     def _patience(self) -> float:
-        """Return how long the portal may keep a sync until something is wanted: hints make waiting needless."""
+        """Return the seconds of the next long poll: 0 if hints arrive, as they make waiting needless."""
         return 0.0 if self._connected() or self._first or self._draining else _LONG_POLL_SECONDS
 
     def _order(self, orders: Orders) -> None:
@@ -195,7 +196,7 @@ class SyncLoop:
             self._poked.wait(self._rest(time.monotonic() - started_at))
 
     def _log_trouble(self, trouble: str, message: str = "") -> None:
-        """Log what keeps the portal from taking syncs when it changes: an agent that is refused goes on asking."""
+        """Log the reason of failed syncs, only when it changes: a refused agent keeps asking."""
         if trouble == self._trouble:
             return
         self._trouble = trouble
@@ -211,7 +212,7 @@ class SyncLoop:
             return longest * random.uniform(0.5, 1.0)
         if self._connected() or self._draining:
             return self._interval * random.uniform(0.9, 1.1)
-        # An early answer to a long poll means work, which may still be under way: not in a tight circle then.
+        # An early answer to a long poll means work that may still be in progress: pause briefly.
         return 0.0 if spent >= _LONG_POLL_SECONDS else min(_BUSY_REST, self._interval)
 
     def _end_overfull(self) -> None:

@@ -1,4 +1,5 @@
-"""Between a websocket and a shell: bytes both ways, and a window, because a browser's websocket holds nothing back."""
+"""Connects a websocket with a terminal. A window limits unacknowledged bytes, as browsers' websockets have no
+backpressure."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _FINDS = ("find", "previous", "next", "end")
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The client's screen has a new size."""
+    """The client's screen has changed its size."""
 
     rows: int
     cols: int
@@ -31,14 +32,14 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The client has shown so many more bytes."""
+    """The client has displayed ``count`` more bytes."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A person looks for a text."""
+    """The client searches the terminal's output for a text."""
 
     does: Literal["find", "previous", "next", "end"]
     text: str
@@ -47,8 +48,9 @@ class Find:
 class Window:
     """Counts bytes that were sent and not yet acknowledged; ``size`` None: no limit.
 
-    A wide window keeps a fast way full; on a slow way a key's echo would wait behind all that is in it. So it is as
-    wide as what the client has lately acknowledged in a tenth of a second, at least ``size`` and at most ``widest``.
+    A wide window keeps a fast connection full; on a slow one the echo of a key would wait behind all bytes in it. So
+    its width is the number of bytes that the client lately acknowledged in 0.1 s, at least ``size`` and at most
+    ``widest``.
     """
 
     def __init__(self, size: int | None, widest: int = WIDEST_WINDOW_BYTES) -> None:
@@ -57,17 +59,18 @@ class Window:
         self._moved = asyncio.Event()
 
     async def wait_for_room(self) -> None:
-        """Return when fewer bytes are on their way than the window is wide."""
+        """Wait until the number of unacknowledged bytes is below the window's width."""
         while self._size is not None and self._open >= self._size:
             self._moved.clear()
             await self._moved.wait()
 
     def sent(self, count: int) -> None:
-        """Count bytes that went out."""
+        """Count sent bytes."""
         self._open += count
 
     def acknowledged(self, count: int, now: float) -> None:
-        """Count bytes that arrived by ``now`` (monotonic seconds); more than were sent is taken as all."""
+        """Count bytes acknowledged by ``now`` (monotonic seconds). A number larger than the sent bytes counts as
+        all."""
         count = min(count, self._open)
         self._open -= count
         self._counted += count
@@ -79,7 +82,7 @@ class Window:
 
 
 def read_control(text: str) -> Resize | Acknowledge | Find | None:
-    """Return what a text frame says; None for what is malformed or of an unknown type, which is ignored."""
+    """Return the message of a text frame; None if it is malformed or of an unknown type."""
     try:
         said: Any = json.loads(text)
         if said["type"] == "resize":
@@ -94,14 +97,14 @@ def read_control(text: str) -> Resize | Acknowledge | Find | None:
 
 
 def screen_side(value: object) -> int:
-    """Return a number of rows or columns within reason; a ValueError when it is not a number."""
+    """Return a number of rows or columns between 1 and 1,000. Raises ValueError if the value is not a number."""
     return min(max(int(str(value)), 1), _LARGEST_SIDE)
 
 
 async def relay(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> bool:
-    """Pass bytes until either side ends, then hang up; returns whether it was the shell that ended.
+    """Copy bytes until one side ends, then close the terminal; returns whether the shell ended.
 
-    Raises what the terminal raised.
+    Raises the terminal's exceptions.
     """
     output = asyncio.create_task(_pass_output(websocket, terminal, window))
     keys = asyncio.create_task(_pass_input(websocket, terminal, window))
@@ -124,7 +127,7 @@ async def _pass_output(websocket: web.WebSocketResponse, terminal: Terminal, win
         window.sent(len(data))
         try:
             await websocket.send_bytes(data)
-        except (ConnectionError, RuntimeError):  # the client is gone
+        except (ConnectionError, RuntimeError):  # the client disconnected
             return False
 
 
@@ -139,5 +142,5 @@ async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, wind
             elif isinstance(said, Acknowledge):
                 window.acknowledged(said.count, asyncio.get_running_loop().time())
             elif isinstance(said, Find):
-                with contextlib.suppress(BackendError):  # the shell goes on
+                with contextlib.suppress(BackendError):  # a failed search must not close the terminal
                     await terminal.find(said.does, said.text)

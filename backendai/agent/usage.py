@@ -1,7 +1,7 @@
-"""Measuring what kernels use: a thread of its own reads counters, the sync carries the differences to the portal.
+"""Measures the resource use of kernels: a thread reads counters, and the sync carries the differences to the portal.
 
-Nothing waits for it. As long as the portal has not taken a round there is no other one: the next covers the time since,
-so that nothing is counted twice and little is lost. A portal that is away for longer loses it.
+No other work waits for it. A new round starts only after the portal has received the last one, so each covers the time
+since, and nothing is counted twice. While the portal does not answer for over 300 s, measurements are lost.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from backendai.wire.usage import LONGEST_SECONDS, MOST_KERNELS, DeviceUsage, Ker
 logger = logging.getLogger(__name__)
 
 _SHORTEST_SECONDS = 0.5
-_PATIENCE_SECONDS = 300.0  # with a portal that takes nothing; it would drop what is much older
+_PATIENCE_SECONDS = 300.0  # an undelivered report is kept this long; the portal rejects much older ones
 _COUNTERS = ("net_rx", "net_tx", "io_read", "io_write")
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """The reading before, and when it was taken (monotonic)."""
+    """The previous reading, and its time (monotonic)."""
 
     taken_at: float
     reading: Reading
 
 
 class UsageSampler:
-    """``portal_now``: the portal's time in epoch seconds. ``start`` measures every ``interval`` seconds (0: never)."""
+    """Measures every ``interval`` seconds after ``start`` (0: never). ``portal_now``: the portal's time in epoch
+    seconds."""
 
     def __init__(
         self,
@@ -58,34 +59,34 @@ class UsageSampler:
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
     def start(self) -> None:
-        """Measure from now on, unless it is switched off."""
+        """Start to measure, unless the interval is 0."""
         if self._interval:
             self._thread.start()
 
     def stop(self) -> None:
-        """Measure no more. An engine that hangs is left behind."""
+        """Stop measuring. Does not wait for a hanging engine."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
 
     def saw(self, kernels: Iterable[KernelSighting]) -> None:
-        """Take note of which kernels are here."""
+        """Set the kernels to measure."""
         self._kernels = [kernel for kernel in kernels if kernel.running]
 
     def report(self) -> UsageReport | None:
-        """Return what the portal should be told next; the same until it was ``told``."""
+        """Return the next report for the portal; the same until ``told`` is called with it."""
         with self._lock:
             return self._untold[0] if self._untold else None
 
     def told(self, report: UsageReport | None) -> None:
-        """Take note that the portal has it."""
+        """Record that the portal has received the report."""
         with self._lock:
             if self._untold and self._untold[0] is report:
                 self._untold.popleft()
 
     def measure(self) -> None:
-        """Read all kernels once and get ready to tell what they used since the time before, unless what was measured
-        then is still to be told. Raises BackendError."""
+        """Measure all kernels and queue a report of their use since the last round. Does nothing while an earlier
+        report is undelivered. Raises BackendError."""
         with self._lock:
             if self._untold and self._clock() - self._made_at < _PATIENCE_SECONDS:
                 return
@@ -132,7 +133,7 @@ def _usage(kernel: KernelSighting, before: Reading, after: Reading, seconds: flo
 
 
 def _grown(before: float | None, after: float | None) -> float | None:
-    """Return by how much a counter has grown; of processes that have ended some may be lost, and it never shrinks."""
+    """Return the growth of a counter, at least 0: a counter shrinks when a process whose use it included ends."""
     return None if before is None or after is None else max(after - before, 0)
 
 
@@ -141,7 +142,7 @@ def _whole(number: float | None) -> int | None:
 
 
 def _with_own(devices: Mapping[str, DeviceUsage], readings: Mapping[UUID, Reading]) -> dict[str, DeviceUsage]:
-    """Return the devices with what the backend itself knows of them."""
+    """Return the devices with the backend's own measurements added."""
     merged = dict(devices)
     for kernel_id, reading in readings.items():
         for device_id, use in reading.devices.items():

@@ -1,4 +1,4 @@
-"""Turns the engine's events into ends at once; a lost event costs one sync interval."""
+"""Checks kernels as soon as the engine reports an event; a lost event is made up for by the next sync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_REST = 30.0
 
 
 class Watcher:
-    """One thread that reads the backend's events and connects again, with growing pauses, when the stream ends."""
+    """A thread that reads the backend's events. It reconnects, with growing pauses, when the stream ends."""
 
     def __init__(self, backend: Backend, kernels: Kernels, roster: Roster, *, poke: Callable[[], None]) -> None:
         self._backend, self._kernels, self._roster, self._poke = backend, kernels, roster, poke
@@ -25,11 +25,10 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no further event to heart; the thread ends with its stream."""
+        """Ignore further events; the thread ends with its stream."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -47,4 +46,4 @@ class Watcher:
                 logger.exception("watching failed")
             self._stopped.wait(rest * random.uniform(0.5, 1.0))
             rest = min(rest * 2, _LONGEST_REST)
-            self._poke()  # what happened meanwhile is on the next list
+            self._poke()  # the next sync finds what the lost events would have reported

@@ -1,6 +1,6 @@
-"""The agent as a Celery worker: hints come in as tasks, the runtime lives in a step of the worker.
+"""The agent as a Celery worker: hints arrive as tasks, and the runtime is a step of the worker.
 
-The step hangs on the *worker* blueprint: the consumer's restarts with every broken broker connection. It requires the
+The step belongs to the *worker* blueprint, as the consumer restarts with every lost broker connection. It requires the
 pool, so that it stops, and drains, before the pool does.
 """
 
@@ -23,31 +23,31 @@ from backendai.wire.queues import node_queue
 
 logger = logging.getLogger(__name__)
 
-_THREADS = 2  # a task only puts an order on the runtime's lanes, which hold the real limits
+_THREADS = 2  # tasks only queue orders on the lanes, which limit the work
 
 
 def run_worker(runtime: AgentRuntime, *, name: str, address: Callable[[], str]) -> int:
-    """Work on the node's own queue until a signal ends it; returns the process's exit status. ``address`` says where
-    the broker is, and is asked for every connection."""
+    """Run the worker on the agent's own queue until a signal; returns the process's exit status. ``address`` returns
+    the broker's address and is called for every connection."""
     worker = _make_worker(runtime, name=name, address=address)
     worker.start()
-    # Celery calls an end by SIGINT a failure; anyone who presses Ctrl-C got what was asked for.
+    # Celery exits with a failure after SIGINT, but Ctrl-C is a normal end.
     was_asked = state.should_stop is not None and state.should_terminate is None
     return 0 if was_asked else int(worker.exitcode or 0)
 
 
 def _make_worker(runtime: AgentRuntime, *, name: str, address: Callable[[], str]) -> Any:
-    warnings.simplefilter("ignore", SecurityWarning)  # engines need root, and JSON alone is taken from the broker
+    warnings.simplefilter("ignore", SecurityWarning)  # engines need root; only JSON is accepted
     hint_transport.use_hints(address)
     app = Celery("agent", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=hint_transport.URL,
         task_queues=[hint_transport.hint_queue(node_queue(name))],
-        # A node waits for its broker for ever; meanwhile it works by sync alone.
+        # An agent retries its broker for ever; meanwhile it works by sync alone.
         broker_connection_max_retries=None,
         broker_connection_retry_on_startup=True,
         broker_channel_error_retry=True,
-        worker_cancel_long_running_tasks_on_connection_loss=True,  # there are none; unset, Celery warns at each loss
+        worker_cancel_long_running_tasks_on_connection_loss=True,  # else Celery warns; no task is long
         task_serializer="json",
         accept_content=["json"],
         task_ignore_result=True,
@@ -84,7 +84,7 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
 
     @app.task(name="node.stop_kernel")
     def stop_kernel(kernel_id: str, generation: int) -> None:
-        # Anyone who reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
+        # Fetch the stop order and its grace from the portal, as hints are not authenticated.
         runtime.sync.poke()
 
     @app.task(name="node.begin_job")
@@ -114,11 +114,11 @@ def _add_steps(app: Celery, runtime: AgentRuntime) -> None:
 
         def start(self, parent: Any) -> None:
             runtime.connected.set()
-            runtime.sync.poke()  # hints may have been lost while the broker was away
+            runtime.sync.poke()  # hints may have been lost during the disconnection
 
         def stop(self, parent: Any) -> None:
             runtime.connected.clear()
-            runtime.sync.poke()  # from now on by long poll
+            runtime.sync.poke()  # switch to long polls
 
     app.steps["worker"].add(RuntimeStep)
     app.steps["consumer"].add(ConnectedStep)
