@@ -1,7 +1,11 @@
 # Sourced by bin/test: parts of the check that run as processes of their own, some beside each other.
-# A part has its own log, temporary folder and Redis database. Its log is shown when it fails.
+# A part has its own log, temporary folder and Redis database. Its log is shown when it fails. A few tests that failed
+# beside three other parts run once more alone: those that pass then are named as unsteady.
 
 declare -A COMMANDS=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
+declare -A ENDED=() # exit status of failed parts; of pytest 1 says that it ran all its tests
+declare -A TESTED=() # parts of tests: pytest writes the failed ones into $SCRATCH/cache/NAME
+MOST_UNSTEADY=3 # of a part; more are no accident
 QUEUE=()
 FAILED=()
 PARTS=0
@@ -11,6 +15,11 @@ part() { # name, command...
     local name=$1
     shift
     COMMANDS[$name]=$(printf '%q ' "$@")
+}
+
+part_of_tests() { # name, command... (pytest)
+    part "$@" -o "cache_dir=$SCRATCH/cache/$1"
+    TESTED[$1]=yes
 }
 
 # Runs parts beside each other; the next one starts when one ends. A failure stops nothing: one run shows all there is
@@ -29,6 +38,7 @@ run_parts() { # how many at once, names...
         report_part "$pid" "$result"
         unset "RUNNING[$pid]" "BEGUN[$pid]"
     done
+    try_again
     if [ ${#FAILED[@]} -gt 0 ]; then
         echo "FAILED: ${FAILED[*]}   ($SECONDS s)"
         exit 1
@@ -36,16 +46,51 @@ run_parts() { # how many at once, names...
     echo "All is well.   ($SECONDS s)"
 }
 
-start_part() { # name
+start_part() { # name, --last-failed for those alone
+    local log=$LOGS/part-$1${2:+-again}.log
     local folder=$SCRATCH/t/$1
     mkdir -p "$folder" # what it leaves goes with it
     PARTS=$((PARTS + 1))
     # A process group of its own: it is interrupted once, by stop_parts or by the death of this shell, and cleans up.
     TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((PARTS % 16)) \
-        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$1]}" \
-        >"$LOGS/part-$1.log" 2>&1 </dev/null &
+        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$1]} ${2:-}" \
+        >"$log" 2>&1 </dev/null &
     RUNNING[$!]=$1
     BEGUN[$!]=$SECONDS
+}
+
+# Runs the few failed tests of each failed part again, one part after the other, and keeps the part as failed unless
+# they pass.
+try_again() {
+    local name number result log still=()
+    for name in "${FAILED[@]}"; do
+        number=0
+        [ "${ENDED[$name]}" != 1 ] || number=$(failed_tests "$name" | wc -l)
+        log=$LOGS/part-$name-again.log
+        if [ "$number" -ge 1 ] && [ "$number" -le $MOST_UNSTEADY ]; then
+            echo "$name: $number failed; once more, with nothing beside:"
+            result=0
+            start_part "$name" --last-failed
+            wait $! || result=$?
+            RUNNING=()
+            if [ $result = 0 ]; then
+                printf 'UNSTEADY %-11s          %s\n' "$name" "$(tail -n 1 "$log")"
+                failed_tests "$name" | sed 's/^/  /'
+                continue
+            fi
+            cat "$log"
+        fi
+        still+=("$name")
+    done
+    FAILED=("${still[@]}")
+}
+
+# Prints the tests of a part that failed when all ran beside each other.
+failed_tests() { # name
+    local kept=$SCRATCH/cache/$1/v/cache/lastfailed
+    [ -n "${TESTED[$1]:-}" ] || return 0
+    [ -f "$kept.first" ] || { [ -f "$kept" ] && cp "$kept" "$kept.first"; } || return 0
+    "$PYTHON" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' "$kept.first"
 }
 
 report_part() { # process id, exit status
@@ -55,6 +100,7 @@ report_part() { # process id, exit status
         return
     fi
     FAILED+=("$name")
+    ENDED[$name]=$2
     printf '\nFAILED  %-12s %4d s   (exit status %s)\n' "$name" "$took" "$2"
     cat "$LOGS/part-$name.log"
     echo
