@@ -22,6 +22,8 @@ from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
 Visit = Callable[..., Visitor]
+# Every page is looked at in the dark elsewhere; what a test does on it once more in the dark is for the long ones.
+THEMES = ["light", pytest.param("dark", marks=pytest.mark.long)]
 expect.set_options(timeout=20_000)  # the machine may be busy with containers
 
 

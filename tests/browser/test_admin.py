@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ADMIN
 from tests.browser.visitor import Visitor
 from tests.system.client import Body, Client
@@ -37,7 +37,7 @@ def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Vis
     expect(newer.page.locator(".alert.state-notice")).to_contain_text("position 2 in the queue")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_a_wrong_rule_is_refused_at_its_field_in_words(visit: Visit, theme: str) -> None:
     visitor = _at_the_rules(visit, theme=theme)
     page = visitor.page

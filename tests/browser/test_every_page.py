@@ -30,7 +30,11 @@ def paths(platform: Platform, alice: Client) -> Iterator[dict[str, str]]:
     alice.end(running["id"], waiting["id"], job["id"])
 
 
-@pytest.mark.parametrize("walk", ["_signed_out", "_newcomer", "_lists", "_form", "_session"])
+@pytest.mark.parametrize(
+    "walk",
+    [pytest.param(walk, marks=pytest.mark.long) for walk in ("_signed_out", "_newcomer", "_lists")]
+    + ["_form", "_session"],
+)
 def test_it_has_no_fault_that_shuts_anybody_out(visit: Visit, paths: dict[str, str], walk: str) -> None:
     visitor = visit()
     steps: Callable[[Visitor, dict[str, str]], Walk] = globals()[walk]
@@ -104,6 +108,7 @@ def _session(visitor: Visitor, paths: dict[str, str]) -> Walk:
     yield "dialog"
 
 
+@pytest.mark.long
 def test_what_stands_on_every_page_is_looked_at_again_where_it_differs(visit: Visit, alice: Client) -> None:
     visitor = visit(ADMIN)
     link = visitor.page.locator(".top-nav a").last

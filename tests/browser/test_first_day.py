@@ -25,6 +25,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         yield platform
 
 
+@pytest.mark.long  # 35 s of a processor: the steps of this day are in other tests, too
 def test_a_lab_is_set_up_and_somebody_who_was_invited_reads_why_a_second_session_waits(
     lab: Platform, chromium: Chromium
 ) -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ALICE
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
@@ -42,7 +42,7 @@ def test_the_search_shows_sections_while_one_types(walk: Visit) -> None:
     expect(page.get_by_role("heading", name="What every session finds")).to_be_in_viewport()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("slug", ["user-guide", "rest"])
 def test_a_guide_shuts_nobody_out_and_fits_a_phone(walk: Visit, slug: str, theme: str) -> None:
     visitor = walk(ALICE, theme=theme)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ALICE
 from tests.system.client import Client
 
@@ -23,7 +23,7 @@ def waiting(alice: Client) -> Iterator[str]:
     alice.end(session["id"])
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     visit: Visit, waiting: str, theme: str
 ) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from playwright.sync_api import Error, Page, Route, expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import RESOURCES, REVIEW
 from tests.system.client import Body, Client
@@ -131,7 +131,7 @@ def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, ali
     visitor.complaints.clear()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.usefixtures("one_core_left")
 def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: str) -> None:
     visitor = visit(ALICE, theme=theme)

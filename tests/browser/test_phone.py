@@ -8,13 +8,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.chromium import PHONE
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ADMIN, ALICE
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_every_page_of_the_menu_is_in_sight(walk: Visit, theme: str) -> None:
     visitor = walk(ADMIN, on_phone=True, theme=theme)
     page = visitor.page

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Error, expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import THEMES, Visit
 from tests.browser.people import ALICE
 from tests.browser.visitor import Visitor
 from tests.system.client import Body, Client
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 _TRIES = 3
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_a_name_opens_the_panel_which_can_be_left_come_back_to_and_worked_in(
     visit: Visit, alice: Client, theme: str
 ) -> None:

@@ -23,7 +23,7 @@ from tests.cast import Cast
 from tests.controller.clocks import later, sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, place
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = pytest.mark.django_db
 DOOR = "backendai.controller.reachability.door_answers"
 INTERVAL = 30
 

@@ -27,7 +27,7 @@ from tests.cast import Cast
 from tests.factories import make_agent
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = pytest.mark.django_db
 
 
 def fresh(endpoint: Endpoint) -> Endpoint:

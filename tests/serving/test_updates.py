@@ -10,7 +10,7 @@ from backendai.serving.services.endpoints import change_endpoint, set_wish, upda
 from tests.cast import Cast
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = pytest.mark.django_db
 
 
 def fresh(endpoint: Endpoint) -> Endpoint:

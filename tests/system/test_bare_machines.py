@@ -62,8 +62,9 @@ class Machine:
 
 
 MACHINES = [Machine(*has) for has in product((True, False), repeat=3)]
-# Each pair of properties is in one of these, and so is the machine with nothing; the others run with the long tests.
-OFTEN = {Machine(*map(bool, has)) for has in ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))}
+# The machine with everything and the machine with nothing; the others run with the long tests: each costs a processor
+# half a minute.
+OFTEN = {Machine(True, True, True), Machine(False, False, False)}
 
 
 class Ground:
