@@ -1,8 +1,8 @@
-"""The contract of an accelerator: what finds devices of one make, says how busy they are and hands them to kernels.
+"""The interface of accelerators: a class finds devices of one vendor, measures their use and grants them to kernels.
 
-Nothing here raises where hardware, driver or library is missing, old or broken: what cannot be used is left out, with a
-note; a device that fails is told with its fault, and is handed to no new kernel. All methods may be repeated, and are
-called from one thread at a time, except ``container`` and ``native``, which ask no hardware.
+Missing, old or broken hardware, drivers and libraries raise nothing: unusable devices are left out, with a note. A
+failing device is listed with its fault and given to no new kernel. All methods can be repeated. They are called from
+one thread at a time, except ``container`` and ``native``, which do not access hardware.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from backendai.wire.messages import Note
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device that kernels can be given, as one unit of ``slot`` (a whole one, or 1.00 to be shared).
+    """A device that kernels can be given, as one unit of ``slot`` (whole, or 1.00 to be shared).
 
-    ``id`` stays the same over restarts of the machine. ``number``: its place in the machine's own order. ``numa``: the
-    memory node it is near to. ``fault``: why no new kernel gets it; empty when it is well. ``paths``: its device files.
-    ``memory``: bytes, None when not known.
+    ``id`` stays the same when the machine restarts. ``number``: its position on the machine. ``numa``: the nearest NUMA
+    node. ``fault``: the reason why no new kernel gets it; empty for a healthy device. ``paths``: its device files.
+    ``memory``: bytes; None: unknown.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look found. ``is_present``: the hardware is there, even if nothing of it can be used."""
+    """The result of ``discover``. ``is_present``: the machine has such hardware, even if none of it is usable."""
 
     devices: tuple[Device, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What one process uses of a device: per cent of its time, bytes of its memory; None when not known."""
+    """One process's use of a device: percent of its time, and bytes of its memory. None: unknown."""
 
     util_pct: float | None = None
     mem_used: int | None = None
@@ -54,7 +54,7 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How busy a device is, and by whom: processes by their number on the machine."""
+    """The use of a device, in total and by process (process id on the machine)."""
 
     util_pct: float | None = None
     mem_used: int | None = None
@@ -63,21 +63,21 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much of a device a kernel gets: thousandths of it."""
+    """A kernel's part of a device, in thousandths."""
 
     device: Device
     amount: int
 
     @property
     def memory(self) -> int | None:
-        """Its part of the device's memory in bytes."""
+        """The kernel's part of the device's memory, in bytes; None: unknown."""
         return None if self.device.memory is None else self.device.memory * self.amount // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a kernel gets for its devices: variables, which go before everybody else's; options of the container's host
-    (as in the engine's create call); device files for a process."""
+    """The settings that give a kernel its devices: environment variables, which override all others; host options in
+    the format of the engine's create call; device files for a native process."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     host: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Grant:
 
 
 class Accelerator(abc.ABC):
-    """The devices of one make. ``kind`` is what the names of its slots begin with."""
+    """The devices of one vendor. ``kind``: the first part of their slots' names."""
 
     kind: ClassVar[str]
 
@@ -95,7 +95,7 @@ class Accelerator(abc.ABC):
 
     @abc.abstractmethod
     def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
-        """Return the usage of these devices by id; devices that report none are left out."""
+        """Return the use of these devices by id, without devices that report none."""
 
     @abc.abstractmethod
     def container(self, parts: Sequence[Part]) -> Grant:
@@ -103,7 +103,7 @@ class Accelerator(abc.ABC):
 
     @abc.abstractmethod
     def native(self, parts: Sequence[Part]) -> Grant:
-        """Return the grant that gives a native process these devices; a program could still use others."""
+        """Return the grant for a native process; its program could still use other devices."""
 
     @abc.abstractmethod
     def close(self) -> None:

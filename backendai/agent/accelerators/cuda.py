@@ -1,8 +1,8 @@
-"""NVIDIA GPUs: whole ones (``cuda.device``), shares of one (``cuda.shares``), or pieces (``cuda.mig-<profile>``).
+"""NVIDIA GPUs: whole ones (``cuda.device``), shares of one (``cuda.shares``), or MIG instances
+(``cuda.mig-<profile>``).
 
-A node offers its GPUs either whole or in shares, never the same one in both ways. Pieces made with MIG are offered one
-by one; the GPU that they are cut from is not. Devices are named by their UUID: it is what the engine is told, for a
-number of devices would always mean the first ones.
+An agent offers GPUs either whole or in shares, never both. MIG instances are offered individually instead of their GPU.
+The engine receives the devices' UUIDs, as a number of devices would always mean the first ones.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _MIB = 2**20
 
 
 class Cuda(Accelerator):
-    """``offer``: how whole GPUs are handed out. ``mps``: where the daemon that enforces shares listens, if anywhere.
-    ``sys``: the machine's sysfs."""
+    """``offer``: how GPUs are allocated. ``mps``: the MPS daemon that enforces shares. ``sys``: the machine's sysfs."""
 
     kind = "cuda"
 
@@ -42,8 +41,8 @@ class Cuda(Accelerator):
         self._is_open = False
         self._errors = CriticalErrors()
         self._handles: dict[str, Any] = {}
-        self._known: dict[int, list[Device]] = {}  # what each GPU was when it last answered
-        self._since: dict[str, int] = {}  # id → time of the newest sample of its processes
+        self._known: dict[int, list[Device]] = {}  # each GPU's last known devices
+        self._since: dict[str, int] = {}  # id → time stamp of the newest sample of processes
 
     def discover(self) -> Found:
         cards = sysfs.count_cards(self._sys, VENDOR)
@@ -68,7 +67,7 @@ class Cuda(Accelerator):
                 continue
             try:
                 uses[device.id] = self._use(device.id, handle)
-            except NVMLError as error:  # the next look tells its fault
+            except NVMLError as error:  # the next reading reports the fault
                 logger.info("GPU %s: %s", device.id, error)
         return uses
 
@@ -90,7 +89,7 @@ class Cuda(Accelerator):
             logger.info("%s", error)
 
     def _open(self) -> list[tuple[int, Any]]:
-        """Return the handles of the GPUs by number; an error instead of a handle for one that fails."""
+        """Return number and handle of every GPU; the error instead of a handle for a failing GPU."""
         was_open = self._is_open
         if not was_open:
             pynvml.nvmlInit()
@@ -106,7 +105,7 @@ class Cuda(Accelerator):
         return handles
 
     def _devices(self, number: int, handle: Any, faults: dict[str, str]) -> Iterator[Device]:
-        """Yield what is handed out of one GPU; of one that fails what it was, with the fault as the library says it."""
+        """Yield the devices of one GPU. A failing GPU yields its last known devices, with the driver's fault."""
         try:
             if isinstance(handle, NVMLError):
                 raise handle
@@ -129,7 +128,7 @@ class Cuda(Accelerator):
         pci = ask(pynvml.nvmlDeviceGetPciInfo, card)
         minor = ask(pynvml.nvmlDeviceGetMinorNumber, card)
         name = ask(pynvml.nvmlDeviceGetName, handle)
-        ask(pynvml.nvmlDeviceGetUtilizationRates, handle)  # a GPU that is lost says so here at the latest
+        ask(pynvml.nvmlDeviceGetUtilizationRates, handle)  # raises NVMLError for a lost GPU
         self._handles[uuid] = handle
         return Device(
             id=uuid,
@@ -143,7 +142,7 @@ class Cuda(Accelerator):
         )
 
     def _pieces(self, card: Any) -> Iterator[tuple[Any, str, str]]:
-        """Yield handle, id and slot of every piece that a GPU is cut into."""
+        """Yield handle, UUID and slot of every MIG instance of a GPU."""
         for place in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0):
             piece = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, card, place)
             if piece is not None:
@@ -163,7 +162,7 @@ class Cuda(Accelerator):
         )
 
     def _busy_processes(self, uuid: str, handle: Any) -> dict[int, float] | None:
-        """Return what part of the time each process used the GPU since it was last asked; None: it does not tell."""
+        """Return each process's percent of GPU time since the last call; None if the GPU does not report it."""
         since = self._since.get(uuid, 0)
         try:
             told = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
@@ -183,7 +182,7 @@ def _is_cut(handle: Any) -> bool:
 
 
 def _profile(piece: Any) -> str:
-    """Return what the piece is called in the name of its slot: ``1g.10gb``."""
+    """Return the MIG profile as slot names contain it: ``1g.10gb``."""
     name = text(ask(pynvml.nvmlDeviceGetName, piece) or "")
     profile = name.partition(_MIG)[2].strip()
     if not profile:

@@ -1,4 +1,4 @@
-"""From the NVIDIA GPUs that a kernel was given to its container or process."""
+"""Grants NVIDIA GPUs to containers and native processes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from backendai.wire.messages import Note
 
 _SHARES = "cuda.shares"
 _CAPABILITIES = ("compute", "utility", "video")
-_PIPE_INSIDE = "/run/nvidia-mps"  # not below /tmp, which is the kernel's own
+_PIPE_INSIDE = "/run/nvidia-mps"  # not below /tmp, where each kernel has its own files
 _MIB = 2**20
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
 
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """NVIDIA's multi-process service, which enforces shares of a GPU.
+    """NVIDIA's multi-process service (MPS), which enforces shares of a GPU.
 
-    ``pipe``: the directory of its pipes on this machine; None: it is not used. ``is_native``: kernels are native
-    processes, which do not use it. It serves one user at a time and each native kernel has a user of its own: a second
-    kernel would hang in its first call of CUDA until the first one ends (seen on an H100)."""
+    ``pipe``: the directory of its pipes on this machine; None: MPS is not used. ``is_native``: kernels are native
+    processes and do not use MPS. It serves one user at a time, and each native kernel has a user of its own: a second
+    kernel would block in its first CUDA call until the first kernel ends (seen on an H100).
+    """
 
     pipe: Path | None
     is_native: bool = False
 
     @property
     def is_up(self) -> bool:
-        """Whether kernels use the service: its control daemon has made its pipe."""
+        """Whether kernels use MPS: its control daemon has created its pipe."""
         return self.pipe is not None and not self.is_native and (self.pipe / "control").exists()
 
     def notes(self) -> Iterator[Note]:
-        """Yield what an administrator should know while shares are offered."""
+        """Yield the notes for administrators of an agent that offers shares."""
         if self.is_native:
             yield Note(
                 code="mps-native",
@@ -53,7 +54,7 @@ class Mps:
 
 
 def grant_to_container(parts: Sequence[Part], mps: Mps) -> Grant:
-    """Return the request for exactly these devices by id. Inside, they are numbered from 0 in the order of the bus."""
+    """Return the grant of exactly these devices, by UUID. In the container they are numbered from 0 in PCI order."""
     parts = _ordered(parts)
     ids = [part.device.id for part in parts]
     request = {"Driver": "nvidia", "DeviceIDs": ids, "Capabilities": [["gpu", *_CAPABILITIES]]}
@@ -69,12 +70,12 @@ def grant_to_container(parts: Sequence[Part], mps: Mps) -> Grant:
         if mps.is_up:
             environ["CUDA_MPS_PIPE_DIRECTORY"] = _PIPE_INSIDE
             host["Mounts"] = [{"Type": "bind", "Source": str(mps.pipe), "Target": _PIPE_INSIDE}]
-            host["IpcMode"] = "host"  # clients and server meet in shared memory
+            host["IpcMode"] = "host"  # MPS clients and server use shared memory
     return Grant(environ, host)
 
 
 def grant_to_process(parts: Sequence[Part]) -> Grant:
-    """Return the variables that keep a willing program to these devices, and the device files of no others."""
+    """Return the grant for a native process: variables that select these devices, and only their device files."""
     parts = _ordered(parts)
     ids = ",".join(part.device.id for part in parts)
     environ = {"NVIDIA_VISIBLE_DEVICES": ids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ids}
@@ -93,7 +94,7 @@ def _are_shared(parts: Sequence[Part]) -> bool:
 
 
 def _limits(parts: Sequence[Part]) -> dict[str, str]:
-    """Return what MPS holds a client to. It knows one part of the processors for all GPUs: the smallest."""
+    """Return the limits of an MPS client. MPS has one limit of threads for all GPUs: the smallest part."""
     smallest = min(part.amount for part in parts)
     memory = [
         f"{number}={part.memory // _MIB}M"

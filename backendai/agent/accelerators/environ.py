@@ -1,4 +1,4 @@
-"""The variables by which programs learn what accelerators they were given."""
+"""Environment variables that describe a kernel's accelerators to its programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from backendai.core.slots import decimal_text
 
 _MIB = 2**20
 
-# Where an engine gives GPUs to anyone who asks, an image's or a person's own "all" would open them.
+# Some engines grant GPUs by these variables: an "all" from an image or a user would grant every GPU.
 _CLOSED = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": "", "GPU_COUNT": "0", "N_GPUS": "0"}
 NOTHING = Grant(_CLOSED)
 
 
 def described(parts: Sequence[Part]) -> Mapping[str, str]:
-    """Return what a kernel with these parts is told besides what its accelerators add: without any, that it has none.
+    """Return the variables that describe these parts; without parts, variables that hide all GPUs.
 
-    ``GPU_CONFIG`` is ``<device id>=<amount>``, separated by commas; ``TF_GPU_MEMORY_ALLOC`` the MiB that it may use of
-    the device of which it may use least.
+    ``GPU_CONFIG``: ``<device id>=<amount>,…``. ``TF_GPU_MEMORY_ALLOC``: the smallest memory limit of the devices, in
+    MiB.
     """
     if not parts:
         return _CLOSED

@@ -1,4 +1,4 @@
-"""All accelerators of a node: looked at by a thread of their own, so that a driver that hangs holds up nothing else."""
+"""All accelerators of an agent, read in a thread of their own, so that a hanging driver blocks nothing else."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from backendai.wire.usage import DeviceUsage
 
 logger = logging.getLogger(__name__)
 
-RUNTIME_MISSING = "accelerator-runtime-missing"  # the reason of a start that the engine cannot give its devices
+RUNTIME_MISSING = "accelerator-runtime-missing"  # the reason of a failed start whose devices the engine could not provide
 _INTERVAL = 5.0
 _FIRST_LOOK_SECONDS = 10.0
 _LONGEST_SILENCE = 60.0
-_WITHHELD_SECONDS = 600.0  # after a start that failed for its runtime, until the next may try
+_WITHHELD_SECONDS = 600.0  # pause after a start that failed for lack of a runtime
 _GONE = "it has gone from the machine"
 
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """What one look saw. ``kinds``: by device, which accelerator hands it out."""
+    """The result of one reading. ``kinds``: the accelerator of each device. ``owners``: the kernel of each process."""
 
     at: float
     devices: Mapping[str, Device] = field(default_factory=dict)
@@ -44,9 +44,10 @@ class _Picture:
 
 
 class Accelerators:
-    """``asked``: amounts of accelerators that the node was told to offer; those that the machine has not are mocks.
+    """The agent's accelerators. ``look`` reads the hardware, and ``start`` repeats that in a thread; all other methods
+    use the last reading.
 
-    ``look`` asks the hardware and ``start`` has a thread do so for ever; everything else only reads what was seen last.
+    ``asked``: amounts that the settings demand; mock devices replace those that the machine lacks.
     """
 
     def __init__(
@@ -58,25 +59,25 @@ class Accelerators:
     ) -> None:
         self._kinds, self._asked, self._clock = list(kinds), Slots(asked or {}), clock
         self._picture = _Picture(clock())
-        self._known: dict[str, tuple[str, Device]] = {}  # id → kind, and what it was when it was last seen
-        self._withheld: dict[str, tuple[float, str]] = {}  # kind → until when, why
+        self._known: dict[str, tuple[str, Device]] = {}  # id → kind, last known device
+        self._withheld: dict[str, tuple[float, str]] = {}  # kind → end, reason
         self._containers: dict[str, UUID] = {}
         self._tally = Tally()
         self._seen, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="accelerators", daemon=True)
 
     def add(self, kind: Accelerator) -> None:
-        """Look at the devices of one more kind, from the next look on."""
+        """Add an accelerator, which the next reading includes."""
         self._kinds.append(kind)
 
     def start(self) -> None:
-        """Look from now on, every few seconds. Returns after the first look, or without it if that takes long."""
+        """Read the hardware every 5 s from now on. Returns after the first reading, at most 10 s."""
         self._thread.start()
         if not self._seen.wait(_FIRST_LOOK_SECONDS):
             logger.warning("the drivers of accelerators do not answer; none is offered until they do")
 
     def stop(self) -> None:
-        """Look no more. A driver that hangs is left behind."""
+        """Stop reading. Does not wait for a hanging driver."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
@@ -85,7 +86,7 @@ class Accelerators:
                 one.close()
 
     def look(self) -> None:
-        """Ask all hardware once."""
+        """Read all hardware once."""
         found = {one: self._discover(one) for one in self._kinds}
         absent = {slot: amount for slot, amount in self._asked.items() if not _is_real(slot, found, self._known)}
         mock = Mock(absent)
@@ -99,7 +100,7 @@ class Accelerators:
         self._known |= {
             device.id: (kinds[device.id].kind, device)
             for device in devices.values()
-            if not (device.fault or device.mock or ".mig-" in device.slot)  # pieces come and go as they are cut
+            if not (device.fault or device.mock or ".mig-" in device.slot)  # MIG instances come and go
         }
         pids = {pid for use in uses.values() for pid in use.processes}
         owners = kernels_of(pids, dict(self._containers))
@@ -109,20 +110,19 @@ class Accelerators:
         self._seen.set()
 
     def drain(self) -> dict[str, DeviceUsage]:
-        """Return how busy the devices were since the last call, the mean of all looks."""
+        """Return the mean use of each device since the last call."""
         return self._tally.drain()
 
     def offer(self, kernels: Iterable[KernelSighting]) -> Offer:
-        """Return what the node offers of accelerators and says of them; ``kernels`` are those that are here."""
+        """Return the agent's offer of accelerators, and its notes. ``kernels``: the kernels on this agent."""
         self._containers = {one.container_id: one.kernel_id for one in kernels if one.container_id}
         picture = self._picture
         return offer_of(self._judged(picture), picture.uses, picture.owners, picture.notes, self._asked)
 
     def grant(self, spec: KernelSpec, *, native: bool = False) -> Grant:
-        """Return what this kernel gets for the devices it was given, and what closes all others to it.
+        """Return the grant of the devices in the kernel's spec; it hides all others.
 
-        Raises StartFailed (``device-lost``) when one of them cannot be used any more, BackendError while nothing is
-        known of any.
+        Raises StartFailed (``device-lost``) for an unusable device, and BackendError before the first reading.
         """
         parts = self._parts(spec) if any(spec.devices.values()) else []
         if not parts:
@@ -140,11 +140,11 @@ class Accelerators:
         return Grant(environ, host, tuple(paths))
 
     def has(self, kind: str) -> bool:
-        """Return whether the node has devices of this kind, well or not."""
+        """Return whether the machine has devices of this kind, including faulty ones."""
         return any(one.kind == kind for one in self._picture.kinds.values())
 
     def withhold(self, kind: str, why: str) -> None:
-        """Offer nothing of this kind for ten minutes: a start has just shown that nobody can be given any."""
+        """Offer no devices of this kind for ten minutes, as the engine has just failed to provide them."""
         self._withheld[kind] = self._clock() + _WITHHELD_SECONDS, why
 
     def _run(self) -> None:
@@ -175,7 +175,7 @@ class Accelerators:
             return {}
 
     def _gone(self, one: Accelerator, seen: Found) -> list[Device]:
-        """Return what was there once; a GPU that was cut into pieces meanwhile is not gone."""
+        """Return the known devices that are missing now, except GPUs that were split into MIG instances."""
         there = {device.id for device in seen.devices}
         cut = {device.number for device in seen.devices if ".mig-" in device.slot}
         return [
@@ -185,7 +185,7 @@ class Accelerators:
         ]
 
     def _judged(self, picture: _Picture) -> list[Device]:
-        """Return the devices with the faults that no driver tells."""
+        """Return the devices with further faults: a driver that does not answer, and withheld kinds."""
         now = self._clock()
         silent = now - picture.at > _LONGEST_SILENCE and self._thread.is_alive()
         judged = []
@@ -216,7 +216,7 @@ class Accelerators:
 
 
 def _is_real(slot: str, found: Mapping[Accelerator, Found], known: Mapping[str, tuple[str, Device]]) -> bool:
-    """Return whether the machine has hardware of the slot's kind: then nothing is made up, even if it fails."""
+    """Return whether the machine has, or had, hardware of the slot's kind; then it gets no mock devices."""
     kind = slot.partition(".")[0]
     return any(one.kind == kind and seen.is_present for one, seen in found.items()) or any(
         its_kind == kind for its_kind, _ in known.values()

@@ -1,4 +1,4 @@
-"""Accelerators that exist on paper only: for demos, and for trying out a scheduler without hardware."""
+"""Mock accelerators without hardware, for demonstrations and for tests of the scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MODEL = "Mock accelerator"
 
 
 class Mock(Accelerator):
-    """As many devices of each slot as ``amounts`` (thousandths) need. Kernels get their amounts and nothing else."""
+    """As many devices of each slot as ``amounts`` (thousandths) need. Kernels get the amounts and no real device."""
 
     kind = "mock"
 
@@ -37,7 +37,7 @@ class Mock(Accelerator):
         return Grant()
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
 def _note(slots: Sequence[str]) -> Note:

@@ -1,4 +1,4 @@
-"""NVIDIA's management library, asked so that what a card or driver does not know costs a value and not the agent."""
+"""Calls of NVIDIA's management library (NVML) that tolerate functions which a card or driver lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pynvml import NVMLError, NVMLLibraryMismatchError
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Said by cards, drivers and libraries that lack a function, or by drivers that keep it to root.
+# Errors of cards, drivers and libraries that lack a function, or reserve it for root.
 _UNKNOWN = frozenset(
     {
         pynvml.NVML_SUCCESS,
@@ -32,16 +32,16 @@ _PROCESS_LISTS = (
     (pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v2),
 )
 _NO_DRIVER = frozenset({pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
-# Mistakes of programs, which end with them; every other of these errors means that the card needs looking after.
+# Xid errors caused by programs, which end with the program; all others indicate a faulty card.
 _PROGRAM_FAULTS = frozenset({13, 31, 43, 45, 68, 109})
-_MOST_EVENTS = 256  # at one look
+_MOST_EVENTS = 256  # read at once
 
 
 def ask(call: Callable[..., T], *arguments: Any) -> T | None:
-    """Return what the library says, None when it cannot say that here. Raises NVMLError for a device that fails."""
+    """Return the library's answer; None if the function is unavailable here. Raises NVMLError for a failing device."""
     try:
         return call(*arguments)
-    except NVMLLibraryMismatchError:  # the driver is older than this version of the function
+    except NVMLLibraryMismatchError:  # the driver lacks this version of the function
         return None
     except NVMLError as error:
         if error.value in _UNKNOWN:
@@ -50,7 +50,7 @@ def ask(call: Callable[..., T], *arguments: Any) -> T | None:
 
 
 def processes_on(handle: Any) -> dict[int, int | None]:
-    """Return the bytes of the device's memory that each process holds that computes on it, also by way of MPS."""
+    """Return the device memory (bytes; None: unknown) of each computing process, including MPS clients."""
     held: dict[int, int | None] = {}
     for newest, older in _PROCESS_LISTS:
         listed = ask(newest, handle)
@@ -61,24 +61,25 @@ def processes_on(handle: Any) -> dict[int, int | None]:
 
 
 def lacks_driver(error: NVMLError) -> bool:
-    """Return whether the error only says that there is no driver."""
+    """Return whether the error means a missing driver or library."""
     return error.value in _NO_DRIVER
 
 
 def text(value: str | bytes) -> str:
-    """Return a text of the library, whichever way its version hands it out."""
+    """Return a text of the library; some versions return bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 class CriticalErrors:
-    """The errors (Xid) that the driver reported since ``listen``, where card, driver and library tell them."""
+    """The critical errors (Xid) that the driver reported since ``listen``, where card, driver and library support
+    that."""
 
     def __init__(self) -> None:
         self._events: Any = None
         self._seen: dict[str, int] = {}
 
     def listen(self, handles: list[Any]) -> None:
-        """Have the errors of these devices told from now on."""
+        """Start to receive the errors of these devices."""
         try:
             self._events = pynvml.nvmlEventSetCreate()
             for handle in handles:
@@ -88,7 +89,7 @@ class CriticalErrors:
             self.close()
 
     def by_device(self) -> dict[str, int]:
-        """Return the number of the last critical error of each device that had one, by its id."""
+        """Return the last critical error number of each device that had one, by UUID."""
         for event in self._pending():
             number = int(event.eventData)
             uuid = None if number in _PROGRAM_FAULTS else _uuid_of(event.device)
@@ -97,7 +98,7 @@ class CriticalErrors:
         return dict(self._seen)
 
     def close(self) -> None:
-        """Stop listening; what was heard stays known."""
+        """Stop listening; received errors stay known."""
         events, self._events = self._events, None
         if events is not None:
             try:

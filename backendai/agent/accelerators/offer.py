@@ -1,4 +1,4 @@
-"""What a node tells the portal of its accelerators."""
+"""The accelerators that an agent reports to the portal."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """``devices``: slot → ids of those that new kernels may get. ``capacity``: how much of each slot. ``samples``: all
-    devices by id, also those with a fault."""
+    """``devices``: for each slot, the ids that new kernels can get. ``capacity``: the amount of each slot. ``samples``:
+    the use of all devices by id, including faulty ones."""
 
     devices: Mapping[str, list[str]] = field(default_factory=dict)
     capacity: Slots = field(default_factory=Slots)
@@ -34,7 +34,7 @@ def offer_of(
     notes: Sequence[Note],
     asked: Slots,
 ) -> Offer:
-    """Return the offer: every device that is well, as much of each slot as was ``asked`` for, if it was."""
+    """Return the offer of all healthy devices, limited to the ``asked`` amounts."""
     devices = sorted(devices, key=lambda device: (device.mock, device.slot, device.number, device.id))[:MOST_DEVICES]
     offered: dict[str, list[str]] = {}
     for device in devices:
@@ -56,7 +56,7 @@ def offer_of(
 
 
 def is_accelerator(slot: str) -> bool:
-    """Return whether a slot counts devices: ``cuda.device`` does, ``cpu`` does not."""
+    """Return whether the slot counts devices, as ``cuda.device`` does and ``cpu`` does not."""
     return "." in slot
 
 
@@ -97,7 +97,7 @@ def _fault_note(fault: str, devices: Sequence[Device]) -> Note:
 
 
 def _unmet(asked: Slots, devices: Sequence[Device]) -> list[Note]:
-    """Return a note for what the node was told to offer and its devices are not offered as."""
+    """Return notes about slots in the settings that no device of the machine provides."""
     missing = sorted(asked.keys() - {device.slot for device in devices})
     if not missing:
         return []

@@ -1,4 +1,4 @@
-"""GPUs of a Kubernetes cluster: how many there are is known here, which of them a kernel gets the cluster decides."""
+"""GPUs of a Kubernetes cluster. Only their number is known; the cluster chooses the GPUs of a kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backendai.agent.backends.base import BackendError
 
 
 class PoolGpus(Accelerator):
-    """As many devices as ``count`` says; one that is given out stands for any of them."""
+    """As many devices as ``count`` returns. A granted device stands for any GPU."""
 
     kind = "cuda"
 
@@ -19,7 +19,7 @@ class PoolGpus(Accelerator):
         self._seen = 0
 
     def discover(self) -> Found:
-        with contextlib.suppress(BackendError):  # a cluster that does not answer has not lost its GPUs
+        with contextlib.suppress(BackendError):  # keep the number while the cluster does not answer
             self._seen = self._count()
         devices = [Device(f"pool-gpu-{number}", "cuda.device", "GPU", number=number) for number in range(self._seen)]
         return Found(tuple(devices), is_present=bool(devices))
@@ -34,4 +34,4 @@ class PoolGpus(Accelerator):
         return Grant()
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Which kernel a process of the machine belongs to."""
+"""Finds the kernels to which processes of the machine belong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _MARK = b"BACKENDAI_KERNEL_ID="
 
 
 def kernels_of(pids: Iterable[int], kernels: Mapping[str, UUID], proc: Path = Path("/proc")) -> dict[int, UUID]:
-    """Return by number the kernel of each process that belongs to one. ``kernels``: those of this node by container.
+    """Return the kernel of each process, without processes of no kernel. ``kernels``: this agent's kernels by container
+    id.
 
-    Its control group says it; the mark that native kernels without one bear is believed only of processes outside of
-    every container.
+    The control group determines the kernel. The mark in the environment, for native kernels without a control group,
+    counts only outside all containers, as programs can set it.
     """
     ours = set(kernels.values())
     found = {}

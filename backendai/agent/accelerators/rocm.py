@@ -1,7 +1,7 @@
-"""AMD GPUs as Linux itself tells of them (``rocm.device``): no library of AMD's is needed, and none is loaded.
+"""AMD GPUs (``rocm.device``), read from sysfs without AMD's libraries.
 
-A GPU of a container is its render node beside ``/dev/kfd``, which is one for all; the driver gives out nothing of a GPU
-whose render node cannot be opened.
+A container gets a GPU's render node and ``/dev/kfd``, which all GPUs share. The driver gives no access to a GPU whose
+render node cannot be opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KFD = "/dev/kfd"
 
 
 class Rocm(Accelerator):
-    """``root``: where the machine's ``/sys`` and ``/dev`` are."""
+    """``root``: the folder that contains the machine's ``/sys`` and ``/dev``."""
 
     kind = "rocm"
 
@@ -29,7 +29,7 @@ class Rocm(Accelerator):
     def discover(self) -> Found:
         devices = tuple(self._devices())
         cards = sysfs.count_cards(self._sys, VENDOR)
-        # A card for screens alone is no reason for a note: most processors of desktops have one.
+        # No note for integrated graphics, which most desktop processors have.
         broken = bool(devices) and not (self._root / _KFD.lstrip("/")).exists()
         return Found(devices, (_NO_KFD,) if broken else (), is_present=bool(devices or cards))
 
@@ -55,10 +55,10 @@ class Rocm(Accelerator):
         return Grant({"ROCR_VISIBLE_DEVICES": numbers}, paths=tuple(_paths(parts)))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing."""
 
     def _devices(self) -> Iterator[Device]:
-        """Yield a device for every node of the driver's topology that computes; processors are nodes too."""
+        """Yield a device for every GPU in the driver's topology, which also lists processors."""
         nodes = (self._sys / "class/kfd/kfd/topology/nodes").glob("[0-9]*")
         number = 0
         for node in sorted(nodes, key=lambda path: int(path.name) if path.name.isdigit() else -1):
@@ -88,7 +88,7 @@ class Rocm(Accelerator):
         return self._sys / "class/drm" / Path(render).name / "device"
 
     def _processes(self, device: Device) -> Iterator[tuple[int, ProcessUse]]:
-        """Yield what the driver says that processes hold of the GPU's memory."""
+        """Yield each process's GPU memory according to the driver."""
         gpu = self._gpu_id(device)
         for process in (self._sys / "class/kfd/kfd/proc").glob("[0-9]*"):
             used = sysfs.read_number(process / f"vram_{gpu}")
@@ -103,7 +103,7 @@ class Rocm(Accelerator):
         return ""
 
     def _group(self, path: str) -> int | None:
-        """Return the group that may open a device file."""
+        """Return the id of the group with access to a device file; None for root's or a missing file."""
         try:
             return (self._root / path.lstrip("/")).stat().st_gid or None
         except OSError:

@@ -1,4 +1,4 @@
-"""The mean of what several looks at the accelerators saw."""
+"""Computes the mean use of accelerators over several readings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from backendai.agent.accelerators.base import Use
 from backendai.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
 from backendai.wire.usage import DeviceUsage
 
-_MOST_LOOKS = 1000  # nobody drains it where measuring is switched off
+_MOST_LOOKS = 1000  # a limit, as nothing calls ``drain`` when measuring is off
 
 
 @dataclass(slots=True)
 class _Sum:
-    """Per cent of all looks together, None when one of them did not tell; memory at the last."""
+    """The sum of percents over all readings (None if a reading lacked it), and the last memory use."""
 
     looks: int = 0
     percent: float | None = 0.0
@@ -36,14 +36,14 @@ class _Device:
 
 
 class Tally:
-    """Safe to use from many threads."""
+    """Collects readings by device. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._devices: dict[str, _Device] = {}
 
     def add(self, uses: Mapping[str, Use], owners: Mapping[int, UUID]) -> None:
-        """Add one look: how busy each device is, and which kernel each process belongs to."""
+        """Add one reading: the use of each device, and the kernel of each process."""
         with self._lock:
             for device_id, use in uses.items():
                 if device_id in self._devices or len(self._devices) < MOST_DEVICES:
@@ -75,7 +75,7 @@ def _add(device: _Device, use: Use, owners: Mapping[int, UUID]) -> None:
 
 
 def _mean(device: _Device) -> DeviceUsage:
-    looks = device.whole.looks  # a kernel that was not there at one of them used nothing then
+    looks = device.whole.looks  # a kernel missing in a reading counts as 0
     return DeviceUsage(
         util_pct=_per_look(device.whole.percent, looks),
         mem_used=device.whole.memory,

@@ -1,1 +1,1 @@
-"""The kinds of jobs that an agent can do: each module has one class ``Handler``."""
+"""The kinds of jobs that an agent can do; each module has a class ``Handler``."""

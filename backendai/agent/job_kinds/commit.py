@@ -1,4 +1,4 @@
-"""Making an image of a running kernel, and bringing it to its registry. Of what fails nothing is left."""
+"""Creates an image from a running kernel and pushes it to its registry. A failed job leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.wire.commits import COMMIT, PUSHING, CommitResult, CommitSpec
 
 
 class Handler(JobHandler):
-    """An image that was made before the agent ended is found, and not made again."""
+    """Saves a kernel as an image. An image that was created before the agent stopped is reused."""
 
     _backend: Committing
 
@@ -20,7 +20,7 @@ class Handler(JobHandler):
     at_once = 2
 
     def run(self, work: CommitSpec, progress: JobProgress) -> Outcome:
-        """Make the image, and push it if its registry takes it."""
+        """Create the image, and push it if the work demands it."""
         made = self._backend.commit(work)
         self._on_images_changed()
         if work.push:

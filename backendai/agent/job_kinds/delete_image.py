@@ -1,4 +1,4 @@
-"""Deleting an image that was made of a session here; the portal names it again while it is there."""
+"""Deletes an image that was saved from a session here. The portal repeats the job until the image is gone."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from backendai.wire.commits import DELETE, DeleteWork
 
 
 class Handler(JobHandler):
-    """Deletes no other image than those that bear our labels."""
+    """Deletes only images with the platform's labels."""
 
     _backend: Committing
 
     kind, work, needs = DELETE, DeleteWork, Capability.COMMIT
 
     def run(self, work: DeleteWork, progress: JobProgress) -> Outcome:
-        """Delete the image unless a container needs it."""
+        """Delete the image unless a container uses it."""
         if self._backend.drop_image(work.reference):
             self._on_images_changed()
         return Outcome()

@@ -1,4 +1,4 @@
-"""Fetching an image ahead of time. The account for the registry goes to the engine alone."""
+"""Pulls an image ahead of time. Only the engine gets the registry's account."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backendai.wire.pulls import PULL, PullWork
 
 
 class Handler(JobHandler):
-    """Pulls for waiting sessions have lanes of their own: pulls ahead of time do not hold them up."""
+    """Pulls in a lane of its own, so that pulls ahead of time do not delay those of waiting sessions."""
 
     _backend: Imaging
 
@@ -18,7 +18,7 @@ class Handler(JobHandler):
     at_once = 2
 
     def run(self, work: PullWork, progress: JobProgress) -> Outcome:
-        """Fetch the image, unless this very one is here."""
+        """Pull the image unless exactly this digest is here."""
         if work.digest and self._backend.has_image(work.exact_image):
             return Outcome("It was there already.")
         self._backend.pull(

@@ -1,4 +1,4 @@
-"""What a kind of job is on an agent, and which kinds this agent knows: one module of ``agent.job_kinds`` for each."""
+"""The base class of job handlers, and the list of kinds: one module of ``agent.job_kinds`` each."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from backendai.wire.capabilities import Capability
 
 
 class JobUnwanted(Exception):
-    """Leaves through a handler when its job was cancelled or the agent stops: a signal, not an error."""
+    """Raised inside a handler when its job was cancelled or the agent stops; never reported."""
 
 
 class JobProgress(Protocol):
-    """What a handler tells while it works. Both calls raise JobUnwanted, or BackendError when the time is up."""
+    """A handler's progress reports. Both reports raise JobUnwanted, and BackendError after the job's time limit."""
 
     def tell(self, message: str, *, phase: str = "", share: float | None = None) -> None:
-        """Report at once."""
+        """Report this progress at once."""
 
     def heed(self, fetched: Fetched) -> None:
-        """Report if the last report was some time ago; to be called often."""
+        """Report the progress if the last report is over 2 s old. Call it often."""
 
     def seconds_left(self) -> float:
-        """Return how long the job may still take."""
+        """Return the seconds until the job's time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job that succeeded."""
+    """The result of a successful job."""
 
     message: str = ""
     result: dict[str, Any] = field(default_factory=dict)
 
 
 class JobHandler(abc.ABC):
-    """One kind of job. ``needs``: what a backend must be able to do for it. ``at_once``: how many of them run side by
-    side. ``is_repeatable``: a job that the end of the agent interrupted begins anew; else it fails then."""
+    """One kind of job. ``needs``: the capability that its backend must have. ``at_once``: how many jobs run in
+    parallel. ``is_repeatable``: a job interrupted by the agent's end starts again, instead of failing."""
 
     kind: str
     work: type[BaseModel]
@@ -58,20 +58,20 @@ class JobHandler(abc.ABC):
 
     @abc.abstractmethod
     def run(self, work: Any, progress: JobProgress) -> Outcome:
-        """Do it and return what came of it. Raises BackendError with the reason when it cannot be done."""
+        """Do the job and return its outcome. Raises BackendError with the reason of a failure."""
 
     def undo(self, work: Any) -> None:
-        """Delete what a job left that failed or that nobody wants any more. Raises PlatformError."""
+        """Delete the leftovers of a failed or cancelled job. Raises PlatformError."""
         return
 
 
 def handlers_for(backend: Backend) -> list[type[JobHandler]]:
-    """Return the handlers of the jobs that can be done with this backend."""
+    """Return the handlers that this backend supports."""
     can = capabilities_with(backend)
     return [one for one in job_handlers() if one.needs is None or one.needs in can]
 
 
 def job_handlers() -> list[type[JobHandler]]:
-    """Return the handler of each kind of job that this agent knows."""
+    """Return the handlers of all kinds of jobs."""
     names = [f"{job_kinds.__name__}.{one.name}" for one in pkgutil.iter_modules(job_kinds.__path__)]
     return [import_module(name).Handler for name in names]

@@ -1,8 +1,7 @@
-"""Jobs that the portal gives to this agent: fetched, done once, reported, given up when nobody wants them any more.
+"""Runs the portal's jobs on this agent: fetches each, runs it once, reports the outcome, cancels unwanted ones.
 
-The portal names a job in every sync until it has heard what came of it, so an order may be lost and the work broken
-off: it begins anew. An outcome that the portal could not be told is told when the job is named again, not worked out
-again.
+Every sync names a job until the portal has its outcome, so that a lost order or an interrupted job starts again. An
+undelivered outcome is stored and reported when the job is named again; the job is not repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _Key = tuple[UUID, int]  # a job's id and attempt
 
 
 class NodeJobs:
-    """Each kind has a lane of its own, so that no job holds up kernels or jobs of another kind."""
+    """Runs jobs in one lane per kind, so that they do not delay kernels or other kinds."""
 
     def __init__(self, handlers: Sequence[JobHandler], portal: Portal, lanes: Lanes) -> None:
         self._handlers, self._portal, self._lanes = {one.kind: one for one in handlers}, portal, lanes
@@ -42,14 +41,14 @@ class NodeJobs:
             lanes.add(one.kind, one.at_once)
 
     def begin_soon(self, order: NodeJobOrder) -> None:
-        """Do this job, if the portal still wants it then. One that is under way already goes on, and a kind that this
-        agent does not know is left to the portal, which has been told the kinds."""
+        """Queue this job; it is run if the portal still wants it. Ignores jobs in progress, and unknown kinds, as the
+        portal knows the agent's kinds."""
         if order.kind in self._handlers and not self._draining.is_set():
             claim = Claim(order.job_id, order.attempt, "job", lane=order.kind)
             self._lanes.submit(claim, lambda _: self._work(order))
 
     def drain(self) -> None:
-        """Begin nothing from now on, and give up at the next chance what is under way."""
+        """Start no jobs from now on; running jobs give up at their next report."""
         self._draining.set()
 
     def _work(self, order: NodeJobOrder) -> Move | None:
@@ -70,7 +69,7 @@ class NodeJobs:
             return
         try:
             work = handler.work.model_validate(spec.work)
-        except ValidationError:  # not quoted: the work may hold a secret
+        except ValidationError:  # the error is not quoted, as the work may contain a secret
             self._fail(spec, "This agent cannot read the order. Update the agent to the version of the portal.")
             return
         if spec.has_started and not handler.is_repeatable:
@@ -90,14 +89,14 @@ class NodeJobs:
             if not self._draining.is_set():
                 self._undo(handler, work)
         except BackendError as error:
-            if error.code in ENGINE_SILENT:  # nothing is known: the next sync names it again
+            if error.code in ENGINE_SILENT:  # the outcome is unknown: the next sync names the job again
                 raise
             self._fail(spec, error.message)
             self._undo(handler, work)
 
     def report(self, report: NodeJobReport) -> bool:
-        """Tell the portal; returns whether it wants the job. What does not arrive on the way costs nothing, an outcome
-        is kept and told when the portal names the job again."""
+        """Send a report; returns whether the portal still wants the job. An undelivered progress report is dropped; an
+        undelivered outcome is stored and sent when the portal names the job again."""
         key, is_over = (report.job_id, report.attempt), report.state != JobState.RUNNING
         try:
             is_wanted = self._portal.report_job(report)
@@ -114,7 +113,7 @@ class NodeJobs:
         return is_wanted
 
     def _keep(self, key: _Key, report: NodeJobReport) -> None:
-        if len(self._untold) >= _MOST_UNTOLD:  # the portal may have given up the oldest, and names it no more
+        if len(self._untold) >= _MOST_UNTOLD:  # the portal may no longer name the oldest job
             del self._untold[next(iter(self._untold))]
         self._untold[key] = report
 
@@ -133,12 +132,12 @@ class NodeJobs:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the agent stops."""
+        """Whether the agent is stopping."""
         return self._draining.is_set()
 
 
 class _Progress:
-    """What one job has told. Implements ``JobProgress``."""
+    """One job's progress reports. Implements ``JobProgress``."""
 
     def __init__(self, jobs: NodeJobs, spec: NodeJobSpec) -> None:
         self._jobs, self.spec = jobs, spec

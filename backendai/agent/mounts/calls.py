@@ -1,4 +1,4 @@
-"""The mount calls of the kernel that take descriptors: what was looked at is what is mounted (Linux 5.12 and newer)."""
+"""Linux's mount calls on file descriptors, so that exactly the checked directory is mounted. Linux 5.12 or newer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on every architecture
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same numbers on every architecture
 _CLONE, _AT_EMPTY_PATH, _F_EMPTY_PATH = 1, 0x1000, 0x04
 _RDONLY, _NOSUID, _NODEV = 1, 2, 4
 _PRIVATE = 1 << 18
@@ -20,8 +20,8 @@ class _MountAttr(ctypes.Structure):
 
 
 def clone(directory: int, *, read_only: bool) -> int:
-    """Return the descriptor of a new mount of an open directory, without what is mounted below it and attached nowhere
-    yet. Raises OSError where this process may not mount, or the kernel cannot."""
+    """Return a descriptor of a new, unattached mount of an open directory, without mounts below it. Raises OSError if
+    this process lacks the right to mount, or Linux the call."""
     tree = _call(_OPEN_TREE, directory, b"", _CLONE | _AT_EMPTY_PATH | os.O_CLOEXEC)
     try:
         attributes = _MountAttr(_NOSUID | _NODEV | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
@@ -39,12 +39,12 @@ def attach(tree: int, target: str) -> None:
 
 
 def detach(target: str) -> None:
-    """Detach everything that is mounted on a directory, however busy; nothing there is success. It never looks at what
-    is mounted, so that a silent server does not hold it up. Raises OSError."""
+    """Detach all mounts on a directory, even busy ones; does nothing if there are none. Does not access the mounted
+    file system, so that an unresponsive server cannot block it. Raises OSError."""
     while _LIBC.umount2(os.fsencode(target), _DETACH | _NOFOLLOW) == 0:
         pass
     number = ctypes.get_errno()
-    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # no mount, gone, or never ours to make
+    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # no mount, no directory, or no right to mount
         raise OSError(number, os.strerror(number), target)
 
 

@@ -1,6 +1,6 @@
-"""Access to storage hosts in a child process: a server that does not answer blocks only this process.
+"""Accesses storage hosts in a child process, so that an unresponsive server blocks only that process.
 
-One order comes as JSON on the standard input, one answer goes to the standard output.
+Reads one order as JSON from standard input and writes one answer to standard output.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MISSING, FOLDER_MISSING, REFUSED = "storage-missing", "folder-missing", "mount-r
 
 
 class Failed(Exception):
-    """The order cannot be carried out: a code and a sentence."""
+    """The order failed: a code and a message."""
 
 
 def main() -> None:
-    """Carry out the order."""
+    """Execute the order on standard input."""
     order = json.load(sys.stdin)
     try:
         answer = {"look": look, "mount": mount}[order["do"]](order)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def look(order: dict[str, Any]) -> dict[str, Any]:
-    """Return whose files a storage host has, what is free there, and whether mounts can be attached."""
+    """Return the owner of a storage host's files, the free bytes, and whether mounts can be attached."""
     root = Path(order["root"])
     marker = read_marker(root, host=order["host"], deployment=order["deployment"])
     disk = os.statvfs(root)
@@ -47,7 +47,7 @@ def look(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def mount(order: dict[str, Any]) -> dict[str, Any]:
-    """Return where each mount of one host can be bound from: a mount that was attached, or the folder's own path."""
+    """Return the path to bind for each mount of one host: the attached mount, or the folder's own path."""
     root = Path(order["root"])
     marker = read_marker(root, host=order["host"], deployment=order["deployment"])
     sources = []
@@ -61,7 +61,7 @@ def mount(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(root: Path, one: dict[str, Any]) -> int:
-    """Return a descriptor of what is to be mounted; no link leads there, and no other file system is crossed."""
+    """Return a descriptor of the directory to mount. Follows no links and stays on one file system. Raises Failed."""
     base = Path(one["linked"]) if one["linked"] else folder_path(root, UUID(one["folder"])) / DATA
     top = "/" if one["linked"] else str(root)
     whole = _step(top, str(base.relative_to(top)), one["name"])
@@ -109,7 +109,7 @@ def _attached(opened: int, one: dict[str, Any]) -> str:
 
 
 def _path_of(opened: int) -> str:
-    """Return the path of an open directory, looked at again: nobody but its owner can have moved it meanwhile."""
+    """Return the path of an open directory. Raises Failed if the path now leads elsewhere."""
     path = str(Path(f"/proc/self/fd/{opened}").readlink())
     if not os.path.samestat(Path(path).stat(), os.fstat(opened)):
         raise Failed(REFUSED, f"{path} was moved while it was looked at.")

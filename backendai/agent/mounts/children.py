@@ -1,4 +1,4 @@
-"""Child processes that touch storage hosts, each with a deadline; those that nothing ends are counted."""
+"""Child processes that access storage hosts, each with a deadline. Unkillable ones are counted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from backendai.agent.backends.base import StartFailed
 DEADLINE = 10.0
 MOST_STUCK = 4
 SILENT = "storage-silent"
-_AT_ONCE = 2  # of one host
+_AT_ONCE = 2  # per host
 _LAST_MOMENT = 0.5
 _PACKAGE = str(Path(__file__).resolve().parents[3])
-# Without the packages of the environment it starts in a tenth of the time.
+# Without site packages the child starts ten times faster.
 _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.child import main; main()"
 
 
 class Children:
-    """Runs orders of ``child``. A host whose child is stuck gets no other one, and more than four get none at all."""
+    """Runs orders of ``child``. A host with a stuck child gets no other one; with four stuck children no host gets
+    one."""
 
     def __init__(self, deadline: float = DEADLINE) -> None:
         self._deadline = deadline
@@ -33,7 +34,8 @@ class Children:
         self._turns: dict[str, threading.BoundedSemaphore] = defaultdict(lambda: threading.BoundedSemaphore(_AT_ONCE))
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the child's answer. Raises StartFailed with its code, or ``storage-silent`` at the deadline."""
+        """Return the child's answer. Raises StartFailed with the child's code, or ``storage-silent`` after the
+        deadline."""
         host = order["host"]
         self._check(host)
         with self._lock:
@@ -41,7 +43,7 @@ class Children:
         if not turn.acquire(timeout=self._deadline):
             raise _silent(host, self._deadline)
         try:
-            self._check(host)  # it may be stuck since
+            self._check(host)  # a child may have got stuck meanwhile
             answer = self._ask(host, order)
         finally:
             turn.release()
@@ -50,7 +52,7 @@ class Children:
         return answer
 
     def stuck(self) -> int:
-        """Return how many children are there that nothing ends."""
+        """Return the number of children that could not be killed."""
         with self._lock:
             for host, children in list(self._stuck.items()):
                 self._stuck[host] = [child for child in children if child.poll() is None]
@@ -89,7 +91,7 @@ class Children:
         child.kill()
         try:
             child.wait(_LAST_MOMENT)
-        except subprocess.TimeoutExpired:  # it waits for a server, and signals wait with it
+        except subprocess.TimeoutExpired:  # blocked in a file system call, where signals are not delivered
             with self._lock:
                 self._stuck[host].append(child)
         for pipe in (child.stdin, child.stdout, child.stderr):

@@ -1,4 +1,4 @@
-"""Cutting a running kernel off from a folder, in a child process with a deadline."""
+"""Unmounts a folder in a running kernel, in a child process with a deadline."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WORDS = {
 
 
 def cut_off(pids: Sequence[int], folder_id: UUID) -> int:
-    """Take a folder out of the kernel of these processes; returns how many programs were killed, as they used it.
-    Raises BackendError."""
+    """Unmount a folder in the kernel of these processes; returns how many programs using it were killed. Raises
+    BackendError."""
     order = json.dumps({"pids": list(pids), "folder": str(folder_id)})
     command = [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE]
     told = {"PATH": os.defpath, "LANG": "C.UTF-8"}

@@ -1,7 +1,7 @@
-"""Taking a folder out of kernels that run: a child process enters their mount namespaces and detaches it there.
+"""Unmounts a folder in running kernels: a child process enters their mount namespaces and detaches it.
 
-Programs that still have something of the folder open, or stand in it, would go on: they are killed. One order comes as
-JSON on the standard input, one answer goes to the standard output.
+Programs with open files or a working directory in the folder could go on using it, so they are killed. Reads one order
+as JSON from standard input and writes one answer to standard output.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ NOT_APART, NOT_ALLOWED, NOT_MOUNTED = "not-apart", "not-allowed", "not-mounted"
 
 
 class Failed(Exception):
-    """It cannot be cut off: a code."""
+    """The folder cannot be unmounted; the argument is a code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A mount of the folder: its number, and where it is for the programs that see it."""
+    """A mount of the folder: its mount id, and its path inside the namespace."""
 
     number: str
     place: str
 
 
 def main() -> None:
-    """Carry out the order."""
+    """Execute the order on standard input."""
     order = json.load(sys.stdin)
     try:
         answer: dict[str, Any] = {"ended": cut(order["pids"], order["folder"])}
@@ -50,8 +50,8 @@ def main() -> None:
 
 
 def cut(pids: list[int], folder: str) -> int:
-    """Detach the folder in every mount namespace of these processes, and kill who still uses it; returns how many.
-    Raises Failed."""
+    """Detach the folder in all mount namespaces of these processes and kill its users; returns their number. Raises
+    Failed."""
     own = _space("self")
     spaces = {space: pid for pid in pids if (space := _space(pid)) not in ("", own)}
     if not spaces:
@@ -62,7 +62,7 @@ def cut(pids: list[int], folder: str) -> int:
     if not numbers:
         raise Failed(NOT_MOUNTED)
     ended: set[int] = set()
-    for _ in range(_MOST_ROUNDS):  # who was starting another program when it was looked at is seen the next time
+    for _ in range(_MOST_ROUNDS):  # another round finds processes that were starting programs
         users = {pid for pid in _pids() if _space(pid) in spaces and _uses(pid, numbers)} - ended
         if not users:
             break
@@ -74,14 +74,14 @@ def cut(pids: list[int], folder: str) -> int:
 
 
 def _detach_all(pid: int, folder: str) -> set[str]:
-    """Detach the folder where this process sees it; returns the numbers of the mounts that it was."""
+    """Detach the folder in this process's namespace; returns the ids of the detached mounts."""
     found: set[str] = set()
     for _ in range(_MOST_ROUNDS):
         there = list(_mounts_of(pid, folder))
         if not there:
             return found
         found |= {one.number for one in there}
-        child = os.fork()  # who has entered another namespace does not come back
+        child = os.fork()  # a process cannot leave the namespace again
         if child == 0:
             try:
                 _enter(pid)
@@ -96,7 +96,7 @@ def _detach_all(pid: int, folder: str) -> set[str]:
 
 
 def _enter(pid: int) -> None:
-    """Enter the namespaces of a process; a user who made its user namespace may mount in there. Raises OSError."""
+    """Enter a process's mount namespace; without root rights, its user namespace first. Raises OSError."""
     space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
     if os.geteuid() != 0:
         user = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
@@ -111,7 +111,8 @@ def _check(result: int) -> None:
 
 
 def _mounts_of(pid: int, folder: str) -> Iterator[Mounted]:
-    """Yield the mounts that show something of the folder; its owner may have renamed what is above them."""
+    """Yield the mounts of the folder or its parts. Recognises the end of the path, as directories above may have been
+    renamed."""
     mark = f"/{folder}/data"
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines():
@@ -121,7 +122,7 @@ def _mounts_of(pid: int, folder: str) -> Iterator[Mounted]:
 
 
 def _uses(pid: int, numbers: set[str]) -> bool:
-    """Return whether a process has something on these mounts open or mapped, or stands in them."""
+    """Return whether a process has open or mapped files, or its working directory or root, on these mounts."""
     links = [Path(f"/proc/{pid}/{name}") for name in ("cwd", "root", "exe")]
     with contextlib.suppress(OSError):
         links += Path(f"/proc/{pid}/fd").iterdir()
@@ -131,7 +132,7 @@ def _uses(pid: int, numbers: set[str]) -> bool:
 
 
 def _mount_of(link: Path) -> str:
-    """Return the number of the mount that a link of /proc leads to."""
+    """Return the id of the mount that a link in /proc leads to; empty if it is gone."""
     try:
         descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""The storage hosts of this node: where they are, and whether kernels can mount folders of them now."""
+"""The storage hosts of this agent: their paths, and whether kernels can mount their folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _INTERVAL = 5.0
 
 @dataclass
 class StorageHosts:
-    """``paths``: by name where each host is on this node. ``linked``: below which paths folders may be offered."""
+    """``paths``: the path of each host on this machine. ``linked``: paths below which directories may become
+    folders."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     linked: tuple[Path, ...] = ()
@@ -36,21 +37,21 @@ class StorageHosts:
         self._thread: threading.Thread | None = None
 
     def reports(self) -> list[HostReport]:
-        """Return what was found out last of each host; those that were not looked at yet are left out."""
+        """Return the last report of each host that has been checked."""
         return [self._reports[name] for name in sorted(self._reports)]
 
     def start(self, rules: Callable[[], MountRules], on_change: Callable[[], None]) -> None:
-        """Look at the hosts again and again; nothing runs where there are none."""
+        """Check the hosts every 5 s in a thread; starts none if there are no hosts."""
         if self.paths:
             self._thread = threading.Thread(target=self._run, args=(rules, on_change), name="storage", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._stopped.set()
 
     def look(self, rules: MountRules) -> bool:
-        """Look at every host once; returns whether anything but free space has changed."""
+        """Check every host once; returns whether anything but free space has changed."""
         before = {name: (one.fault, one.read_only, one.sub_paths) for name, one in self._reports.items()}
         with ThreadPoolExecutor(max_workers=4) as threads:
             found = list(threads.map(lambda name: self._look(name, rules), self.paths))
@@ -62,7 +63,7 @@ class StorageHosts:
         return before != after
 
     def order(self, host: str, do: str) -> dict[str, Any]:
-        """Return the beginning of an order to a child. Raises StartFailed for a host that is not on this node."""
+        """Return the common part of an order for a child. Raises StartFailed if the agent lacks this host."""
         if host not in self.paths:
             raise StartFailed(
                 "This agent does not have the storage host {host}: see BACKENDAI_STORAGE_HOSTS.",
@@ -72,7 +73,7 @@ class StorageHosts:
         return {"do": do, "host": host, "root": str(self.paths[host]), "deployment": self.deployment}
 
     def attaches(self, host: str) -> bool:
-        """Return whether mounts of this host can be attached by this process, as it was seen last."""
+        """Return whether this process can attach mounts of this host, as last checked."""
         return self._attaches.get(host, False)
 
     def _look(self, name: str, rules: MountRules) -> HostReport:

@@ -1,4 +1,4 @@
-"""The mounts of kernels: prepared below ``<data>/mounts/<kernel>``, never below what is deleted with a kernel."""
+"""Mounts folders for kernels below ``<data>/mounts/<kernel>``, apart from files that are deleted with a kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """One folder of a kernel: from where, to where, and whether it can be written."""
+    """One folder of a kernel: host path, path in the kernel, and whether it is read-only."""
 
     source: str
     target: str
@@ -30,7 +30,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Binds:
-    """All folders of a kernel. ``uid``: who owns their files; None: the kernel has none."""
+    """All folders of a kernel. ``uid``: the owner of their files; None: the kernel has no folders."""
 
     all: Sequence[Bind] = ()
     uid: int | None = None
@@ -40,16 +40,16 @@ NO_BINDS = Binds()
 
 
 class KernelMounts:
-    """Prepares the mounts of kernels and takes them away again. What is mounted is never deleted: a mount is detached,
-    and an empty directory removed."""
+    """Prepares and removes the mounts of kernels. Removal detaches mounts and deletes only empty directories, never
+    files."""
 
     def __init__(self, data: Path, hosts: StorageHosts | None = None) -> None:
         self.root, self.hosts = data.absolute() / "mounts", hosts or StorageHosts()
         self._left_out: dict[UUID, str] = {}
 
     def prepare(self, spec: KernelSpec, rules: MountRules) -> Binds:
-        """Return what the engine binds for the kernel; the same again for one that runs. Raises StartFailed, but not
-        for want of automatic folders alone."""
+        """Return the kernel's bind mounts. Repeatable for a running kernel. Raises StartFailed, except for automatic
+        folders, which are left out."""
         try:
             return self._prepare_all(spec, spec.mounts, rules)
         except StartFailed as error:
@@ -64,17 +64,16 @@ class KernelMounts:
         return binds
 
     def also_left_out(self, kernel_id: UUID, text: str) -> None:
-        """Remember one more sentence about what the kernel starts without."""
+        """Save another message about a folder or feature that the kernel lacks."""
         if text not in (known := self._left_out.get(kernel_id, "")):
             self._left_out[kernel_id] = f"{known} {text}".strip()
 
     def left_out(self, kernel_id: UUID) -> str:
-        """Return what the kernel started without and why, automatic folders for one; empty: nothing that this process
-        knows of."""
+        """Return which folders the kernel lacks, such as automatic ones, and why; empty: none known to this process."""
         return self._left_out.get(kernel_id, "")
 
     def remove(self, kernel_id: UUID) -> None:
-        """Detach the kernel's mounts and remove their empty directories; gone already is success."""
+        """Detach the kernel's mounts and remove their empty directories. Does nothing if they are gone."""
         self._left_out.pop(kernel_id, None)
         folder = self.root / str(kernel_id)
         try:
@@ -86,11 +85,11 @@ class KernelMounts:
                 calls.detach(str(place))
                 place.rmdir()
             folder.rmdir()
-        except OSError as error:  # the next sweep tries again
+        except OSError as error:  # the next sweep retries
             logger.warning("the mounts of kernel %s are not all away: %s", kernel_id, error)
 
     def sweep(self, live: set[UUID]) -> None:
-        """Take away what belongs to no kernel in ``live``: an agent that was killed has left it."""
+        """Remove mounts of kernels that are not in ``live``, such as those left by a killed agent."""
         for folder in list(self.root.iterdir()) if self.root.is_dir() else ():
             try:
                 kernel_id = UUID(folder.name)
@@ -100,7 +99,7 @@ class KernelMounts:
                 self.remove(kernel_id)
 
     def _prepare_all(self, spec: KernelSpec, wanted: Sequence[MountSpec], rules: MountRules) -> Binds:
-        """Return the binds of all of these, or raise StartFailed with none of them left."""
+        """Return the binds of all these mounts. Raises StartFailed after removing partial ones."""
         if not wanted:
             return NO_BINDS
         if rules.fault:
@@ -158,7 +157,8 @@ class KernelMounts:
         }
 
     def _linked(self, mount: MountSpec) -> str:
-        """Return the path of a linked folder, which the setting of this node must allow, to be read only."""
+        """Return the path of a linked folder, or "". Raises StartFailed if the settings do not allow it or it is not
+        read-only."""
         if not mount.linked_path:
             return ""
         path = Path(mount.linked_path)
@@ -172,5 +172,5 @@ class KernelMounts:
         return str(path)
 
     def _attaches_now(self, host: str) -> bool:
-        """Ask again: the first look at the hosts may not be over yet."""
+        """Check the host now, as the first check may not have finished."""
         return bool(self.hosts.children.run(self.hosts.order(host, "look"))["attaches"])

@@ -1,4 +1,4 @@
-"""What backends that mount folders have in common."""
+"""The common part of backends that mount folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backendai.wire.mounts import HostReport
 
 
 class MountingBackend(Mounting, Homely):
-    """A backend whose kernels mount folders, with homes on this machine."""
+    """A backend whose kernels mount folders and have their home folders on this machine."""
 
     _mounts: KernelMounts
     _rules: Callable[[], MountRules]
@@ -32,7 +32,7 @@ class MountingBackend(Mounting, Homely):
 
     @abc.abstractmethod
     def _processes(self, kernel_id: UUID) -> list[int]:
-        """Return processes of a running kernel, one at least in each mount namespace. Raises KernelGone."""
+        """Return processes of a running kernel, at least one in each of its mount namespaces. Raises KernelGone."""
 
     def left_out(self, kernel_id: UUID) -> str:
         return self._mounts.left_out(kernel_id)

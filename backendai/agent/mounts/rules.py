@@ -1,4 +1,4 @@
-"""What a backend can do with mounts."""
+"""The rules of a backend about mounts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ KERNEL_USER = 1000
 
 @dataclass(frozen=True, slots=True)
 class MountRules:
-    """What a backend can do with mounts. ``uids``: whose files its kernels can own. ``attaches``: mounts that the agent
-    attaches are seen by what starts kernels. ``fault``: why it mounts nothing at all."""
+    """A backend's rules about mounts. ``uids``: users whose files its kernels can own. ``attaches``: the processes that
+    start kernels see mounts which the agent attaches. ``fault``: the reason why it mounts nothing."""
 
     uids: frozenset[int] = frozenset()
     read_only: bool = True
@@ -20,5 +20,5 @@ class MountRules:
 
 
 def usual_uids() -> frozenset[int]:
-    """Return whose files kernels can own that run as the usual user, or as the agent's own."""
+    """Return the users whose files kernels can own: the default user, and an unprivileged agent's own."""
     return frozenset({KERNEL_USER} if os.geteuid() == 0 else {KERNEL_USER, os.geteuid()})

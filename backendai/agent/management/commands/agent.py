@@ -1,4 +1,4 @@
-"""``manage.py agent``: the process of one compute node."""
+"""``manage.py agent``: an agent's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULT_PORTAL = "http://127.0.0.1:8080"
 
 
 class Command(BaseCommand):
-    """Runs until SIGTERM or SIGINT; containers outlive it."""
+    """Runs until SIGTERM or SIGINT; containers continue."""
 
     help = "Run an agent on this machine."
     suppressed_base_arguments = DJANGOS_OWN
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        # Celery would set Django up inside the worker if it saw this name.
+        # With this variable set, Celery would set up Django inside the worker.
         os.environ.pop("DJANGO_SETTINGS_MODULE", None)
         try:
             settings = read_settings(os.environ, options)
@@ -68,7 +68,7 @@ class Command(BaseCommand):
 
 
 def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
-    """Return the agent ready to start, its way to the broker and its name."""
+    """Return the assembled agent, its broker access and its name."""
     kept = load_credentials(settings.data)
     portal_url = settings.portal_url or (kept.portal_url if kept else _DEFAULT_PORTAL)
     listener = listen(settings, portal_url)
@@ -98,7 +98,7 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
 
 
 def _run_alone(runtime: AgentRuntime) -> None:
-    """Run without a broker: sync alone, until a signal."""
+    """Run without a broker until a signal; only the sync brings orders."""
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
