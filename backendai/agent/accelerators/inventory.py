@@ -1,4 +1,4 @@
-"""All accelerators of an agent, read in a thread of their own, so that a hanging driver blocks nothing else."""
+"""All accelerators of an agent. A thread of their own reads them, so that a hanging driver blocks nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backendai.wire.usage import DeviceUsage
 
 logger = logging.getLogger(__name__)
 
-RUNTIME_MISSING = "accelerator-runtime-missing"  # the reason of a failed start whose devices the engine could not provide
+RUNTIME_MISSING = "accelerator-runtime-missing"  # the engine could not provide a kernel's devices
 _INTERVAL = 5.0
 _FIRST_LOOK_SECONDS = 10.0
 _LONGEST_SILENCE = 60.0
@@ -144,7 +144,7 @@ class Accelerators:
         return any(one.kind == kind for one in self._picture.kinds.values())
 
     def withhold(self, kind: str, why: str) -> None:
-        """Offer no devices of this kind for ten minutes, as the engine has just failed to provide them."""
+        """Offer no devices of this kind for ten minutes. Call it when the engine failed to provide them."""
         self._withheld[kind] = self._clock() + _WITHHELD_SECONDS, why
 
     def _run(self) -> None:

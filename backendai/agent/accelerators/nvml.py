@@ -71,8 +71,8 @@ def text(value: str | bytes) -> str:
 
 
 class CriticalErrors:
-    """The critical errors (Xid) that the driver reported since ``listen``, where card, driver and library support
-    that."""
+    """The critical errors (Xid) that the driver reported since ``listen``. Cards, drivers and libraries may not support
+    them."""
 
     def __init__(self) -> None:
         self._events: Any = None

@@ -1,4 +1,4 @@
-"""Shell commands as a run: clean, build, then the command itself, each in a process group of its own."""
+"""Runs shell commands as a run: clean, build, then the command itself, each in a process group of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Iterator  # noqa: UP035
 
 from backendai.agent.guest import processes
 
-_PATIENCE = 10.0  # after an interrupt; a command keeps no state that would be lost
+_PATIENCE = 10.0  # after an interrupt; a command has no state to lose
 _NOT_FOUND = BUILD_FAILED = 127
 _USUAL = "*"
 
@@ -39,20 +39,20 @@ class Batch:
         return await self._program.wait()
 
     def interrupt(self) -> None:
-        """Send SIGINT, and kill what is still there some seconds later."""
+        """Send SIGINT, and SIGKILL after 10 s to a program that still runs."""
         self._is_interrupted = True
         if self._program is not None:
             self._program.signal(signal.SIGINT)
             asyncio.get_running_loop().call_later(_PATIENCE, self._end, self._program)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the current program; later steps are not run."""
         self._is_interrupted = True
         if self._program is not None:
             self._program.kill()
 
     def answer(self, text: str) -> None:
-        """Give the command a line of input."""
+        """Write a line to the command's standard input."""
         if self._program is not None:
             self._program.write(text if text.endswith("\n") else text + "\n")
 
@@ -62,7 +62,7 @@ class Batch:
 
 
 def steps_of(code: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the steps with their commands; ``*`` stands for the usual command of what lies in the home folder."""
+    """Yield the steps with their commands. ``*`` means the default command for the files in the home folder."""
     clean, build, command = (str(options.get(name) or "") for name in ("clean", "build", "exec"))
     yield "clean", _usual_clean() if clean == _USUAL else clean
     yield "build", _usual_build() if build == _USUAL else build

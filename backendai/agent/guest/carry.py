@@ -1,5 +1,8 @@
-"""The guest's way out of a container that shares no folder with its agent: a socket in the container, whose connections
-go over the standard streams of a command that the agent runs there."""
+"""Connects the guest with its agent from a container without a shared folder.
+
+The guest connects to a socket in the container. Its connections are multiplexed over the standard streams of a command
+that the agent runs there.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ _PIECE = 65536
 
 
 def carry(folder: Path) -> None:
-    """Carry until the agent is gone, or no guest has been here for a minute."""
+    """Forward connections until the agent disconnects, or no guest has been connected for a minute."""
     _take_over(folder)
     asyncio.run(_main(folder))
 
 
 def _take_over(folder: Path) -> None:
-    """End the one that an earlier agent has left: its stream may be gone without its noticing."""
+    """Kill the process of an earlier agent: it may not notice its stream's end."""
     place = folder / _PID
     with contextlib.suppress(OSError, ValueError):
         earlier = int(place.read_text())
@@ -57,7 +60,7 @@ async def _main(folder: Path) -> None:
     hearing = asyncio.ensure_future(_hear(carrier, incoming))
     await asyncio.wait([leaving, hearing], return_when=asyncio.FIRST_COMPLETED)
     server.close()
-    os._exit(0)  # what still waits for the agent would wait for ever
+    os._exit(0)  # other tasks may wait for the agent for ever
 
 
 async def _hear(carrier: Carrier, incoming: asyncio.StreamReader) -> None:
@@ -74,7 +77,7 @@ async def _until_idle(carrier: Carrier) -> None:
 
 
 def _start_guest(folder: Path) -> None:
-    """Start the guest; one that is here already goes on, and the new one leaves."""
+    """Start the guest. If one runs already, the new one exits."""
     words = [sys.executable, "-I", "-S", sys.argv[0], "serve", str(folder)]
     nothing = subprocess.DEVNULL
     subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)

@@ -1,7 +1,7 @@
-"""Many connections over one stream of bytes, the same at both of its ends.
+"""Multiplexes connections over one byte stream; both ends use this module.
 
-A frame is the number of a connection, a kind, the length of its content, and the content. Each end may send a window of
-bytes for a connection before the other has passed them on, so that a slow one holds up nothing but itself.
+A frame consists of a connection's number, a kind, the length of the content, and the content. Each end may send a
+window of bytes per connection before the other end has forwarded them, so that a slow connection delays only itself.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ WINDOW = 256 * 1024
 MOST = 256  # connections at once
 _MOST_TASKS = 4 * MOST
 _HEAD = struct.Struct(">IBI")
-_PIECE = 24 * 1024  # with its head in one message of a stream to a pod
+_PIECE = 24 * 1024  # fits with its head into one message of a pod's stream
 _NUMBER = struct.Struct(">I")
-if TYPE_CHECKING:  # older versions of Python in images do not know these types as values
+if TYPE_CHECKING:  # older Pythons in images do not support these types at run time
     Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Carrier:
-    """One end. ``send`` takes whole frames; ``connect`` makes the connection that the other end has opened (None: this
-    end opens them); ``on_start`` is called when the other end asks for a program. Lives on one event loop."""
+    """One end of the stream. Belongs to one event loop.
+
+    ``send`` sends whole frames. ``connect`` opens a connection that the other end requests (None: only this end opens
+    them). ``on_start`` is called when the other end requests the start of a program.
+    """
 
     def __init__(
         self,
@@ -44,11 +47,11 @@ class Carrier:
         return not self._carried
 
     async def start_program(self) -> None:
-        """Have the other end start its program."""
+        """Request that the other end starts its program."""
         await self._send(_frame(0, START))
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry a connection of this end until both sides have ended."""
+        """Forward a connection of this end until both sides have ended."""
         if len(self._carried) >= MOST:
             writer.close()
             return
@@ -59,7 +62,7 @@ class Carrier:
         await self._run(number, carried, reader, writer)
 
     def take(self, data: bytes) -> None:
-        """Take what came from the other end. Raises ValueError for what is no frame."""
+        """Process received bytes. Raises ValueError for an invalid frame."""
         self._waiting += data
         while len(self._waiting) >= _HEAD.size:
             number, kind, size = _HEAD.unpack_from(self._waiting)
@@ -72,7 +75,7 @@ class Carrier:
             self._heed(number, kind, content)
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         for task in list(self._tasks):
             task.cancel()
         self._carried.clear()
@@ -82,15 +85,15 @@ class Carrier:
             self._on_start()
         elif kind == OPEN:
             if self._connect is not None and number not in self._carried and len(self._carried) < MOST:
-                self._carried[number] = _Carried()  # what comes before the connection is made waits in it
+                self._carried[number] = _Carried()  # buffers data until the connection is open
                 self._spawn(self._answer(number, self._carried[number], self._connect))
             elif len(self._tasks) < _MOST_TASKS:
                 self._spawn(self._send(_frame(number, CLOSE)))
         elif (carried := self._carried.get(number)) is None:
-            return  # it has just ended here
+            return  # the connection has just ended
         elif kind == DATA:
             carried.owed += len(content)
-            if not content or carried.has_ended or carried.owed > WINDOW:  # else a peer could fill the memory
+            if not content or carried.has_ended or carried.owed > WINDOW:  # else the other end could fill the memory
                 raise ValueError("more came than was granted, or nothing")
             carried.came.put_nowait(content)
         elif kind == GRANT:
@@ -157,12 +160,12 @@ class Carrier:
 
 
 class _Carried:
-    """A connection. ``came``: what is to be passed on; empty: the end; None: it was closed."""
+    """A connection. ``came``: received data that is not forwarded yet; empty bytes: the end; None: closed."""
 
     def __init__(self) -> None:
         self.came: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.owed, self.may_send, self.granted = 0, WINDOW, asyncio.Event()
-        self.has_ended = self.is_closed = False  # the other end sends no more
+        self.has_ended = self.is_closed = False  # the other end has closed its side
 
 
 def _frame(number: int, kind: int, content: bytes = b"") -> bytes:

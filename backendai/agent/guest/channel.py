@@ -1,4 +1,4 @@
-"""The interpreter's end of the socket between it and the guest: one JSON object per line, both ways."""
+"""The interpreter's end of its socket to the guest: one JSON object per line in both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.agent.guest.items import LARGEST_MESSAGE, bounded, encoded, gap
 
 
 class Channel:
-    """Blocking; ``say`` may be called from any thread."""
+    """Blocking; ``say`` is thread-safe."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -19,11 +19,11 @@ class Channel:
         self._saying = threading.Lock()
 
     def fileno(self) -> int:
-        """Return the file descriptor, to wait for what comes."""
+        """Return the file descriptor, to wait for incoming orders."""
         return self._connection.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send a message, a gap in place of one that is too large; a guest that is gone hears nothing."""
+        """Send a message; a gap replaces one that is too large. Does nothing if the guest has ended."""
         line = encoded(message)
         if len(line) > LARGEST_MESSAGE:
             line = encoded({"item": gap(len(line))})
@@ -34,12 +34,12 @@ class Channel:
             return
 
     def show(self, item: dict[str, Any]) -> None:
-        """Send an item of output within its limits."""
+        """Send an item of output, split or cut to the limits."""
         for one in bounded(item):
             self.say(item=one)
 
     def hear(self) -> list[dict[str, Any]] | None:
-        """Wait for orders and return those that are whole; None when the guest is gone."""
+        """Wait for orders and return all complete ones; None if the guest has ended."""
         while True:
             data = self._connection.recv(65536)
             if not data:

@@ -1,4 +1,4 @@
-"""What the guest checks before it runs anything, and how those who wait hear of changes."""
+"""Checks of the guest's orders, and notifications of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
 
 class Refused(Exception):
-    """The question cannot be answered; ``code`` and the sentence say why."""
+    """The guest refuses a question; ``code`` and message give the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -22,25 +22,25 @@ class Refused(Exception):
 
 
 class Changes:
-    """Wakes all who wait for something to change."""
+    """Wakes all tasks that wait for a change."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def tell(self) -> None:
-        """Wake them."""
+        """Wake the waiting tasks."""
         self._event.set()
         self._event = asyncio.Event()
 
     async def next(self, seconds: float) -> None:
-        """Wait for the next change, this long at most."""
+        """Wait for the next change, at most ``seconds``."""
         waiting = asyncio.ensure_future(self._event.wait())
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
 
 
 def checked(order: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an order to run code. Raises Refused, ValueError."""
+    """Return the checked fields of an order to run code. Raises Refused, ValueError."""
     code, mode = str(order.get("code") or ""), str(order.get("mode") or "query")
     if mode not in ("query", "batch"):
         raise Refused("bad-mode", "The mode is not known: use query or batch.")
@@ -59,12 +59,12 @@ def checked(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def language_of(order: dict[str, Any]) -> str:
-    """Return the name of the kernelspec in an order; empty: the usual one."""
+    """Return the name of the kernelspec in an order; empty: the default."""
     return str(order.get("language") or "")[:_LONGEST_NAME]
 
 
 def name_of(value: Any) -> str:
-    """Return a name of a run or a context. Raises Refused."""
+    """Return the name of a run or a context. Raises Refused."""
     name = str(value or "main")
     if not _NAME.match(name):
         raise Refused("bad-name", "A name has 1 to 64 letters, digits, '-', '_' and '.'.")

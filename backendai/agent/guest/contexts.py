@@ -1,4 +1,4 @@
-"""A context: an interpreter by name, and the runs that wait for it, one after the other."""
+"""A context: a named interpreter, and its queue of runs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from backendai.agent.guest.run import (
 
 UNANSWERED_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0
-_COMPLETE_SECONDS = 5.0  # an interpreter loads much at its first completion
-# People's code can write to the interpreter's end of the socket.
+_COMPLETE_SECONDS = 5.0  # the first completion loads many modules
+# Users' code can write to the interpreter's socket, so messages may be invalid.
 _FORGED = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
 _BUSY: dict[str, Any] = {"status": "busy", "matches": []}
 Starter = Callable[[str, str, Callable[[str, str], None]], Awaitable[Interpreter]]
 
 
 class Context:
-    """Runs what is submitted, in order. ``language`` is the name of a kernelspec; empty: the image's usual one."""
+    """Runs submitted code in order. ``language``: the name of a kernelspec; empty: the image's default."""
 
     def __init__(self, name: str, language: str, start: Starter) -> None:
         self.name, self.language = name, language
@@ -52,28 +52,28 @@ class Context:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something would be lost with it: a run, or the variables of an interpreter."""
+        """Whether deleting the context would lose a run or an interpreter's variables."""
         return bool(self.queue) or self.current is not None or self.interpreter is not None
 
     def submit(self, run: Run) -> None:
-        """Put a run at the end of the queue."""
+        """Append a run to the queue."""
         self.queue.append(run)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
 
     def position(self, run: Run) -> int:
-        """Return how many runs come before this one; 0 when it is its turn."""
+        """Return the number of runs before this one; 0 if it is current."""
         return self.queue.index(run) + (self.current is not None) if run in self.queue else 0
 
     def withdraw(self, run: Run, reason: str = "withdrawn") -> bool:
-        """Take a run out of the queue; returns False when its turn has come."""
+        """Remove a run from the queue; returns False if it is not queued."""
         if run not in self.queue:
             return False
         self.queue.remove(run)
         return run.move(CANCELLED, reason=reason)
 
     def interrupt(self, run: Run, reason: str = "interrupted") -> bool:
-        """Ask the run at hand to stop; returns False when it does not run."""
+        """Interrupt the run; returns False if it is not the current one."""
         if run is not self.current or not (run.state == INTERRUPTING or run.move(INTERRUPTING, reason=reason)):
             return False
         if self._batch is not None:
@@ -83,7 +83,7 @@ class Context:
         return True
 
     def answer(self, run: Run, text: str) -> bool:
-        """Give a line of input; returns False when nobody asks for one."""
+        """Send a line of input; returns False if the run does not wait for input."""
         if run is not self.current:
             return False
         if self._batch is not None:
@@ -97,7 +97,7 @@ class Context:
         return True
 
     async def restart(self) -> None:
-        """End the interpreter and whatever it runs; the next run gets a new one."""
+        """End the interpreter and all its runs; the next run starts a new interpreter."""
         self._is_restarting = True
         try:
             for run in list(self.queue):
@@ -114,11 +114,11 @@ class Context:
             self._is_restarting = False
 
     async def complete(self, code: str, cursor: int) -> dict[str, Any]:
-        """Return completions at the cursor; ``busy`` while code runs or the interpreter starts."""
+        """Return completions at the cursor; status ``busy`` while code runs or the interpreter starts."""
         if self.current is not None or self._starting.locked():
             return _BUSY
         starting = asyncio.ensure_future(self._ready(None))
-        starting.add_done_callback(lambda task: task.cancelled() or task.exception())  # the next run says it
+        starting.add_done_callback(lambda task: task.cancelled() or task.exception())  # the next run reports the error
         await asyncio.wait([starting], timeout=_BUSY_SECONDS)
         interpreter = self.interpreter
         if interpreter is None or self.current is not None:
@@ -136,11 +136,11 @@ class Context:
             del self._asked[number]
 
     async def close(self) -> None:
-        """End everything."""
+        """End the interpreter and all its runs."""
         await self.restart()
 
     def told(self) -> dict[str, Any]:
-        """Return what is known about the context."""
+        """Return the context's state for an answer."""
         about = self.interpreter.about if self.interpreter is not None else {}
         return {
             "name": self.name,
@@ -185,7 +185,8 @@ class Context:
             run.output.is_late = True
 
     async def _mourn(self, run: Run, interpreter: Interpreter) -> None:
-        """The interpreter has ended under a run: what waited for its variables is not run without them."""
+        """Handle the interpreter's end during a run: mark the run as lost, and cancel the queue, as its variables are
+        lost."""
         if self._is_restarting:
             self._lose(run, InterpreterFailed("restarted", "The context was restarted."))
             return
@@ -215,7 +216,7 @@ class Context:
         run.move(FINISHED, exit_code=code, reason=run.record["reason"] if run.state == INTERRUPTING else "")
 
     async def _ready(self, run: Run | None) -> None:
-        """Have an interpreter. Raises InterpreterFailed."""
+        """Start the interpreter if there is none. Raises InterpreterFailed."""
         async with self._starting:
             if self.interpreter is not None:
                 return

@@ -1,4 +1,4 @@
-"""Connections from the kernel's inside to its own ports: for servers that listen on the loopback, or on a socket."""
+"""Connects from inside the kernel to its own ports. Reaches servers on the loopback and unix sockets."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ _LISTENING = "0A"
 _DIAL_SECONDS = 5.0
 _PIECE = 64 * 1024
 _LOOPBACKS = ("127.0.0.1", "::1")
-_RESET = struct.pack("ii", 1, 0)  # no lingering: a port that reads nothing learns of the end too
+_RESET = struct.pack("ii", 1, 0)  # closing resets the connection, so that a server that does not read notices the end
 
 
 async def dial(
     order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, shares_network: bool
 ) -> None:
-    """Join the connection with the ``socket`` of the order, if there is one, else with its ``port`` of this kernel. A
-    port of another kernel is dialled by that kernel's guest agent: only it can tell whose port it is.
+    """Connect the stream with the order's ``socket``, if given, else with its ``port`` of this kernel.
 
-    The asker is told ``{}`` and sends an empty line; from then on the bytes are those of the port. On a shared network
-    only a port of a process of this kernel is opened. Raises Refused."""
+    The requester receives ``{}`` and sends an empty line; then the bytes are those of the port. On a shared network
+    only ports of this kernel's processes are opened; the guest agent of another kernel opens that kernel's ports.
+    Raises Refused.
+    """
     if order.get("host"):
         raise Refused("other-kernel", "The SSH gate is of an older version: restart it to reach other kernels by name.")
     near = await _connected(str(order.get("socket") or ""), int(order["port"]), shares_network)
@@ -44,18 +45,18 @@ async def dial(
 async def _join(
     near: tuple[asyncio.StreamReader, asyncio.StreamWriter], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Pass bytes both ways until both have ended, or the asker is gone."""
+    """Copy bytes both ways until both sides have ended or the requester disconnects."""
     asking = asyncio.ensure_future(_pass(reader, near[1]))
     answering = asyncio.ensure_future(_pass(near[0], writer))
     leaving = asyncio.ensure_future(gone(writer))
     try:
         await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
-        # An asker that has said its end, and was told that of the port, looks like one that is gone.
+        # A requester whose both directions have ended looks like one that has disconnected.
         if answering.done() and answering.result():
             await asking
             near[1].close()
             with contextlib.suppress(OSError):
-                await near[1].wait_closed()  # what was sent last is still on its way to the port
+                await near[1].wait_closed()  # flush the last bytes to the port
         else:
             near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     finally:
@@ -76,7 +77,7 @@ async def _connected(path: str, port: int, shares_network: bool) -> tuple[asynci
 
 
 async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
-    """Pass on what comes until its end, which is passed on too; returns False when a connection broke."""
+    """Copy bytes until the end, and close the target's writing side; returns False if a connection broke."""
     try:
         while True:
             data = await source.read(_PIECE)
@@ -93,15 +94,15 @@ async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> b
 
 
 def _own_addresses(port: int) -> list[str]:
-    """Return the addresses at which processes of this kernel listen on the port. What listens on all addresses of the
-    machine has its loopback too: nobody else can bind that."""
+    """Return the addresses at which processes of this kernel listen on the port. A listener on all addresses is
+    returned as loopback, which no other program can bind."""
     listening = _listeners(port)
     own = listening and _own_sockets(set(listening))
     return [_reached(listening[inode]) for inode in own or ()]
 
 
 def _listeners(port: int) -> dict[str, str]:
-    """Return the inodes of all sockets that listen on the port, with their addresses."""
+    """Return inode and address of every socket that listens on the port."""
     found: dict[str, str] = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -114,7 +115,8 @@ def _listeners(port: int) -> dict[str, str]:
 
 
 def _own_sockets(wanted: set[str]) -> list[str]:
-    """Return those of the sockets that a process of this kernel has open: it bears the kernel's mark."""
+    """Return the inodes that a process of this kernel has open. The kernel's mark in the environment identifies the
+    process."""
     mark = f"{_MARK}={os.environ.get(_MARK, '')}".encode()
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -130,7 +132,7 @@ def _own_sockets(wanted: set[str]) -> list[str]:
 
 
 def _address_of(text: str) -> str:
-    """Return an address of the kernel's tables: words of 4 bytes in the order of the machine."""
+    """Return the address from a line of /proc/net/tcp: words of 4 bytes in the machine's byte order."""
     words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
     family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
     return socket.inet_ntop(family, b"".join(words))

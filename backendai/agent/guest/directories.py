@@ -1,7 +1,7 @@
-"""What lies in the home folder, page by page, and what is done to it: with the rights of the session's user.
+"""Lists and changes files in the home folder, with the rights of the session's user.
 
-Paths are texts relative to the home folder; one that is not UTF-8 is ``//raw:`` and its bytes as base64url. Everything
-raises FileRefused, and OSError as the file system refuses.
+Paths are relative to the home folder; a path that is not UTF-8 is ``//raw:`` and its bytes in base64url. All functions
+raise FileRefused, and OSError from the file system.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from backendai.agent.guest.files import FileRefused, etag_of, home, place_of
 from backendai.agent.guest.mounted import mounts_below
 
-MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
+MOST_SORTED = 20_000  # larger directories are listed by name only, without a stat of every file
 MOST_NAMES = 200_000
 _MOST_TRIES = 20
 _PAGE, _MOST_PER_PAGE = 200, 1000
@@ -31,13 +31,13 @@ _SEARCH_SECONDS = 10.0
 
 
 def entries(order: dict[str, Any]) -> dict[str, Any]:
-    """Return one page of a directory, directories first."""
+    """Return one page of a directory, subdirectories first."""
     place = place_of(str(order.get("path") or ""))
     by, is_descending = str(order.get("sort") or "name"), order.get("order") == "desc"
     limit = min(max(int(order.get("limit") or _PAGE), 1), _MOST_PER_PAGE)
     names, is_whole = _names(place)
     is_sorted = is_whole and (by == "name" or len(names) <= MOST_SORTED)
-    # Directories come first in either direction.
+    # Directories come first in both orders.
     keys = [(is_file is not is_descending, name) for is_file, name in names]
     if is_sorted and by != "name":
         keys = list(_with_facts(place, keys, by))
@@ -47,7 +47,7 @@ def entries(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def entry(order: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry at a path; the home folder itself has no name. Raises FileRefused."""
+    """Return the entry at a path; the home folder's name is empty. Raises FileRefused."""
     place = place_of(str(order.get("path") or ""))
     found = describe(place)
     if found is None:
@@ -56,14 +56,14 @@ def entry(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_directory(order: dict[str, Any]) -> dict[str, Any]:
-    """Make a directory and return it. Raises FileRefused."""
+    """Create a directory and return its entry. Raises FileRefused."""
     place = place_of(str(order["path"]))
     place.mkdir()
     return describe(place) or {}
 
 
 def move(order: dict[str, Any]) -> dict[str, Any]:
-    """Give a file or directory another path and return it; replaces nothing unless told to. Raises FileRefused."""
+    """Move a file or directory and return its entry; overwrites only if the order says so. Raises FileRefused."""
     source, target = _named(str(order["source"])), _named(str(order["target"]))
     _refuse_mounts(source)
     os.lstat(source)
@@ -76,8 +76,8 @@ def move(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove(order: dict[str, Any]) -> dict[str, Any]:
-    """Delete files, and directories with what they hold, for good; returns how many. Those that are gone already are
-    passed over, unless all are. Raises FileRefused."""
+    """Delete files and directories with their contents permanently; returns the number. Skips missing paths. Raises
+    FileRefused, also if all are missing."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
         raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
@@ -91,13 +91,13 @@ def remove(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _removed(place: Path) -> bool:
-    """Delete a file, or a directory with its content; returns whether there was one."""
+    """Delete a file, or a directory with its contents; returns whether it existed."""
     was_there = os.path.lexists(place)
     for tries_left in reversed(range(_MOST_TRIES)):
         try:
             (shutil.rmtree if place.is_dir() and not place.is_symlink() else os.unlink)(place)
             break
-        except FileNotFoundError:  # a program deletes as well: what it left is still to be deleted
+        except FileNotFoundError:  # another program deletes here too: delete the rest
             if not os.path.lexists(place):
                 break
             if not tries_left:
@@ -106,7 +106,8 @@ def _removed(place: Path) -> bool:
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
-    """Return entries below a path whose name holds ``q``, in any case; stops after 10 s or 500. Raises FileRefused."""
+    """Return entries below a path whose names contain ``q``, case-insensitively. Stops after 10 s or 500 entries.
+    Raises FileRefused."""
     top, wanted = place_of(str(order.get("path") or "")), str(order["q"]).casefold()
     until = time.monotonic() + _SEARCH_SECONDS
     found: list[dict[str, Any]] = []
@@ -120,7 +121,7 @@ def search(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(place: Path) -> dict[str, Any] | None:
-    """Return one entry; None when it is gone."""
+    """Return one entry; None if it does not exist."""
     try:
         found = place.lstat()
         kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
@@ -140,7 +141,7 @@ def _shown_path(place: Path) -> dict[str, str]:
 
 
 def _shown(name: bytes, key: str, raw_key: str) -> dict[str, str]:
-    """Return how JSON names some bytes: as text, and exactly when that is not UTF-8."""
+    """Return a name for JSON: as text, and additionally in base64url if it is not UTF-8."""
     try:
         return {key: name.decode()}
     except UnicodeDecodeError:
@@ -169,12 +170,12 @@ def _refuse_mounts(place: Path) -> None:
 
 
 def _is_same(source: Path, target: Path) -> bool:
-    """Return whether two names are one file, as on a file system that knows no case."""
+    """Return whether both paths are the same file, as on a case-insensitive file system."""
     return os.path.samestat(os.lstat(source), os.lstat(target)) and not source.is_symlink()
 
 
 def _names(place: Path) -> tuple[list[tuple[bool, bytes]], bool]:
-    """Return whether each entry is no directory, and its name; and whether these are all."""
+    """Return ``(is no directory, name)`` of each entry, and whether the list is complete."""
     found: list[tuple[bool, bytes]] = []
     with os.scandir(os.fsencode(place)) as listed:
         for one in listed:
@@ -192,7 +193,7 @@ def _with_facts(place: Path, keys: list[tuple[Any, ...]], by: str) -> Iterator[t
 
 
 def _cut(keys: list[Any], limit: int, is_descending: bool, cursor: str) -> tuple[list[Any], str | None]:
-    """Return the keys of this page and the cursor of the next. Raises FileRefused."""
+    """Return this page's keys, and the next page's cursor. Raises FileRefused."""
     if cursor:
         after = _read_cursor(cursor)
         if keys and len(after) != len(keys[0]):

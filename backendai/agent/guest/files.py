@@ -1,4 +1,4 @@
-"""Files of the session, read and written by a process of its own user: its rights and its quota are all there is."""
+"""Reads and writes the session's files as the session's user; only that user's rights and quota limit it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LARGEST_CHUNK = 2**20
 _PIECE = 256 * 1024
 _MOST_ENTRIES = 10_000
 _DISCARD_SECONDS = 2.0
-_RAW = "//raw:"  # begins paths that are not UTF-8
+_RAW = "//raw:"  # the prefix of paths that are not UTF-8
 
 
 class FileRefused(Exception):
-    """The file cannot be had or written; ``code`` and the sentence say why. ``template`` has gaps for the values: the
-    portal can say it in other languages."""
+    """The file cannot be read or written; ``code`` and message give the reason. ``template`` has placeholders for the
+    values, so that the portal can translate it."""
 
     def __init__(self, template: str, code: str, **values: Any) -> None:
         self.code, self.template, self.values = code, template, values
@@ -31,18 +31,18 @@ class FileRefused(Exception):
         super().__init__(self.message)
 
     def told(self) -> dict[str, Any]:
-        """Return it as an answer says it."""
+        """Return the error in the format of an answer."""
         more = {"told": {"text": self.template, "values": self.values}} if self.values else {}
         return {"code": self.code, "message": self.message, **more}
 
 
 def home() -> Path:
-    """Return the folder that paths begin in."""
+    """Return the home folder, at which paths begin."""
     return Path(os.environ.get("HOME") or "/")
 
 
 def place_of(path: str) -> Path:
-    """Return the place of a path below the home folder. Raises FileRefused."""
+    """Return the absolute path of a path below the home folder. Raises FileRefused."""
     try:
         named = _decoded(path) if path.startswith(_RAW) else path
         is_long = len(os.fsencode(named)) > 4096
@@ -55,12 +55,12 @@ def place_of(path: str) -> Path:
 
 
 def etag_of(found: os.stat_result) -> str:
-    """Return what changes when a file does."""
+    """Return a text that changes when the file changes."""
     return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
 
 
 def refused(error: OSError) -> FileRefused:
-    """Return how the refusal of the file system is told."""
+    """Return the refusal that corresponds to an error of the file system."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return FileRefused("There is no such file.", "no-such-file")
     if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
@@ -77,9 +77,11 @@ def refused(error: OSError) -> FileRefused:
 
 
 async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Write a file from chunks (4 bytes of length, then the chunk; a length of 0 ends it) whole or not at all; returns
-    its size and etag. ``if_match`` is the etag that it must have, ``if_none_match``: it must not be there. Raises
-    FileRefused."""
+    """Write a file atomically from chunks; returns its size and etag.
+
+    A chunk is a length of 4 bytes and the bytes; a length of 0 ends the file. ``if_match``: the etag that the file must
+    have. ``if_none_match``: the file must not exist. Raises FileRefused.
+    """
     target = place_of(str(order["path"]))
     draft = target.with_name(f".{uuid4().hex}.upload")
     try:
@@ -106,7 +108,7 @@ async def put(order: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, 
 
 
 def _check(target: Path, order: dict[str, Any]) -> int | None:
-    """Return the permissions of the file that is there (None: none is). Raises FileRefused, OSError."""
+    """Return the permissions of an existing file; None if there is none. Raises FileRefused, OSError."""
     try:
         found = target.lstat()
     except FileNotFoundError:
@@ -139,7 +141,7 @@ async def _copy(reader: asyncio.StreamReader, file: Any) -> int:
 
 class _Nowhere:
     def write(self, data: bytes) -> None:
-        """Keep nothing."""
+        """Discard the data."""
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:
@@ -152,7 +154,7 @@ async def _discard(reader: asyncio.StreamReader) -> None:
 
 
 def look(path: str) -> dict[str, Any]:
-    """Return what is at the path: a file's size, or a folder's entries. Raises FileRefused."""
+    """Return a file's size, or a folder's entries. Raises FileRefused."""
     place = place_of(path)
     try:
         found = place.stat()
@@ -167,7 +169,8 @@ def look(path: str) -> dict[str, Any]:
 
 
 async def get(path: str, size: int, writer: asyncio.StreamWriter) -> None:
-    """Send ``size`` bytes of the file; fewer when it has become shorter, which the reader sees by the count."""
+    """Send ``size`` bytes of the file; fewer if the file has become shorter, which the receiver detects by the
+    count."""
     with place_of(path).open("rb") as file:
         while size > 0 and (piece := file.read(min(_PIECE, size))):
             size -= len(piece)

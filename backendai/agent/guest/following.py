@@ -1,4 +1,4 @@
-"""Telling a reader what happens to runs, as it happens."""
+"""Sends changes of runs to a reader as they happen."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from backendai.agent.guest.checking import Changes
 from backendai.agent.guest.items import encoded
 from backendai.agent.guest.run import Run
 
-LISTED_CODE = 16 * 1024  # characters of code that are told unasked
+LISTED_CODE = 16 * 1024  # characters of code in a list of runs
 _BEAT_SECONDS = 15.0
 _FOLLOWED = 64 * 1024
 
 
 class Follower:
-    """Sends the states and items of ``runs`` to one reader, from the offsets ``after`` on."""
+    """Sends states and items of ``runs`` to one reader, starting at the offsets in ``after``."""
 
     def __init__(self, runs: Mapping[str, Run], after: dict[str, int], writer: asyncio.StreamWriter) -> None:
         self._runs, self._after, self._writer = runs, after, writer
         self._number = 0
 
     async def follow(self, changes: Changes) -> None:
-        """Send until the reader leaves. Runs that have ended before and are not in ``after`` are left out."""
+        """Send until the reader disconnects. Skips runs that have already ended, unless they are in ``after``."""
         seen = {key: -1 for key, run in self._runs.items() if key in self._after or not run.has_ended}
         self._number = max((run.number for run in self._runs.values()), default=0)
         while True:
@@ -36,21 +36,21 @@ class Follower:
                 await changes.next(_BEAT_SECONDS)
                 if self._writer.is_closing():
                     return
-                self._writer.write(b"\n")  # a reader that left is noticed
+                self._writer.write(b"\n")  # detects a disconnected reader
                 await self._writer.drain()
 
     def _has_news(self, run: Run, seen: dict[str, int]) -> bool:
-        """Whether its state or its output changed since it was told; nearly all of many runs ended long ago."""
+        """Return whether the run's state or output changed since it was sent. Fast, as most runs ended long ago."""
         told = seen.get(run.run_id)
         return told is not None and (run.version != told or run.output.log.end > self._after.get(run.run_id, 0))
 
     async def _pass_on(self, run: Run, seen: dict[str, int]) -> bool:
-        """Send what is new of one run; returns whether there is more."""
+        """Send a run's next changes; returns whether more are left."""
         version, after = run.version, self._after.get(run.run_id, 0)
         told = run.read(after, _FOLLOWED)
         if told["items"] or version != seen[run.run_id]:
             if told["offset"] < told["end"] and run.has_ended:
-                told["state"] = "RUNNING"  # the end is told with the last of its items
+                told["state"] = "RUNNING"  # the end is sent with the last items
             else:
                 seen[run.run_id] = version
             if after == 0:
@@ -62,6 +62,6 @@ class Follower:
 
 
 def beginning_of(run: Run) -> dict[str, Any]:
-    """Return the beginning of a run's code, and how many characters the code has."""
+    """Return the beginning of a run's code, and the code's length in characters."""
     code = str(run.record["code"])
     return {"code": code[:LISTED_CODE], "code_length": len(code)}

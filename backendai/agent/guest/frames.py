@@ -1,11 +1,11 @@
-"""Frames of a program's stream: one byte for the kind, four for the length, then the content."""
+"""Frames of a program's stream: one byte for the kind, four bytes for the length, then the content."""
 
 from __future__ import annotations
 
 import asyncio
 
-INPUT, RESIZE, SIGNAL = 0, 1, 2  # towards the program; an empty INPUT is its end
-STDOUT, STDERR, EXIT = 1, 2, 3  # from it
+INPUT, RESIZE, SIGNAL = 0, 1, 2  # to the program; an empty INPUT closes its input
+STDOUT, STDERR, EXIT = 1, 2, 3  # from the program
 LARGEST = 256 * 1024
 
 
@@ -19,5 +19,4 @@ async def read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 def frame(kind: int, content: bytes) -> bytes:
-    """Return a frame."""
     return bytes((kind,)) + len(content).to_bytes(4, "big") + content

@@ -1,7 +1,7 @@
-"""The guest agent inside a kernel: answers what the node's agent asks, one connection for each question.
+"""The guest agent inside a kernel answers questions of the agent, one connection per question.
 
-A question is one line of JSON; what follows it and what comes back depends on its ``op``. Everything here is done with
-the rights of the session's user.
+A question is one line of JSON; its ``op`` determines the data that follows it and the answer. The guest has the rights
+of the session's user.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LISTED = 200
 
 
 class Guest:
-    """All runs and contexts of one kernel. Without ``has_files`` it reads and writes none, and opens no port;
-    ``shares_network``: ports of the loopback may be other people's."""
+    """All runs and contexts of one kernel. ``has_files``: it serves files and ports. ``shares_network``: ports on the
+    loopback may belong to other kernels."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Guest:
         self._take_up()
 
     def idle_seconds(self) -> float:
-        """Return for how long nothing was asked and nothing is kept here that would be lost; 0 while it is used."""
+        """Return the seconds since the last use: a question, a run, or an interpreter with variables."""
         if self._answering or any(one.is_busy for one in self._contexts.values()):
             self._used_at = time.monotonic()
         return time.monotonic() - self._used_at
@@ -64,7 +64,7 @@ class Guest:
         )
 
     async def next_change(self, seconds: float) -> None:
-        """Wait until a run changes or prints, this long at most."""
+        """Wait until a run changes or prints, at most ``seconds``."""
         await self._changes.next(seconds)
 
     async def close(self) -> None:
@@ -86,7 +86,7 @@ class Guest:
                 _send(writer, {"error": {"code": "bad-request", "message": f"The request cannot be read: {error}"}})
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # the other side left
+            pass  # the agent has disconnected
         finally:
             self._answering -= 1
             self._used_at = time.monotonic()
@@ -120,17 +120,17 @@ class Guest:
                 raise Refused("queue-full", f"{MOST_QUEUED} runs wait in this context: wait, or withdraw some.")
             run = self._enter(wanted)
             context.submit(run)
-            await asyncio.sleep(0)  # where nothing runs it begins, and is saved in its first state
+            await asyncio.sleep(0)  # an idle context starts the run now, which saves its record
             if run.state == QUEUED:
                 run.save()
-            self._tidy()  # what runs is not kept waiting by it
+            self._tidy()  # after the start, so that it does not delay the run
         seconds = float(order.get("wait") or 0)
         if order.get("takes"):
-            return await self._next_part(run, seconds, again=True)  # a repeated question has the same answer
+            return await self._next_part(run, seconds, again=True)  # a repeated question gets the same answer
         return await self._wait(run, 0, seconds, until=_is_settled)
 
     async def _take(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Tell what was not taken yet, for readers that keep no offset."""
+        """Return the output that was not returned yet, for readers that keep no offset."""
         return await self._next_part(self._find(order), float(order.get("wait") or 0))
 
     async def _next_part(self, run: Run, seconds: float, *, again: bool = False) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Guest:
         return run.told()
 
     async def _withdraw(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Take it out of the queue, or delete it with its output once it has ended."""
+        """Remove the run from the queue; delete an ended run with its output. Raises Refused for a running one."""
         run = self._find(order)
         if self._context_of(run).withdraw(run):
             return run.told()
@@ -204,11 +204,11 @@ class Guest:
         return context.told()
 
     async def _delete_context(self, order: dict[str, Any]) -> dict[str, Any]:
-        """End the interpreter; ``runs``: its runs and their output go with it."""
+        """End the interpreter and delete the context; with ``runs``, also its ended runs and their output."""
         name = name_of(order.get("context"))
         told = await self._restart(order) if name in self._contexts or not order.get("runs") else {"name": name}
         self._contexts.pop(name, None)
-        if order.get("runs"):  # one that was sent meanwhile goes on
+        if order.get("runs"):  # a run submitted meanwhile continues
             for run in [run for run in self._runs.values() if run.record["context"] == name and run.has_ended]:
                 self._delete(run)
         return told
@@ -245,7 +245,7 @@ class Guest:
         return run
 
     def _tidy(self) -> None:
-        """Keep the journal within its limits: the oldest output of ended runs goes first."""
+        """Keep the journal within its limits, by deleting the oldest ended runs and output."""
         ended = [run for run in self._runs.values() if run.has_ended]
         for run in ended[: max(0, len(self._runs) - MOST_RUNS)]:
             self._delete(run)
@@ -262,7 +262,7 @@ class Guest:
         self._runs.pop(run.run_id, None)
 
     def _take_up(self) -> None:
-        """Read the journal of an earlier guest: what was in progress is lost with it."""
+        """Load the journal of an earlier guest. Runs that were in progress are marked as lost."""
         for record in self._journal.records():
             run = Run(self._journal, record, self._changes.tell)
             self._runs[run.run_id] = run
@@ -290,7 +290,7 @@ class Guest:
 
 
 def _is_settled(run: Run) -> bool:
-    """Whether nothing happens to the run without somebody's doing."""
+    """Whether the run will not change without a person's action."""
     return run.has_ended or run.state == WAITING_INPUT
 
 

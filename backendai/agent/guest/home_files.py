@@ -1,4 +1,4 @@
-"""Questions about the files of the home folder, and their answers."""
+"""Answers questions about files in the home folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def serve(order: dict[str, Any], reader: asyncio.StreamReader, writer: asy
 
 
 async def _look(work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]) -> dict[str, Any]:
-    """Return what a look at directories, or a change of them, answers: in a thread, as it may take long."""
+    """Return the answer of a directory operation. Runs it in a thread, as it may take long."""
     try:
         return await asyncio.get_running_loop().run_in_executor(None, work, order)
     except OSError as error:
@@ -49,5 +49,5 @@ async def _look(work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[st
 
 
 def _send(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
-    with contextlib.suppress(RuntimeError):  # the other side left
+    with contextlib.suppress(RuntimeError):  # the agent has disconnected
         writer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")

@@ -1,7 +1,8 @@
-"""One interpreter of a language: a program (see ``runners``) that is told what to run and says what became of it.
+"""One interpreter of a language: a program (see ``runners``) that runs code and reports the results.
 
-The two speak JSON lines over a socket: down ``run``, ``input``, ``interrupt``, ``complete``, up ``ready``, ``item``,
-``ask``, ``done``, ``completion``, ``failed``. What the program prints by itself is output of the run too.
+Both sides exchange lines of JSON over a socket: ``run``, ``input``, ``interrupt`` and ``complete`` to the program,
+``ready``, ``item``, ``ask``, ``done``, ``completion`` and ``failed`` from it. The program's standard output also
+belongs to the run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Say = Callable[["dict[str, Any]"], None]
 
 
 class InterpreterFailed(Exception):
-    """It does not start, or it has ended; the text says why."""
+    """The interpreter does not start, or has ended; the message gives the reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -31,24 +32,25 @@ class InterpreterFailed(Exception):
 
 
 class Interpreter(Protocol):
-    """What a context needs. ``hear`` of the maker gets raw text; ``next`` the messages of the program."""
+    """An interpreter as contexts use it. ``hear`` of ``start`` receives raw output; ``next`` returns the program's
+    messages."""
 
     about: dict[str, Any]
 
     async def next(self) -> dict[str, Any] | None:
-        """Return the next message, or None when it has ended."""
+        """Return the next message; None after the interpreter's end."""
 
     def tell(self, order: dict[str, Any]) -> None:
         """Send an order."""
 
     def interrupt(self) -> None:
-        """Ask it to stop what it does."""
+        """Ask the interpreter to stop the current code."""
 
     async def kill(self) -> None:
-        """End it, and all that it started in its group."""
+        """Kill the interpreter and its process group."""
 
     async def why_it_ended(self) -> InterpreterFailed:
-        """Return the reason once it has ended."""
+        """Wait for the interpreter's end and return the reason."""
 
 
 class ProgramInterpreter:
@@ -60,28 +62,28 @@ class ProgramInterpreter:
         self.about: dict[str, Any] = {}
 
     async def next(self) -> dict[str, Any] | None:
-        """Return the next message; a message that cannot be read ends the interpreter."""
+        """Return the next message. An unreadable message counts as the interpreter's end."""
         try:
             line = await self._reader.readline()
-            self._program.drain()  # what it wrote before it said this
+            self._program.drain()  # the output written before this message
             return dict(json.loads(line)) if line.endswith(b"\n") else None
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Send an order; one that has ended hears nothing, and ``next`` says so."""
+        """Send an order. Does nothing after the interpreter's end, which ``next`` reports."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.write(encoded(order))
 
     def interrupt(self) -> None:
-        """Some runners forward it to the language's process, the others are the process."""
+        """Interrupt the code: by a message to runners that forward it, else by SIGINT."""
         if self.about.get("interrupts_by") == "message":
             self.tell({"do": "interrupt"})
         else:
             self._program.signal(signal.SIGINT)
 
     async def kill(self) -> None:
-        """Ask it to end what it started (kernels of Jupyter have groups of their own), then kill."""
+        """Ask the runner to end its children, as Jupyter kernels have process groups of their own; then kill it."""
         waiting = asyncio.ensure_future(self._program.wait())
         if self.about.get("interrupts_by") == "message":
             self.tell({"do": "end"})
@@ -92,14 +94,14 @@ class ProgramInterpreter:
         self._writer.close()
 
     def _kill_group(self) -> None:
-        """Kill what the language's process has left, where that has a group of its own."""
+        """Kill the remaining processes of the language's own process group, if it has one."""
         group = self.about.get("group")
         if isinstance(group, int) and group > 1 and group != os.getpgrp():
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
 
     async def why_it_ended(self) -> InterpreterFailed:
-        """Return the reason: memory, a signal, or its own end."""
+        """Return the reason: out of memory, or an exit code."""
         waiting = asyncio.ensure_future(self._program.wait())
         await asyncio.wait([waiting], timeout=5.0)
         self._program.kill()
@@ -115,7 +117,7 @@ class ProgramInterpreter:
 
 
 async def start(name: str, language: str, hear: processes.Hear, *, ipc_only: bool) -> ProgramInterpreter:
-    """Start an interpreter and wait until it can run code. Raises InterpreterFailed."""
+    """Start an interpreter and wait until it is ready. Raises InterpreterFailed."""
     if kit.is_ours():
         raise InterpreterFailed(
             "interpreter-failed", "This image has no Python 3.8 or newer, so only commands run in it."

@@ -1,27 +1,27 @@
-"""Items of output, within their limits: longer ones are cut or left out, and the output says so.
+"""Items of output and their limits. Items above a limit are cut or replaced by a note.
 
-Limits count bytes of JSON, because journal, answers and interpreters pass items on as lines of it.
+Limits count bytes of JSON, as journal, answers and interpreters pass items as lines of JSON.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Mapping  # noqa: UP035 - images may bring a Python of 2019
+from typing import Any, Dict, Mapping  # noqa: UP035 - images may have Python 3.8
 
 LARGEST_TEXT = 16 * 1024  # characters of one piece of text: at most 96 KiB of JSON
-LARGEST_SHOWN = 2**20  # of a result or an error that is text
-LARGEST_RICH = 8 * 2**20  # of a picture or a page
-LARGEST_MESSAGE = 16 * 2**20  # from an interpreter: more than the largest item
+LARGEST_SHOWN = 2**20  # bytes of a result or error as text
+LARGEST_RICH = 8 * 2**20  # bytes of a picture or a page
+LARGEST_MESSAGE = 16 * 2**20  # bytes of an interpreter's message: more than the largest item
 Item = Dict[str, Any]  # noqa: UP006
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:
-    """Return a line of JSON in UTF-8; halves of letters, which UTF-8 does not have, become question marks."""
+    """Return a message as a line of JSON in UTF-8; unpaired surrogates become question marks."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
 
 
 def bounded(item: Mapping[str, Any]) -> list[Item]:
-    """Return the item as one or more within the limits; what is no item is left out."""
+    """Return the item as one or more items within the limits; an empty list for an invalid item."""
     kind = item.get("type")
     if kind in ("stdout", "stderr", "log"):
         text = _text(item, "text")
@@ -38,7 +38,7 @@ def bounded(item: Mapping[str, Any]) -> list[Item]:
 
 
 def gap(size: int) -> Item:
-    """Return the item that stands where this many bytes are not kept."""
+    """Return an item that marks ``size`` missing bytes."""
     return {"type": "gap", "bytes": size, "reason": "too-large"}
 
 
@@ -50,7 +50,7 @@ def _error(item: Mapping[str, Any]) -> list[Item]:
 
 
 def _shown(item: Mapping[str, Any], kind: str) -> list[Item]:
-    """Text is cut; half a picture or half a page would be none."""
+    """Return a result as items. Text is cut; a picture or page that is too large is replaced by a note."""
     name = "html" if kind == "html" else "data"
     mime, content, left_out = _text(item, "mime")[:128], _text(item, name), 0
     if mime == "text/plain":
@@ -70,7 +70,7 @@ def _shown(item: Mapping[str, Any], kind: str) -> list[Item]:
 
 
 def _cut(text: str, *, keeps_end: bool = False) -> tuple[str, int]:
-    """Return the text cut to ``LARGEST_SHOWN`` bytes, and how many are left out."""
+    """Return the text cut to ``LARGEST_SHOWN`` bytes, and the number of removed bytes."""
     data = text.encode(errors="replace")
     if len(data) <= LARGEST_SHOWN:
         return text, 0
@@ -79,7 +79,7 @@ def _cut(text: str, *, keeps_end: bool = False) -> tuple[str, int]:
 
 
 def _size(text: str) -> int:
-    """Return the bytes of a text in JSON; of a short one an upper bound."""
+    """Return the text's size in JSON, in bytes; for a short text an upper bound."""
     return 6 * len(text) if 6 * len(text) <= LARGEST_RICH else len(encoded({"": text}))
 
 

@@ -1,7 +1,7 @@
-"""What runs have printed, on the disk of the session: items with growing offsets, cut where it gets too much.
+"""Stores the output of runs on the session's disk: items with increasing offsets, limited in size.
 
-An offset is the number of bytes of a run's items up to the end of an item. Of each run the first segment and the last
-ones are kept; a reader who asks for what is gone gets a ``gap`` with its size.
+An offset is the number of bytes of a run's items up to the end of an item. The first segment of each run and its last
+ones are kept; readers get a ``gap`` with its size in place of deleted ones.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MARK = "BACKENDAI_KERNEL_ID"  # each kernel has its id in this variable
 
 
 def folder_of_kernel() -> Path:
-    """Return the folder for runs, made if needed. Raises OSError.
+    """Return the folder for runs; creates it if needed. Raises OSError.
 
-    It has the kernel in its name: the folder for temporary files may be a mounted one that several sessions use.
+    Its name contains the kernel's id, as several sessions may share a mounted folder for temporary files.
     """
     folder = Path(tempfile.gettempdir(), ".backendai-runs")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -40,7 +40,7 @@ def folder_of_kernel() -> Path:
 
 
 class RunLog:
-    """The items of one run in ``folder``: files of about a MiB, named by the offset at which each begins."""
+    """The items of one run in ``folder``: files of about 1 MiB, named by their first offset."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,11 +52,12 @@ class RunLog:
 
     @property
     def size(self) -> int:
-        """The bytes on the disk."""
+        """The size on disk, in bytes."""
         return sum(self._length(number) for number in range(len(self._starts)))
 
     def append(self, item: Item) -> None:
-        """Write the item. On a full disk it is dropped and counted, and the next one that fits tells how many were."""
+        """Write the item. On a full disk items are dropped and counted; the next written item is preceded by their
+        number."""
         if self._unsaved:
             told = {"type": "gap", "items": self._unsaved, "reason": "disk-full"}
             if not self._write(told):
@@ -67,7 +68,7 @@ class RunLog:
             self._unsaved += 1
 
     def read(self, after: int, limit: int = LARGEST_READ) -> tuple[list[Item], int]:
-        """Return the items from an offset on, about ``limit`` bytes of them and at least one, and the next offset."""
+        """Return items from an offset (about ``limit`` bytes, at least one item), and the next offset."""
         items: list[Item] = []
         offset = max(0, min(after, self.end))
         while offset < self.end and limit > 0:
@@ -83,7 +84,7 @@ class RunLog:
         return items, offset
 
     def drop_oldest(self) -> int:
-        """Delete the oldest segment that is not being written; returns its bytes."""
+        """Delete the oldest segment that is not being written; returns its size in bytes."""
         number = 0 if self._file is None or len(self._starts) > 1 else None
         if number is None or not self._starts:
             return 0
@@ -92,7 +93,7 @@ class RunLog:
         return length
 
     def close(self) -> None:
-        """Write no more; may be called twice."""
+        """Close the current segment. A second call does nothing."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -118,7 +119,7 @@ class RunLog:
         if self._file is not None and os.fstat(self._file).st_size >= SEGMENT_BYTES:
             self.close()
         if self._file is None:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted it
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # users can delete the folder
             self._file = os.open(self._path(self.end), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if self.end not in self._starts:
                 self._starts.append(self.end)
@@ -134,7 +135,7 @@ class RunLog:
                 data = file.read(limit)
                 if b"\n" not in data:
                     data += file.readline()
-        except OSError:  # somebody deleted it
+        except OSError:  # users can delete the file
             data = b""
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
@@ -145,7 +146,7 @@ class RunLog:
 
     def _length(self, number: int) -> int:
         following = self._starts[number + 1] if number + 1 < len(self._starts) else self.end
-        if number == 0 and len(self._starts) > 1:  # what followed may be gone
+        if number == 0 and len(self._starts) > 1:  # the segments after the first may be deleted
             with contextlib.suppress(OSError):
                 return self._path(self._starts[0]).stat().st_size
         return following - self._starts[number]
@@ -156,28 +157,28 @@ class RunLog:
     def _find(self) -> None:
         for path in sorted(self.folder.glob("*.items")):
             data = path.read_bytes()
-            if not data.endswith(b"\n"):  # cut short when the guest was killed
+            if not data.endswith(b"\n"):  # the guest was killed while writing
                 os.truncate(path, data.rfind(b"\n") + 1)
             self._starts.append(int(path.stem))
             self.end = int(path.stem) + data.rfind(b"\n") + 1
 
 
 class Journal:
-    """The runs of a kernel, in ``folder``."""
+    """The stored runs of a kernel, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def log(self, run_id: str) -> RunLog:
-        """Return the log of a run, made if needed."""
+        """Return the log of a run; creates its folder if needed."""
         folder = self.folder / run_id
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return RunLog(folder)
 
     def save(self, record: dict[str, Any]) -> None:
-        """Write down what is known about a run, whole or not at all; on a full disk the older record stays."""
+        """Save a run's record atomically; on a full disk the older record stays."""
         draft = self.folder / record["run_id"] / "run.draft"
         with contextlib.suppress(OSError):
             draft.write_text(json.dumps(record))

@@ -1,4 +1,4 @@
-"""The client of one kernel of Jupyter: passes code to it, and its messages on to the guest, without losing any."""
+"""The client of one Jupyter kernel: sends it code, and forwards its messages to the guest without loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IMAGES = ("image/png", "image/jpeg", "image/svg+xml", "image/gif", "image/webp"
 
 
 class JupyterRunner:
-    """``jupyter`` and ``zmq`` are the modules of the image."""
+    """``jupyter`` and ``zmq``: the image's modules."""
 
     def __init__(self, channel: Channel, jupyter: Any, zmq: Any, specs: dict[str, Any], order: dict[str, Any]) -> None:
         self._channel, self._jupyter, self._zmq, self._order = channel, jupyter, zmq, order
@@ -35,10 +35,10 @@ class JupyterRunner:
         self._completions: dict[str, int] = {}
 
     def run(self) -> None:
-        """Start the kernel and serve until the guest or the kernel is gone."""
+        """Start the Jupyter kernel and serve until the guest or the kernel ends."""
         try:
             self._start()
-        except Exception as error:  # of any library of the image
+        except Exception as error:  # the image's libraries can raise anything
             self._channel.say(failed=f"{type(error).__name__}: {error}")
             return
         about = {"language": self._name, "title": str(self._spec.get("display_name", self._name)), "kind": "jupyter"}
@@ -52,7 +52,7 @@ class JupyterRunner:
 
     def _start(self) -> None:
         context = self._zmq.Context()
-        context.setsockopt(self._zmq.RCVHWM, 0)  # nothing that the kernel publishes is dropped here
+        context.setsockopt(self._zmq.RCVHWM, 0)  # no limit: no message of the kernel is dropped
         manager = self._manager = self._jupyter.KernelManager(kernel_name=self._name)
         argv = manager.kernel_spec.argv
         keeps_all = "ipykernel_launcher" in argv
@@ -97,7 +97,7 @@ class JupyterRunner:
         for _ in range(1000):
             try:
                 _, message = self._client.session.recv(one, mode=self._zmq.NOBLOCK)
-            except ValueError:  # a message with a bad signature is not the kernel's
+            except ValueError:  # a message with an invalid signature is not from the kernel
                 continue
             if message is None:
                 return
@@ -151,7 +151,7 @@ class JupyterRunner:
             self._channel.say(ask=str(content.get("prompt", ""))[:LARGEST_TEXT], password=bool(content.get("password")))
 
     def _finish(self) -> None:
-        """A run ends with its reply and with the kernel idle: all output was published before."""
+        """Report the run's end once it has a reply and the kernel is idle: then all output is published."""
         if self._message_id and self._reply and self._is_idle:
             self._flush()
             self._message_id = ""
@@ -193,7 +193,7 @@ def _exit_code(content: dict[str, Any]) -> int:
 
 
 def _error_of(content: dict[str, Any]) -> dict[str, Any]:
-    """Return an error as an item; of an end by ``exit`` only its text is shown."""
+    """Return an error as an item; only the text of a SystemExit."""
     if content.get("ename") == "SystemExit":
         value = str(content.get("evalue", ""))
         says = "" if value in ("", "None", "True", "False") or value.lstrip("-").isdigit() else f"{value}\n"
@@ -203,7 +203,7 @@ def _error_of(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item_of(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the richest form that a page can show."""
+    """Return a result as an item, in the richest format that a page can show."""
     data: dict[str, Any] = content.get("data", {})
     text = str(data.get("text/plain", ""))
     display = (content.get("transient") or {}).get("display_id")

@@ -1,4 +1,4 @@
-"""Programs of the agent's machine that a kernel finds beside its image: for what the image does not have."""
+"""Programs of the agent's machine that the kernel mounts, for images without them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ PROGRAMS = f"{PLACE}/bin"
 
 
 def is_ours() -> bool:
-    """Return whether this Python is the kit's, because the image has none."""
+    """Return whether this Python belongs to the kit, as the image has none."""
     return sys.executable.startswith(PLACE)
 
 
 def python() -> str:
-    """Return what starts this Python anew: that of the kit only by its starter."""
+    """Return the program that starts this Python again; the kit's Python needs its start script."""
     return f"{PLACE}/python3" if is_ours() else sys.executable
 
 
 def python_of_people(*, by_path: bool) -> str:
-    """Return the Python that runs people's code. ``by_path``: what ``python3`` means by now, because the environment
-    of native kernels may be built after a guest has started."""
+    """Return the Python that runs users' code. ``by_path``: the current ``python3`` in PATH, as the environment of a
+    native kernel may be built after its guest has started."""
     return (shutil.which("python3") if by_path else None) or sys.executable
 
 
 def file_server() -> str | None:
-    """Return the kit's server of files, if it has one."""
+    """Return the path of the kit's SFTP server; None if it has none."""
     path = f"{PLACE}/sftp-server"
     return path if os.access(path, os.X_OK) else None
 
 
 def tmux(path: str) -> str:
-    """Return how tmux is called: by name where the image has it, else that of the kit, by its path, because login
-    shells set a path of their own. Empty: there is none."""
+    """Return the command for tmux; empty if there is none. The image's is called by name, the kit's by path, as login
+    shells set their own PATH."""
     if shutil.which("tmux", path=path):
         return "tmux"
     kept = f"{PROGRAMS}/tmux"
@@ -42,5 +42,5 @@ def tmux(path: str) -> str:
 
 
 def search_path(path: str) -> str:
-    """Return the folders of programs, with those of the kit as the last."""
+    """Return the search path with the kit's programs appended."""
     return f"{path}:{PROGRAMS}" if os.path.isdir(PROGRAMS) else path  # noqa: PTH112

@@ -1,4 +1,4 @@
-"""Which languages the image has: its kernelspecs, or Python alone."""
+"""Lists the image's languages: its kernelspecs, or only Python."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LONGEST = 64
 
 
 async def known_languages(*, by_path: bool = False) -> list[dict[str, str]]:
-    """Return name and title of each language, the usual one first. Asks the Python that runs people's code: some tenths
-    of a second."""
+    """Return name and title of each language, the default first. Starts the Python that runs users' code: some 0.1
+    s."""
     if kit.is_ours():
         return []
     process = await asyncio.create_subprocess_exec(
@@ -32,7 +32,7 @@ async def known_languages(*, by_path: bool = False) -> list[dict[str, str]]:
     try:
         said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
         return [dict(one) for one in json.loads(said)]
-    # asyncio.TimeoutError is a class of its own before Python 3.11.
+    # Before Python 3.11 asyncio.TimeoutError is not TimeoutError.
     except (asyncio.TimeoutError, ValueError, TypeError):  # noqa: UP041
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -51,7 +51,7 @@ def list_languages() -> None:
 
 
 def usual_of(specs: dict[str, Any]) -> str:
-    """Return the name of the language that a context has if nobody names one."""
+    """Return the name of the default language."""
     return min(specs, key=_rank)
 
 

@@ -1,4 +1,4 @@
-"""Where folders are mounted in this kernel: what is done to the home folder must not reach into them by accident."""
+"""Lists mounted folders in this kernel, to protect them from operations on the home folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run prints, on its way into the journal: short pieces of text are joined, long ones cut."""
+"""A run's output on its way to the journal: short texts are joined, long ones split."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TEXTS = ("stdout", "stderr")
 
 
 class Output:
-    """Writes the items of one run. ``changed`` is called after each write, for readers that wait."""
+    """Writes the items of one run. ``changed`` is called after each write, to wake readers."""
 
     def __init__(self, log: RunLog, changed: Callable[[], None]) -> None:
         self.log, self._changed = log, changed
@@ -24,7 +24,7 @@ class Output:
         self.is_late = False
 
     def add(self, item: dict[str, Any]) -> None:
-        """Take one item; of text the next piece of the same kind within some milliseconds joins it."""
+        """Add an item. Text is joined with text of the same kind that follows within 10 ms."""
         if item.get("type") in _TEXTS:
             self.text(item["type"], str(item.get("text", "")))
             return
@@ -33,7 +33,7 @@ class Output:
         self._changed()
 
     def text(self, kind: str, text: str) -> None:
-        """Take a piece of text of this kind."""
+        """Add a piece of text of this kind."""
         if kind != self._kind:
             self.flush()
         self._kind = kind
@@ -45,7 +45,7 @@ class Output:
             self._timer = asyncio.get_running_loop().call_later(_JOIN_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write buffered text."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -62,11 +62,11 @@ class Output:
 
 
 class Decoder:
-    """Bytes of one stream to text; a letter that came in halves is put together."""
+    """Decodes a byte stream as UTF-8, with characters that are split between pieces."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def text(self, data: bytes) -> str:
-        """Return the text that is whole by now."""
+        """Return the complete characters so far."""
         return self._decoder.decode(data)

@@ -1,4 +1,4 @@
-"""Python without Jupyter: this process runs the code itself, one piece after the other in one namespace."""
+"""Python without Jupyter: this process runs the code itself, in one namespace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RICH = (("_repr_html_", "html"), ("_repr_svg_", "image/svg+xml"), ("_repr_png_"
 
 
 class PlainRunner:
-    """Reads orders and runs them on the main thread, where SIGINT arrives."""
+    """Executes orders on the main thread, which receives SIGINT."""
 
     def __init__(self, channel: Channel, note: str) -> None:
         self._channel, self._note, self._count = channel, note, 0
@@ -36,7 +36,7 @@ class PlainRunner:
         self._own, self._is_running = os.getpid(), False
 
     def run(self) -> None:
-        """Serve until the guest is gone."""
+        """Serve until the guest ends."""
         sys.modules["__main__"] = self._module
         self._module.__dict__["__builtins__"] = builtins
         sys.argv = [""]
@@ -54,7 +54,7 @@ class PlainRunner:
             if order.get("do") == "run":
                 code = self._execute(str(order["code"]))
                 if os.getpid() != self._own:
-                    os._exit(0)  # a child that the code has forked and that came back from it
+                    os._exit(0)  # a child process that the code has forked
                 self._channel.say(done=order.get("run_id"), exit_code=code)
             elif order.get("do") == "complete":
                 self._complete(order)
@@ -88,7 +88,7 @@ class PlainRunner:
                 sys.stderr.flush()
         except SystemExit as end:
             return self._exit_code(end.code)
-        except BaseException as error:  # whatever people's code raises is told, and ends nothing here
+        except BaseException as error:  # users' code can raise anything; the runner goes on
             return self._tell(error)
         return 0
 
@@ -163,7 +163,7 @@ class PlainRunner:
         while begins and (code[begins - 1].isalnum() or code[begins - 1] in "._"):
             begins -= 1
         completer, matches = rlcompleter.Completer(self._module.__dict__), []  # type: rlcompleter.Completer, list[str]
-        with contextlib.suppress(Exception):  # completion runs properties of people's objects
+        with contextlib.suppress(Exception):  # completion runs properties of users' objects
             while len(matches) < 200 and (match := completer.complete(code[begins:], len(matches))):
                 matches.append(match)
         found = {"matches": matches, "cursor_start": begins, "cursor_end": int(order["cursor"])}

@@ -1,4 +1,4 @@
-"""Programs that a run starts: their own process group, their output read as fast as it comes."""
+"""Starts programs of a run in their own process groups, and reads their output continuously."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, Callable  # noqa: UP035
 from backendai.agent.guest.output import Decoder
 
 _PIECE = 64 * 1024
-_LAST_SECONDS = 1.0  # for what is still in the pipes when the program has ended and others hold them open
+_LAST_SECONDS = 1.0  # to read the pipes after the program's end, if other programs hold them open
 Hear = Callable[[str, str], None]
 
 
 class Pipe:
-    """The reading end of a program's output; whatever is in it can be read at once."""
+    """The reading end of a program's output."""
 
     def __init__(self, file: int, kind: str, hear: Hear) -> None:
         self._file, self._kind, self._hear, self._decoder = file, kind, hear, Decoder()
@@ -30,7 +30,7 @@ class Pipe:
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     def drain(self) -> None:
-        """Read what has been written so far, and no more: a program may go on for ever."""
+        """Read the bytes written so far, but not more: a program may write endlessly."""
         if self.ended.done():
             return
         waiting = array.array("i", [0])
@@ -40,7 +40,7 @@ class Pipe:
             left -= count
 
     def close(self) -> None:
-        """Read no more; may be called twice."""
+        """Stop reading. A second call does nothing."""
         if not self.ended.done():
             self._loop.remove_reader(self._file)
             os.close(self._file)
@@ -61,7 +61,7 @@ class Pipe:
 
 
 class Program:
-    """A started program. ``hear`` is told kind (stdout, stderr) and text."""
+    """A started program. ``hear`` receives kind (stdout, stderr) and text."""
 
     def __init__(self, process: asyncio.subprocess.Process, pipes: list[Pipe]) -> None:
         self._process, self._pipes = process, pipes
@@ -69,11 +69,11 @@ class Program:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the program itself has not ended."""
+        """Whether the program itself still runs."""
         return self._process.returncode is None
 
     async def wait(self) -> int:
-        """Wait for its end and its output; returns the exit code, of a signal as a shell says it (128 + number)."""
+        """Wait for the program's end and output; returns the exit code (128 + number after a signal)."""
         code = await self._process.wait()
         await asyncio.wait([pipe.ended for pipe in self._pipes], timeout=_LAST_SECONDS)
         for pipe in self._pipes:
@@ -81,28 +81,28 @@ class Program:
         return code if code >= 0 else 128 - code
 
     def drain(self) -> None:
-        """Hear what it has written so far."""
+        """Read the output written so far."""
         for pipe in self._pipes:
             pipe.drain()
 
     def write(self, text: str) -> None:
-        """Send text to its standard input, if it still listens."""
+        """Write text to the program's standard input, if it is open."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError, RuntimeError):
                 self._process.stdin.write(text.encode(errors="replace"))
 
     def signal(self, number: int) -> None:
-        """Signal the whole group."""
+        """Send a signal to the whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the whole group."""
+        """Kill the whole process group."""
         self.signal(signal.SIGKILL)
 
 
 async def start(argv: list[str], hear: Hear, *, takes_input: bool = False, **options: Any) -> Program:
-    """Start a program in a session of its own. Raises OSError."""
+    """Start a program in its own session. Raises OSError."""
     ends = [os.pipe(), os.pipe()]
     try:
         process = await asyncio.create_subprocess_exec(
@@ -124,7 +124,7 @@ async def start(argv: list[str], hear: Hear, *, takes_input: bool = False, **opt
 
 
 def memory_kills() -> int:
-    """Return how often something here was killed for want of memory; 0 where that cannot be seen."""
+    """Return the number of out-of-memory kills in this kernel; 0 if it is unknown."""
     for name in ("memory.events", "memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError):
             lines = Path("/sys/fs/cgroup", name).read_text().splitlines()
@@ -133,7 +133,7 @@ def memory_kills() -> int:
 
 
 def memory_limit() -> int:
-    """Return the memory limit of the kernel in bytes; 0 where none can be seen."""
+    """Return the kernel's memory limit in bytes; 0 if it is unlimited or unknown."""
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             return int(Path("/sys/fs/cgroup", name).read_text())

@@ -1,4 +1,4 @@
-"""A program that runs for somebody elsewhere: its streams, and the frames between these and a connection."""
+"""Runs a program for a remote client: its streams, and the frames that carry them over a connection."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _SIGNALS = frozenset(
 
 
 class File:
-    """A descriptor of a pipe or terminal that does not block."""
+    """A non-blocking descriptor of a pipe or terminal."""
 
     def __init__(self, file: int) -> None:
         self._file: int | None = file
         os.set_blocking(file, False)
 
     def fileno(self) -> int:
-        """Return the descriptor. Raises OSError when it is closed."""
+        """Return the descriptor. Raises OSError if it is closed."""
         if self._file is None:
             raise OSError("closed")
         return self._file
 
     def read(self) -> bytes | None:
-        """Return what there is now, nothing at the end, or None when there is nothing yet."""
+        """Return available bytes; empty bytes at the end; None if nothing is available yet."""
         try:
             return os.read(self.fileno(), _PIECE)
         except BlockingIOError:
             return None
-        except OSError:  # EIO: nobody has the terminal open any more
+        except OSError:  # EIO: no program has the terminal open
             return b""
 
     def write(self, data: bytes) -> bytes:
-        """Write what fits now; returns the rest. A reader that left is no error."""
+        """Write as many bytes as possible now; returns the rest. Ignores a reader that has ended."""
         try:
             return data[os.write(self.fileno(), data) :]
         except BlockingIOError:
@@ -54,14 +54,14 @@ class File:
             return b""
 
     def close(self) -> None:
-        """Close it; may be called twice."""
+        """Close the descriptor. A second call does nothing."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Started:
-    """A program with its streams. ``outputs`` are files with the kinds of their frames."""
+    """A program with its streams. ``outputs``: files with the kinds of their frames."""
 
     def __init__(self, process: asyncio.subprocess.Process, files: list[File], terminal: bool) -> None:
         self.process, self.is_terminal, self._files = process, terminal, files
@@ -70,7 +70,7 @@ class Started:
         self.outputs += [(one, frames.STDERR) for one in files[2:]]
 
     def signal(self, name: str) -> None:
-        """Signal the group in front of the terminal, or the program's own."""
+        """Send a signal to the terminal's foreground process group, else to the program's group."""
         if name not in _SIGNALS:
             return
         with contextlib.suppress(OSError):
@@ -78,12 +78,12 @@ class Started:
             os.killpg(group, getattr(signal, f"SIG{name}"))
 
     def resize(self, told: dict[str, Any]) -> None:
-        """Give the terminal another size."""
+        """Set the terminal's size."""
         if self.is_terminal:
             set_size(self.input.fileno(), told)
 
     def close(self) -> None:
-        """Hang up whatever of it still runs."""
+        """Send SIGHUP to the program's process group, and close its streams."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGHUP)
         if not self.is_terminal:
@@ -94,10 +94,10 @@ class Started:
 
 
 class Relay(asyncio.Protocol):
-    """Passes the frames of a connection to a program, and its output back. What one side does not take is not read from
-    the other. It takes the connection over from its streams, as tasks would make each typed letter wait.
+    """Copies frames of a connection to a program, and its output back, with backpressure.
 
-    ``has_left``: the other side says no more, or nothing that can be read. ``is_silent``: the output has ended.
+    It replaces the connection's stream protocol, as tasks would delay each typed character. ``has_left``: the client
+    has sent its end or an invalid frame. ``is_silent``: the output has ended.
     """
 
     def __init__(self, program: Started, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,34 +114,34 @@ class Relay(asyncio.Protocol):
         self.data_received(bytes(reader._buffer))  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Carry out the frames received so far."""
+        """Execute the frames received so far."""
         self._heard += data
         self._obey()
 
     def eof_received(self) -> bool:
-        """Note that no more comes; the program's last output is still sent."""
+        """Record the client's end; the remaining output is still sent."""
         self._has_ended = True
         self._obey()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note that the other side is gone."""
+        """Record that the client has disconnected."""
         self.pause_writing()
         self._leave()
         self._former.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """Read no output: the other side does not keep up."""
+        """Stop reading output, as the client is too slow."""
         for file in self._outputs:
             self._loop.remove_reader(file.fileno())
 
     def resume_writing(self) -> None:
-        """Read output."""
+        """Continue reading output."""
         for file in self._outputs:
             self._loop.add_reader(file.fileno(), self._pass_output, file)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Restore the connection's former protocol."""
         self.pause_writing()
         self._outputs.clear()
         if self._unsent:
@@ -159,7 +159,7 @@ class Relay(asyncio.Protocol):
                 self.is_silent.set_result(None)
 
     def _obey(self) -> None:
-        """Carry out what was heard, as long as the program takes its input."""
+        """Execute received frames as long as the program accepts its input."""
         while not self._unsent and not self.has_left.done() and len(self._heard) >= _HEAD:
             size = int.from_bytes(self._heard[1:_HEAD], "big")
             if size > frames.LARGEST:
@@ -188,7 +188,7 @@ class Relay(asyncio.Protocol):
             self._leave()
 
     def _give(self, data: bytes) -> None:
-        """Write input; what does not fit waits, and so does what the other side says next."""
+        """Write input. If the program does not accept all of it, stop reading from the client."""
         self._unsent = self._program.input.write(data)
         if self._unsent:
             self._connection.pause_reading()
@@ -208,6 +208,6 @@ class Relay(asyncio.Protocol):
 
 
 def set_size(file: int, told: dict[str, Any]) -> None:
-    """Give a terminal another size."""
+    """Set a terminal's size."""
     sides = [min(max(int(told.get(name) or 0), 0), _LONGEST_SIDE) for name in ("rows", "cols", "width", "height")]
     fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", *sides))

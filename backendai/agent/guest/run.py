@@ -1,4 +1,4 @@
-"""One run: what was asked for, how far it is, and what it has printed."""
+"""One run: its order, its state and its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLD = ("run_id", "number", "context", "language", "mode", "state", "exit_code"
 
 
 class Run:
-    """``record`` is what the journal keeps of it beside its items. ``changed`` wakes those who wait."""
+    """``record``: the saved facts about the run, without its items. ``changed`` wakes waiting readers."""
 
     def __init__(self, journal: Journal, record: dict[str, Any], changed: Callable[[], None]) -> None:
         self.record, self._journal, self._changed = record, journal, changed
@@ -35,26 +35,26 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """Its name, chosen by the one who asked for it."""
+        """The run's name, chosen by the requester."""
         return str(self.record["run_id"])
 
     @property
     def number(self) -> int:
-        """Its place among the runs of the session, from 1."""
+        """The run's number in the session, from 1."""
         return int(self.record["number"])
 
     @property
     def state(self) -> str:
-        """Where it is in its life."""
         return str(self.record["state"])
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more happens to it, but late output."""
+        """Whether the run has ended; only late output can follow."""
         return self.state in ENDED
 
     def move(self, state: str, **facts: Any) -> bool:
-        """Move to a state and note facts with it; returns False, and does nothing, where that move does not exist."""
+        """Change the state and save facts with it. Returns False, and does nothing, for a transition that does not
+        exist."""
         if state not in _MOVES.get(self.state, ()):
             return False
         if state in ENDED:
@@ -69,19 +69,19 @@ class Run:
         return True
 
     def save(self) -> None:
-        """Write its record to the disk, so that a guest after this one knows of the run."""
+        """Save the record to disk, so that a later guest knows the run."""
         self._journal.save(self.record)
 
     def say(self, text: str) -> None:
-        """Add a sentence of the platform to its output."""
+        """Add a message of the platform to the output."""
         self.output.add({"type": "log", "text": text})
 
     def told(self) -> dict[str, Any]:
-        """Return what readers are told beside the items."""
+        """Return the run's facts for readers, without items."""
         return {name: self.record.get(name) for name in _TOLD}
 
     def end_step(self, name: str, exit_code: int) -> None:
-        """Note that a step of batch mode has ended, and where its output ends."""
+        """Record the end of a step in batch mode, and the offset of its output."""
         self.output.flush()
         ended = {"name": name, "exit_code": exit_code, "offset": self.output.log.end}
         self.record["steps"] = [*self.record.get("steps", ()), ended]
@@ -89,11 +89,11 @@ class Run:
 
     @property
     def has_step_to_tell(self) -> bool:
-        """Whether a step has ended of which ``take`` has not told."""
+        """Whether an ended step was not returned by ``take`` yet."""
         return len(self.record.get("steps", ())) > int(self.record.get("told_steps") or 0)
 
     def take(self, *, again: bool = False) -> dict[str, Any]:
-        """Return what was not taken yet, for readers that keep no offset; the part that ends a step has
+        """Return the output that was not returned yet, for readers that keep no offset. The last part of a step has
         ``ended_step``."""
         if again:
             self.record.update(taken=0, told_steps=0)
@@ -112,14 +112,14 @@ class Run:
         return told
 
     def read(self, after: int, limit: int = LARGEST_READ) -> dict[str, Any]:
-        """Return state, items from ``after`` on and the offset to go on from."""
+        """Return the state, the items from offset ``after`` on, and the next offset."""
         self.output.flush()
         items, offset = self.output.log.read(after, limit)
         return {**self.told(), "items": items, "offset": offset, "end": self.output.log.end}
 
 
 def new_record(number: int, order: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of a run that begins its life."""
+    """Return the record of a new run."""
     return {
         "number": number,
         "run_id": order["run_id"],

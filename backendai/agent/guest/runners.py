@@ -1,4 +1,4 @@
-"""Which program runs the code of a context: a kernel of Jupyter where the image has them, else Python alone."""
+"""Chooses the program that runs a context's code: a Jupyter kernel if the image has one, else plain Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_JUPYTER = (
 def run_interpreter(file: int, order: dict[str, Any]) -> None:
     """Run code for the guest until it closes the socket ``file``."""
     channel = Channel(socket.socket(fileno=file))
-    sys.path[0] = ""  # ours; people's modules are in the folder where the code runs
+    sys.path[0] = ""  # users' modules are in the working directory, not beside this program
     try:
         jupyter, zmq = importlib.import_module("jupyter_client"), importlib.import_module("zmq")
         specs = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager().get_all_specs()
@@ -39,17 +39,17 @@ def run_interpreter(file: int, order: dict[str, Any]) -> None:
 
 
 def run_ipykernel() -> None:
-    """Be a kernel of IPython whose output waits where a reader is slow, instead of being dropped."""
+    """Run an IPython kernel whose output waits for slow readers instead of being dropped."""
     del sys.argv[1]
     sys.path[0] = ""
     zmq = importlib.import_module("zmq")
     application: Any = importlib.import_module("ipykernel.kernelapp").IPKernelApp
 
     class KeepingApp(application):
-        """Output is published over a socket that never drops: without a limit of messages that wait in it."""
+        """Publishes output over a socket without a message limit, which never drops messages."""
 
         def init_iopub(self, context: Any) -> None:
-            """Make the socket of the output. Its limit counts for connections that are made afterwards."""
+            """Create the output's socket without a limit. The limit applies to connections that are made later."""
             before = context.sockopts.get(zmq.SNDHWM)
             context.setsockopt(zmq.SNDHWM, 0)
             try:
@@ -60,7 +60,8 @@ def run_ipykernel() -> None:
                 self.iopub_socket.setsockopt(zmq.XPUB_NODROP, 1)
 
         def init_io(self) -> None:
-            """Catch what programs write. It is published; the copy to where this process writes would double it."""
+            """Capture the programs' output. Discards the copy to this process's own output, which would duplicate
+            it."""
             super().init_io()
             nothing = os.open(os.devnull, os.O_WRONLY)
             for stream in (sys.stdout, sys.stderr):
@@ -69,9 +70,9 @@ def run_ipykernel() -> None:
                     os.dup2(nothing, copy)
 
         def init_shell(self) -> None:
-            """Let ``exit(3)`` end a run, not the interpreter: variables stay, and the run has that exit code."""
+            """Let ``exit(3)`` end the run with this exit code, and keep the interpreter and its variables."""
             super().init_shell()
-            with contextlib.suppress(Exception):  # of an IPython that has it elsewhere: code runs all the same
+            with contextlib.suppress(Exception):  # another version of IPython may lack it: code runs all the same
                 self.shell.exiter = exiter = _leaving(type(self.shell.exiter))(self.shell)
                 self.shell.user_ns.update(exit=exiter, quit=exiter)
             warnings.filterwarnings("ignore", message="To exit: use")
@@ -80,7 +81,7 @@ def run_ipykernel() -> None:
 
 
 def _leaving(exiter: Any) -> Any:
-    """Return IPython's class for ``exit`` and ``quit``, changed to end the run."""
+    """Return a subclass of IPython's class for ``exit`` and ``quit`` that ends the run."""
 
     class Leave(exiter):
         def __call__(self, code: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The guest agent as a program: dials the node's agent and opens a connection for each question of its."""
+"""The guest agent's program: connects to the agent, and opens a connection for each of its questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAID_EVERY, _SAID_AT_MOST_EVERY = 20.0, 0.5
 
 
 def serve(folder: Path, *, ipc_only: bool) -> None:
-    """Serve until nothing is used any more. Returns at once when another guest serves this kernel."""
+    """Serve until the guest is unused for 10 minutes. Returns at once if another guest serves this kernel."""
     data = folder_of_kernel()
     lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -44,12 +44,12 @@ def serve(folder: Path, *, ipc_only: bool) -> None:
 
 
 def _leave_behind(data: Path) -> None:
-    """Become nobody's child, with nothing open that somebody may wait for."""
+    """Become a daemon without open descriptors of the parent."""
     if os.fork():
         os._exit(0)
     with contextlib.suppress(OSError):
         os.setsid()
-    signal.signal(signal.SIGHUP, _stay)  # programs would inherit SIG_IGN, and not end when their client leaves
+    signal.signal(signal.SIGHUP, _stay)  # with SIG_IGN, which programs inherit, they would survive their client
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(data / "guest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for standard, file in ((0, nothing), (1, log), (2, log)):
@@ -80,7 +80,7 @@ async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
 
 
 async def _obey(folder: Path, guest: Guest, reader: asyncio.StreamReader, answering: set[asyncio.Task[None]]) -> None:
-    """Open a connection whenever the agent wants one, until it is gone or nothing is used any more."""
+    """Open the connections that the agent requests, until the agent disconnects or the guest is unused."""
     line = asyncio.ensure_future(reader.readline())
     while guest.idle_seconds() < IDLE_SECONDS:
         await asyncio.wait([line], timeout=30.0)
@@ -96,7 +96,7 @@ async def _obey(folder: Path, guest: Guest, reader: asyncio.StreamReader, answer
 
 
 async def _say_what_works(guest: Guest, writer: asyncio.StreamWriter) -> None:
-    """Say whether code runs when that changes, and again and again while it does."""
+    """Report whether code runs, at each change and every 20 s while it runs."""
     said, said_at = False, 0.0
     with contextlib.suppress(OSError):
         while True:
@@ -128,9 +128,12 @@ async def _start_interpreter(ipc_only: bool, name: str, language: str, hear: Hea
 
 
 def main() -> None:
-    """``serve FOLDER [ipc-only]`` is the guest, ``carry FOLDER`` its way out where no folder is shared;
-    ``run-interpreter FD ORDER`` one of its interpreters, ``run-ipykernel …`` a kernel of Jupyter that drops no output,
-    ``list-languages`` prints which there are, ``sftp`` a server of files on the standard streams."""
+    """Run the subcommand of the command line.
+
+    ``serve FOLDER [ipc-only]``: the guest. ``carry FOLDER``: its connection to an agent without a shared folder.
+    ``run-interpreter FD ORDER``: an interpreter. ``run-ipykernel …``: a Jupyter kernel that drops no output.
+    ``list-languages``: print the languages. ``sftp``: an SFTP server on the standard streams.
+    """
     if sys.argv[1] == "carry":
         carry(Path(sys.argv[2]))
     elif sys.argv[1] == "serve":

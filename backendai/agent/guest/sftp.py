@@ -1,7 +1,7 @@
-"""A server of files (SFTP, version 3, with the extensions that clients use) for images that bring none.
+"""An SFTP server (version 3, with the extensions that clients use) for images without one.
 
-It reads requests from its standard input and answers on its standard output, one after the other, with the rights of
-its user: the operating system alone decides what may be done.
+It reads requests from standard input and answers them in order on standard output, with the rights of its user; only
+the operating system checks permissions.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _EXTENSIONS = (
 
 
 class Server:
-    """Answers requests; ``files`` are open files and directories by their handles."""
+    """Answers requests. ``files``: open files and directories by handle."""
 
     def __init__(self) -> None:
         self._files: dict[bytes, Any] = {}
         self._next = 0
 
     def answer(self, content: bytes) -> bytes:
-        """Return the answer to one packet, without its length."""
+        """Return the answer to one packet, without its length prefix."""
         packet = Packet(content)
         kind = packet.take(1)[0]
         if kind == _INIT:
@@ -142,7 +142,7 @@ class Server:
             raise Failed(FAILURE, "There is no such open directory.")
         found = []
         for entry in one[1]:
-            with contextlib.suppress(OSError):  # gone meanwhile
+            with contextlib.suppress(OSError):  # deleted meanwhile
                 about = entry.stat(follow_symlinks=False)
                 found.append((os.fsencode(entry.name), about))
             if len(found) >= _NAMES_AT_ONCE:
@@ -209,7 +209,7 @@ class Server:
         return bytes((NAME,)) + number(1) + text(target) + text(target) + number(0)
 
     def _link(self, packet: Packet) -> bytes:
-        os.symlink(packet.text(), packet.text())  # the order of OpenSSH: target, then link
+        os.symlink(packet.text(), packet.text())  # arguments in the order of OpenSSH: target, then link
         return done()
 
     def _hard_link(self, packet: Packet) -> bytes:
@@ -249,7 +249,7 @@ class Server:
 
 
 def serve_files(source: int = 0, sink: int = 1) -> None:
-    """Answer until the other side says no more, or says what is no SFTP."""
+    """Answer requests until the client's end or an invalid packet."""
     server, waiting = Server(), bytearray()
     while data := os.read(source, 2**20):
         waiting += data
@@ -261,7 +261,7 @@ def serve_files(source: int = 0, sink: int = 1) -> None:
 
 
 def _next(waiting: bytearray) -> bytes | None:
-    """Take the next packet, if all of it is there."""
+    """Remove and return the next packet if it is complete; else None."""
     size = int.from_bytes(waiting[:4], "big")
     if len(waiting) >= 4 and not 0 < size <= LARGEST_PACKET + 1024:
         sys.exit(1)

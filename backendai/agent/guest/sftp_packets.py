@@ -1,4 +1,4 @@
-"""Packets of SFTP, version 3: what is read from them, and how answers are written."""
+"""Reads and writes packets of SFTP version 3."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE, OWNER, MODE, TIMES = 1, 2, 4, 8
 
 
 class Failed(Exception):
-    """The request is answered with this status."""
+    """The request fails with this status."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -24,13 +24,13 @@ class Failed(Exception):
 
 
 class Packet:
-    """What is left to read of a packet."""
+    """The unread rest of a packet."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes. Raises Failed."""
+        """Return the next ``size`` bytes. Raises Failed."""
         taken = self._content[self._at : self._at + size]
         if len(taken) < size:
             raise Failed(BAD_MESSAGE, "The packet is too short.")
@@ -38,19 +38,18 @@ class Packet:
         return taken
 
     def number(self) -> int:
-        """Return the next number of four bytes."""
+        """Return the next 4-byte integer."""
         return int.from_bytes(self.take(4), "big")
 
     def large(self) -> int:
-        """Return the next number of eight bytes."""
+        """Return the next 8-byte integer."""
         return int.from_bytes(self.take(8), "big")
 
     def text(self) -> bytes:
-        """Return the next string."""
         return self.take(self.number())
 
     def attributes(self) -> dict[int, Any]:
-        """Return those that are given, by their flags."""
+        """Return the given attributes by their flags."""
         flags = self.number()
         found: dict[int, Any] = {}
         if flags & SIZE:
@@ -65,27 +64,26 @@ class Packet:
 
 
 def number(value: int) -> bytes:
-    """Return a number of four bytes."""
+    """Return an integer as 4 bytes."""
     return value.to_bytes(4, "big")
 
 
 def text(value: bytes) -> bytes:
-    """Return a string with its length."""
+    """Return a string with its length prefix."""
     return number(len(value)) + value
 
 
 def status(code: int, words: str) -> bytes:
-    """Return a status."""
     return bytes((STATUS,)) + number(code) + text(words.encode(errors="replace")) + text(b"")
 
 
 def done() -> bytes:
-    """Return the status of what was done."""
+    """Return the status of a successful request."""
     return status(OK, "Success")
 
 
 def attributes_packet(about: os.stat_result) -> bytes:
-    """Return the attributes of one file."""
+    """Return a packet with one file's attributes."""
     return bytes((ATTRS,)) + _packed(about)
 
 
@@ -97,20 +95,20 @@ def _packed(about: os.stat_result) -> bytes:
 
 
 def names_packet(found: list[tuple[bytes, os.stat_result]]) -> bytes:
-    """Return names with their attributes."""
+    """Return a packet with names and attributes."""
     parts = [text(name) + text(_line(name, about)) + _packed(about) for name, about in found]
     return bytes((NAME,)) + number(len(found)) + b"".join(parts)
 
 
 def _line(name: bytes, about: os.stat_result) -> bytes:
-    """Return the line of ``ls -l``, which clients show as it is."""
+    """Return a line like ``ls -l``, which clients display unchanged."""
     when = time.strftime("%b %d %Y", time.localtime(about.st_mtime))
     facts = (stat.filemode(about.st_mode), about.st_nlink, about.st_uid, about.st_gid, about.st_size, when)
     return "{} {:4} {:<8} {:<8} {:12} {} ".format(*facts).encode() + name
 
 
 def space_packet(about: os.statvfs_result) -> bytes:
-    """Return the room of a file system."""
+    """Return a packet with the sizes of a file system."""
     flags = (1 if about.f_flag & os.ST_RDONLY else 0) | (2 if about.f_flag & os.ST_NOSUID else 0)
     numbers = (about.f_bsize, about.f_frsize, about.f_blocks, about.f_bfree, about.f_bavail, about.f_files)
     more = (about.f_ffree, about.f_favail, about.f_fsid, flags, about.f_namemax)

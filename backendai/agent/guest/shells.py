@@ -1,4 +1,4 @@
-"""Programs for somebody elsewhere: a command or a login shell, on a pseudo-terminal or on three streams."""
+"""Runs programs for remote clients: a command or a login shell, on a pseudo-terminal or on three streams."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from backendai.agent.guest.checking import Refused
 from backendai.agent.guest.leaving import gone
 from backendai.agent.guest.relaying import File, Relay, Started, set_size
 
-_LAST_SECONDS = 1.0  # for what is still in a terminal whose program has ended
+_LAST_SECONDS = 1.0  # to read a terminal after its program's end
 _SHELL_NAMES = ("bash", "sh", "ash")
-# What clients start at the other end, and the package that brings it.
+# Programs that clients start on the server, and their packages.
 _ASKED_FOR = {"rsync": "rsync", "scp": "scp"}
 _ASKED_FOR.update(dict.fromkeys(("git-receive-pack", "git-upload-pack", "git-upload-archive"), "git"))
 _FAREWELL_SECONDS = 5.0
 
 
 async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Run a program to its end, and tell its exit. When the other side leaves, its process group is hung up. Raises
+    """Run a program to its end and send its exit status. Hangs up its process group if the client disconnects. Raises
     Refused."""
     program = await _start(order)
     writer.write(b"{}\n")
@@ -43,8 +43,8 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
         await asyncio.wait([*left, ending], return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             writer.write(frames.frame(frames.EXIT, json.dumps(ending.result()).encode()))
-            # The other side leaves when it has the exit. To close before makes its next write fail, and the exit, if it
-            # has not been read by then, is lost with the connection.
+            # The client disconnects after it has read the exit status. Closing earlier makes its next write fail,
+            # and an unread exit status would be lost.
             await asyncio.wait(left, timeout=_FAREWELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (ending, leaving):
@@ -55,8 +55,8 @@ async def run(order: dict[str, Any], reader: asyncio.StreamReader, writer: async
 
 
 def _greeting(order: dict[str, Any]) -> bytes:
-    """Return what a login shell on a terminal begins with: the greeting of the order, and how to start a shell that
-    survives the connection. Nothing for commands, and for people with a ``.hushlogin``."""
+    """Return the greeting of a login shell on a terminal, with advice about tmux; empty for commands and with a
+    ``.hushlogin``."""
     told = str(order.get("greeting") or "")
     if not told or order.get("pty") is None or order.get("command") is not None or Path(_home(), ".hushlogin").exists():
         return b""
@@ -70,9 +70,9 @@ async def _start(order: dict[str, Any]) -> Started:
     command = order.get("command")
     shell = login_shell()
     name = Path(shell).name
-    # A name that begins with a dash makes it a login shell.
+    # A name with a leading dash makes the shell a login shell.
     argv = [f"-{name}"] if command is None else [name, "-c", str(command)]
-    if order["op"] == "transfer":  # words that no shell reads
+    if order["op"] == "transfer":  # arguments that no shell interprets
         argv = [str(word) for word in order["argv"]]
         command = argv[0]
     terminal, environ = order.get("pty"), environment(order, shell)
@@ -86,7 +86,7 @@ async def _start(order: dict[str, Any]) -> Started:
 
 
 def _check_program(command: str, path: str) -> None:
-    """Refuse what a client of files or of git asks for where it is missing: a shell says so in words of its own."""
+    """Raise Refused if the command is a missing rsync, scp or git: clients do not show the shell's own message well."""
     name = command.strip().partition(" ")[0]
     package = _ASKED_FOR.get(name)
     if package is None or shutil.which(name, path=path):
@@ -134,7 +134,7 @@ async def _on_terminal(argv: list[str], options: dict[str, Any], told: dict[str,
 
 
 async def _end(program: Started, relay: Relay) -> dict[str, Any]:
-    """Wait for the program and its output; returns the exit code, or the signal that ended it."""
+    """Wait for the program and its output; returns its exit code or signal."""
     code = await program.process.wait()
     await asyncio.wait([relay.is_silent], timeout=_LAST_SECONDS if program.is_terminal else None)
     if code >= 0:
@@ -145,7 +145,7 @@ async def _end(program: Started, relay: Relay) -> dict[str, Any]:
 
 
 def login_shell() -> str:
-    """Return the path of the user's shell, or of the first there is. Raises Refused."""
+    """Return the path of the user's shell, else of the first available one. Raises Refused."""
     with contextlib.suppress(KeyError):
         told = pwd.getpwuid(os.getuid()).pw_shell
         if told and Path(told).name not in ("nologin", "false") and os.access(told, os.X_OK):
@@ -157,7 +157,7 @@ def login_shell() -> str:
 
 
 def environment(order: dict[str, Any], shell: str) -> dict[str, str]:
-    """Return the kernel's own variables, with those that the order adds."""
+    """Return the kernel's environment variables with those of the order."""
     own = dict(os.environ)
     with contextlib.suppress(KeyError):
         own.setdefault("USER", pwd.getpwuid(os.getuid()).pw_name)

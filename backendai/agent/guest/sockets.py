@@ -1,4 +1,4 @@
-"""Addresses of Unix sockets, which have 108 bytes, for paths of any length."""
+"""Short addresses for Unix sockets: an address is limited to 108 bytes, a path is not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-SOCKET = "agent.sock"  # in the folder that a guest shares with its agent
+SOCKET = "agent.sock"  # its name in the folder that guest and agent share
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
-"""Connections that become something else after one line: a program, a server of files, a port or socket in here."""
+"""Connections that turn into a byte stream after one line: a program, an SFTP server, or a port or socket of the
+kernel."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ async def serve(
 
 
 async def _serve_files(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-    """Give the connection itself to a server of files: nothing is copied here. The other side speaks only after the
-    answer, so that none of its bytes have been read."""
+    """Pass the connection itself to an SFTP server, so that no bytes are copied here. The client sends only after the
+    answer, so none of its bytes have been read."""
     argv = _file_server()
     cast(asyncio.Transport, writer.transport).pause_reading()
     writer.write(b"{}\n")
@@ -66,6 +67,6 @@ async def _serve_files(order: dict[str, Any], writer: asyncio.StreamWriter) -> N
 
 
 def _file_server() -> list[str]:
-    """Return the image's own server of files, else that of the kit, else ours."""
+    """Return the command of an SFTP server: the image's, else the kit's, else ours."""
     own = next((path for path in _FILE_SERVERS if os.access(path, os.X_OK)), None) or kit.file_server()
     return [own] if own else [kit.python(), "-I", "-S", sys.argv[0], "sftp"]

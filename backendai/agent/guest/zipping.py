@@ -1,7 +1,7 @@
-"""Files and directories of the home folder as one ZIP archive, written while it is sent.
+"""Sends files and directories of the home folder as one ZIP archive while creating it.
 
-It goes in chunks of 4 bytes of length and the chunk, as uploads come; a length of 0 ends it, so that half of an archive
-is never taken for all of it.
+The archive is sent in chunks of a 4-byte length and the bytes, as in uploads. A length of 0 marks the end, so that a
+partial archive is not taken for a complete one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from backendai.agent.guest.mounted import mounts_below
 
 _PIECE = 256 * 1024
 _MOST_PATHS = 1000
-_EPOCH = 315532800.0  # 1980: ZIP knows no earlier time
+_EPOCH = 315532800.0  # 1980: the earliest time in ZIP archives
 _LEFT_OUT = "NOT INCLUDED.txt"
 
 
 async def send_zip(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-    """Send the files at the paths; mounted folders, links and special files are left out. Raises FileRefused."""
+    """Send the files at these paths, without mounted folders, links and special files. Raises FileRefused."""
     paths = order["paths"]
     if not isinstance(paths, list) or not 1 <= len(paths) <= _MOST_PATHS:
         raise FileRefused("Name 1 to {most} files or directories.", "bad-path", most=_MOST_PATHS)
@@ -53,17 +53,16 @@ async def send_zip(order: dict[str, Any], writer: asyncio.StreamWriter) -> None:
 
 
 class _Sending(io.RawIOBase):
-    """A file that is sent as it is written; it knows no way back."""
+    """A write-only file, not seekable, that sends its content."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send
 
     def writable(self) -> bool:
-        """Return that it can be written."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Send bytes."""
         self._send(bytes(data))
         return len(data)
 
@@ -89,7 +88,7 @@ def _top(place: Path) -> Path:
 
 
 def _below(place: Path, missing: list[str]) -> Iterator[Path]:
-    """Yield a place and everything below it but what is mounted there; adds what cannot be listed to ``missing``."""
+    """Yield a path and all paths below it, without mounted folders. Adds unreadable directories to ``missing``."""
     if place != home():
         yield place
     if place.is_symlink() or not place.is_dir():
@@ -101,7 +100,7 @@ def _below(place: Path, missing: list[str]) -> Iterator[Path]:
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    """Add a file or directory; one that is gone meanwhile is passed over."""
+    """Add a file or directory; skips a missing one."""
     try:
         found = path.lstat()
         when = time.localtime(max(found.st_mtime, _EPOCH + 86400))[:6]

@@ -9,7 +9,7 @@ from backendai.wire.pulls import PULL, PullWork
 
 
 class Handler(JobHandler):
-    """Pulls in a lane of its own, so that pulls ahead of time do not delay those of waiting sessions."""
+    """Pulls images in a lane of its own, so that waiting sessions are not delayed."""
 
     _backend: Imaging
 
