@@ -162,6 +162,29 @@ def test_a_pod_that_made_room_for_another_says_so(cluster: Cluster, backend: Kub
     assert ended is not None and ended.reason == "pod-evicted" and words in ended.message
 
 
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        (["Cancelling deletion of Pod"], "pod-deleted"),
+        (["Marking for deletion Pod", "Cancelling deletion of Pod"], "pod-deleted"),
+        (["Cancelling deletion of Pod", "Marking for deletion Pod"], "pod-evicted"),
+    ],
+)
+def test_an_eviction_that_was_called_off_ended_nothing(
+    cluster: Cluster, backend: KubernetesBackend, told: list[str], reason: str
+) -> None:
+    """The node recovered before the time that its pods tolerate was over; later somebody deletes a pod."""
+    spec = make_spec()
+    backend.start(spec)
+    for number, words in enumerate(told):
+        name, at = f"e{len(told) - number}", f"2026-11-26T10:00:0{number}Z"  # the API lists them by name
+        event = {"reason": "TaintManagerEviction", "message": f"{words} lab/{name_of(spec)}", "lastTimestamp": at}
+        cluster.objects["events", name] = {"metadata": {"name": name}, **event}
+    backend.api.ask("DELETE", backend.api.path("pods", name_of(spec)))
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and ended.reason == reason
+
+
 def test_a_late_removal_spares_the_next_generation(cluster: Cluster, backend: KubernetesBackend) -> None:
     spec = make_spec()
     backend.start(spec)

@@ -20,6 +20,7 @@ _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNe
 _NO_BEGIN = ("ContainerCannotRun", "StartError", "RunContainerError")
 DELETED = "pod-deleted"
 _DISRUPTIONS = ("Preempted", "TaintManagerEviction")  # events about pods that the cluster itself deletes
+_CALLED_OFF = "Cancelling deletion"  # how such an event begins when the node has recovered in time
 _FORCED_SECONDS = 30.0  # a node that lives says within seconds that it has ended a pod that was deleted by force
 _NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
@@ -126,10 +127,9 @@ def why_deleted(pod: Pod, events: Iterable[Mapping[str, Any]]) -> tuple[str, str
     for condition in pod["status"].get("conditions") or []:  # from Kubernetes 1.26
         if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
             return str(condition.get("reason")), str(condition.get("message") or "")
-    for event in events:
-        if event.get("reason") in _DISRUPTIONS:
-            return str(event["reason"]), str(event.get("message") or "")
-    return None
+    newest = max((one for one in events if one.get("reason") in _DISRUPTIONS), key=_told_at, default=None)
+    words = str(newest.get("message") or "") if newest else ""
+    return None if newest is None or words.startswith(_CALLED_OFF) else (str(newest["reason"]), words)
 
 
 def obstacle_of(pod: Pod) -> Obstacle | None:
@@ -181,5 +181,9 @@ def sighting(pod: Pod) -> KernelSighting:
 def newest_words(events: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the reason and the words of the newest warning among these events; empty: there is none."""
     warnings = [event for event in events if event.get("type") == "Warning" and event.get("message")]
-    newest = max(warnings, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""), default=None)
+    newest = max(warnings, key=_told_at, default=None)
     return ("", "") if newest is None else (str(newest.get("reason")), str(newest["message"]).strip()[:500])
+
+
+def _told_at(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
