@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ _PREFIX = bytes.fromhex("0262616900")  # locally administered; the last byte is 
 _ADDRESS, _HEAD = 6, 14  # bytes
 _LARGEST = 65536
 _AT_ONCE = 64  # frames of one side before others have their turn
-_MOST_WAITING = 512  # frames for a machine that does not read
+_MOST_WAITING = 1024 * 1024  # bytes for a machine that does not read; a guest may send frames of 64 KiB
 Connect = Callable[[], socket.socket]
 
 
@@ -29,20 +30,21 @@ def hardware_address(rank: int) -> str:
 
 
 class Line:
-    """Frames to one socket, in their order. What comes while too many wait, or while nobody is there, is lost."""
+    """Frames to one socket, in their order. What comes while too much waits, or while nobody is there, is lost."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._socket: socket.socket | None = None
         self._waiting: deque[bytes] = deque()
+        self._size = 0  # of what waits, in memory: small frames cost more than their bytes
 
     def send(self, frame: bytes) -> None:
         """Send the frame, now or as soon as the other side reads."""
         if self._waiting:
-            if len(self._waiting) < _MOST_WAITING:
-                self._waiting.append(frame)
+            if self._size + sys.getsizeof(frame) <= _MOST_WAITING:
+                self._keep(frame)
         elif not self._sends(frame):
-            self._waiting.append(frame)
+            self._keep(frame)
             assert self._socket is not None
             asyncio.get_running_loop().add_writer(self._socket, self._go_on)
 
@@ -53,6 +55,11 @@ class Line:
             self._socket.close()
         self._socket = None
         self._waiting.clear()
+        self._size = 0
+
+    def _keep(self, frame: bytes) -> None:
+        self._waiting.append(frame)
+        self._size += sys.getsizeof(frame)
 
     def _sends(self, frame: bytes) -> bool:
         """Return whether the frame is on its way or lost; False: the other side has to read first."""
@@ -71,7 +78,7 @@ class Line:
             if not self._sends(self._waiting[0]):
                 return
             if self._waiting:  # else the other side is gone
-                self._waiting.popleft()
+                self._size -= sys.getsizeof(self._waiting.popleft())
         if self._socket is not None:
             asyncio.get_running_loop().remove_writer(self._socket)
 
