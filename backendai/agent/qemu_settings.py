@@ -14,6 +14,8 @@ ACCELERATIONS = ("auto", "kvm", "tcg")
 OFF = "off"
 NETWORKS = ("auto", OFF)
 GUESTS = IPv4Network("198.51.100.0/24")  # a documentation network (RFC 5737), not used on the Internet
+# unspecified, loopback, link-local, multicast and reserved addresses
+_UNUSABLE = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4")))
 _OVERHEAD = 128 * 2**20
 _MOST_OVERHEAD = 16 * 2**30
 
@@ -68,7 +70,7 @@ def _guests(told: str) -> IPv4Network:
 
 
 def _can_be_used(network: IPv4Network) -> bool:
-    return not (network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified)
+    return not any(network.overlaps(one) for one in _UNUSABLE)
 
 
 def _folder(environ: Mapping[str, str], variable: str) -> Path | None:

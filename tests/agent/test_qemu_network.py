@@ -67,6 +67,16 @@ def test_machines_with_addresses_that_guests_have_inside_are_named(tmp_path: Pat
     assert devices_into(IPv4Network("198.51.100.0/24"), tmp_path / "none") == []
 
 
+def test_a_vpn_that_takes_the_default_route_is_no_network_of_machines(tmp_path: Path) -> None:
+    halves = ("tun0 00000000 01020A0A 3 0 0 0 00000080\n", "tun0 00000080 01020A0A 3 0 0 0 00000080\n")
+    own = "lab1 000033C6 00000000 1 0 0 0 0000FFFF\n"
+    (tmp_path / "routes").write_text("".join(["Iface Destination Gateway Flags RefCnt Use Metric Mask\n", *halves]))
+    assert devices_into(IPv4Network("198.51.100.0/24"), tmp_path / "routes") == []
+    with (tmp_path / "routes").open("a") as routes:
+        routes.write(own)
+    assert devices_into(IPv4Network("198.51.100.0/24"), tmp_path / "routes") == ["lab1"]
+
+
 @contextlib.contextmanager
 def served(folder: Path, space: str = "") -> Iterator[int]:
     """Serve the folder on all addresses, here or in a network namespace; yields the port."""

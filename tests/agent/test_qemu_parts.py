@@ -30,6 +30,7 @@ from backendai.agent.backends.qemu_trial import Acceleration
 from backendai.agent.config import read_settings
 from backendai.agent.qemu_settings import MachineSettings, read_machines
 from backendai.core.errors import UserError
+from backendai.ops.doctor import qemu as doctor_qemu
 from backendai.ops.doctor.qemu import qemu
 from tests.agent.specs import make_spec
 
@@ -297,7 +298,12 @@ async def test_a_guest_that_says_nothing_for_too_long_is_ended(tmp_path: Path, m
         ("BACKENDAI_QEMU_NETWORK", "bridge"),
         ("BACKENDAI_QEMU_GUESTS", "10.0.0.0/8"),
         ("BACKENDAI_QEMU_GUESTS", "10.0.0.1/24"),
+        ("BACKENDAI_QEMU_GUESTS", "0.0.0.0/24"),
         ("BACKENDAI_QEMU_GUESTS", "127.3.0.0/24"),
+        ("BACKENDAI_QEMU_GUESTS", "169.254.7.0/24"),
+        ("BACKENDAI_QEMU_GUESTS", "239.1.2.0/24"),
+        ("BACKENDAI_QEMU_GUESTS", "240.1.2.0/24"),
+        ("BACKENDAI_QEMU_GUESTS", "255.255.255.0/24"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(variable: str, value: str) -> None:
@@ -320,3 +326,13 @@ def test_the_doctor_speaks_of_qemu_only_where_an_agent_uses_it(root: Path) -> No
     environ = {"BACKENDAI_AGENT_BACKEND": "qemu", "BACKENDAI_QEMU_ROOT": str(root)}
     found = {check.name: check for check in qemu(environ)}
     assert found["qemu kernel"].message == "vmlinuz-6.1.10-1-amd64"
+
+
+@pytest.mark.parametrize(("network", "warned"), [("", True), ("auto", True), ("off", False)])
+def test_the_doctor_speaks_of_addresses_of_guests_only_where_they_have_a_network(
+    root: Path, monkeypatch: pytest.MonkeyPatch, network: str, warned: bool
+) -> None:
+    monkeypatch.setattr(doctor_qemu, "devices_into", lambda _: ["lab1"])
+    environ = {"BACKENDAI_AGENT_BACKEND": "qemu", "BACKENDAI_QEMU_ROOT": str(root)}
+    found = qemu({**environ, "BACKENDAI_QEMU_NETWORK": network})
+    assert any("lab1" in check.message for check in found) == warned

@@ -11,6 +11,8 @@ from backendai.agent.qemu_settings import GUESTS
 _LENGTH = 27  # 32 addresses: QEMU gives a guest the fifteenth
 _ROUTES = Path("/proc/net/route")  # device, then destination and mask at these places, low byte first
 _DESTINATION, _MASK = 1, 7
+# No site has a network of its own that is wider; VPNs write a default route as 0.0.0.0/1 and 128.0.0.0/1.
+_WIDEST_OWN = 8
 
 
 class GuestAddresses:
@@ -33,9 +35,10 @@ class GuestAddresses:
 
 
 def devices_into(network: IPv4Network, routes: Path = _ROUTES) -> list[str]:
-    """Return the network devices behind which this machine reaches addresses of the network; its default route does
-    not count."""
-    found = {device for device, known in _routes(routes) if known.prefixlen and known.overlaps(network)}
+    """Return the network devices behind which this machine reaches addresses of the network; default routes do not
+    count, nor parts of them."""
+    own = [(device, known) for device, known in _routes(routes) if known.prefixlen >= _WIDEST_OWN]
+    found = {device for device, known in own if known.overlaps(network)}
     return sorted(found)
 
 

@@ -10,6 +10,7 @@ from backendai.agent.backends.qemu_addresses import devices_into
 from backendai.agent.backends.qemu_boot import newest_kernel
 from backendai.agent.backends.qemu_tools import Tools
 from backendai.agent.config import read_settings
+from backendai.agent.qemu_settings import OFF
 from backendai.core.errors import UserError
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
@@ -40,7 +41,7 @@ def qemu(environ: Mapping[str, str] = os.environ) -> list[Check]:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         text = "/dev/kvm cannot be opened: virtual machines are emulated, 10 to 30 times slower"
         found.append(warning("qemu", text, "enable virtualization, and load kvm_intel or kvm_amd"))
-    if devices := ", ".join(devices_into(settings.guests)):
+    if settings.network != OFF and (devices := ", ".join(devices_into(settings.guests))):
         text = f"virtual machines do not reach {settings.guests} behind {devices}: they have these addresses inside"
         found.append(warning("qemu", text, "set BACKENDAI_QEMU_GUESTS to 256 addresses that nobody here uses"))
     return found if missing else [ok("qemu", "QEMU and its tools are there"), *found]
