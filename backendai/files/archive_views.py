@@ -83,13 +83,13 @@ async def _unpack(reader: TarReader, batch: _Batch, outcome: Outcome) -> None:
             if (item := await _take(batch, reader, member, outcome)) is not None:
                 await batch.add(item, outcome)
     except Refusal as refusal:
-        await batch.flush(outcome)  # what has come whole is kept; sent again, it is skipped
+        await batch.finish(outcome)  # what has come whole is kept; sent again, it is skipped
         refusal.details = {**refusal.details, "written": outcome.written, "skipped": outcome.skipped}
         raise
     except BaseException:
-        await batch.flush(outcome)
+        await batch.finish(outcome)
         raise
-    await batch.flush(outcome)
+    await batch.finish(outcome)
 
 
 class _Batch:
@@ -118,6 +118,12 @@ class _Batch:
         await self.rooms.aclose()
         self.asked.wrote(done.bytes)
         outcome.add(done)
+
+    async def finish(self, outcome: Outcome) -> None:
+        """Move the last members to their paths, and make the names of all durable: the answer promises them."""
+        await self.flush(outcome)
+        if outcome.written:
+            await self.asked.run_long(unpacking.sync_names)
 
 
 async def _take(batch: _Batch, reader: TarReader, member: Member, outcome: Outcome) -> Item | None:

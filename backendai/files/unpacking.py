@@ -1,4 +1,7 @@
-"""Puts members of an archive in their places: many at once, each of them as a whole and after one sync for all."""
+"""Puts members of an archive in their places: many at once, each of them as a whole and after one sync for all.
+
+The sync of a batch also makes the names of the batch before it durable; ``sync_names`` does so after the last one.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,11 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=incoming)
     return outcome
+
+
+def sync_names(tree: FolderTree) -> None:
+    """Make the names durable that ``put`` gave: one sync of the file system, however many directories have them."""
+    beneath.sync_all(tree.data)
 
 
 class Parents:

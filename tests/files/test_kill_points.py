@@ -1,4 +1,4 @@
-"""``kill -9`` of the file server at each named step of an upload, a clone and a deletion.
+"""``kill -9`` of the file server at each named step of an upload, an archive, a clone and a deletion.
 
 The server dies before or after a function of its own is called for the nth time; then another one is started. Nothing
 half-done is seen, nothing is lost, and the client's next try completes what was asked for.
@@ -6,10 +6,12 @@ half-done is seen, nothing is lost, and the client's next try completes what was
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import random
 import signal
+import tarfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -181,6 +183,50 @@ def test_an_upload_is_whole_or_not_there_wherever_the_server_dies(server: Dying)
     assert os.listdir(base / "incoming") == []
     assert len(os.listdir(base / "data")) == len(UPLOAD_POINTS)
     server.restart()
+
+
+UNPACKING = "backendai.files.unpacking"
+ARCHIVE_POINTS = [
+    Point(UNPACKING, "_prepare", nth=2),
+    Point(UNPACKING, "beneath.sync_all"),
+    Point(UNPACKING, "beneath.sync_all", "after"),
+    Point(UNPACKING, "beneath.rename"),
+    Point(UNPACKING, "beneath.rename", "after", nth=2),
+    Point(UNPACKING, "sync_names"),
+    Point(UNPACKING, "sync_names", "after"),  # all is done, and the client hears nothing
+]
+
+
+def test_each_file_of_an_archive_is_whole_or_not_there_wherever_the_server_dies(server: Dying) -> None:
+    folder = uuid.uuid4()
+    assert server.ask("PUT", "", folder, json={}).status == 201
+    base = folder_path(server.root, folder)
+    for number, point in enumerate(ARCHIVE_POINTS):
+        server.restart(point)
+        wanted = {f"{number}/{name}": text for name, text in FILES.items()}
+        server.attempt("PUT", "/archive", folder, body=tar_of(wanted))
+        server.await_death()
+        assert files_below(base / "data" / str(number)).items() <= FILES.items(), str(point)
+        server.restart()
+        answer = server.ask("PUT", "/archive", folder, "edit", body=tar_of(wanted)).json()
+        assert answer["written"] + answer["equal"] == len(FILES), str(point)
+        assert files_below(base / "data" / str(number)) == FILES, str(point)
+    server.kill()
+    top = os.open(server.root, os.O_RDONLY)
+    sweep(top, now=time.time() + 2 * 86400)
+    os.close(top)
+    assert os.listdir(base / "incoming") == []
+    server.restart()
+
+
+def tar_of(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return packed.getvalue()
 
 
 CLONING, CHANGES = "backendai.files.cloning", "backendai.files.changes"
