@@ -107,8 +107,11 @@ async def go_on(request: web.Request) -> web.Response:
     offset = whole(request.headers.get("Upload-Offset"), "Upload-Offset", -1, least=0, most=_LARGEST)
     async with request.app[TURNS].turn((asked.folder_id, upload_id)):
         upload, file = await asked.run(uploads.open_at, upload_id, offset)
-        with file:
-            upload = await _take_in(asked, request, upload, file)
+        if file is None:
+            await _refuse_more(request, upload)
+        else:
+            with file:
+                upload = await _take_in(asked, request, upload, file)
         if upload.offset == upload.length:
             await asked.run(uploads.finish, upload, now=asked.now)
     return web.Response(status=204, headers={**_COMMON, "Upload-Offset": str(upload.offset), **_expires(asked)})
@@ -128,12 +131,18 @@ async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.
         return await _write(asked, request, upload, file, room)
 
 
+async def _refuse_more(request: web.Request, upload: Upload) -> None:
+    """Reject bytes beyond the announced length."""
+    async for _ in chunks(request.content):
+        raise _too_large(upload)
+
+
 async def _write(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO, room: Room) -> Upload:
     at, synced = upload.offset, upload.offset
     try:
         async for data in chunks(request.content):
             if at + len(data) > upload.length:
-                raise Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
+                raise _too_large(upload)
             await asked.host.run(uploads.write, file, data)
             room.wrote(len(data))
             at += len(data)
@@ -146,6 +155,10 @@ async def _write(asked: Asked, request: web.Request, upload: Upload, file: io.Fi
     if upload.offset != at:
         raise Refusal(503, "storage-fault", "The bytes could not be made safe. Go on from the offset that HEAD tells.")
     return upload
+
+
+def _too_large(upload: Upload) -> Refusal:
+    return Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
 
 
 def _admit(request: web.Request) -> Asked:

@@ -68,13 +68,16 @@ def _is_in_place(tree: FolderTree, upload: Upload) -> bool:
     return stat.S_ISREG(found.st_mode) and upload.offset == upload.length == found.st_size
 
 
-def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.FileIO]:
-    """Open an upload to go on at an offset; refuses with 409 any other than its own."""
+def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.FileIO | None]:
+    """Return an upload and its file, open at an offset; no file when all bytes are safe. Refuses with 409 any other
+    offset than its own."""
     tree.require_writable()
+    upload = find(tree, upload_id)
+    if offset != upload.offset:
+        raise Refusal(409, "wrong-offset", f"The upload is at {upload.offset}, not {offset}.", offset=upload.offset)
+    if upload.offset == upload.length:
+        return upload, None  # its file may be in its place already
     with opened_part(tree.base, INCOMING) as incoming:
-        upload = _read(incoming, upload_id)
-        if offset != upload.offset:
-            raise Refusal(409, "wrong-offset", f"The upload is at {upload.offset}, not {offset}.", offset=upload.offset)
         file = io.FileIO(beneath.open_file(incoming, (_data(upload_id),), follow=False, flags=os.O_RDWR), "r+")
         os.ftruncate(file.fileno(), upload.offset)
         os.lseek(file.fileno(), upload.offset, os.SEEK_SET)

@@ -53,7 +53,10 @@ async def test_parts_become_the_file_when_the_last_has_come(portal: Portal, each
     assert (await send(portal, upload, cut, BYTES[cut:])).status == 204
     assert (portal.data / "f").read_bytes() == BYTES
     assert await offset_of(portal, upload) == len(BYTES)  # whoever lost the last answer hears it again
-    assert (await send(portal, upload, len(BYTES), b"")).status == 404
+    again = await send(portal, upload, len(BYTES), b"")
+    assert (again.status, again.headers["Upload-Offset"]) == (204, str(len(BYTES)))
+    assert (await send(portal, upload, len(BYTES), b"more")).status == 413
+    assert (await send(portal, upload, 0, BYTES)).status == 409
     top = os.open(portal.root, os.O_RDONLY)
     sweep(top, now=time.time() + 60)
     assert await offset_of(portal, upload) == len(BYTES)
@@ -68,6 +71,7 @@ async def test_an_upload_whose_file_was_deleted_or_replaced_is_not_called_whole(
     assert (await send(portal, upload, 0, BYTES)).status == 204
     (portal.data / "f").write_bytes(b"other")
     assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
+    assert (await send(portal, upload, len(BYTES), b"")).status == 404
     (portal.data / "f").unlink()
     assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
 
@@ -167,6 +171,15 @@ async def test_an_upload_can_be_given_up(portal: Portal) -> None:
     upload = await begin(portal, "f", 10)
     assert (await portal.ask("DELETE", upload, headers=TUS)).status == 204
     assert (await portal.ask("DELETE", upload, headers=TUS)).status == 404
+    assert os.listdir(portal.incoming) == []
+
+
+async def test_the_file_of_a_complete_upload_stays_when_the_upload_is_deleted(portal: Portal) -> None:
+    upload = await begin(portal, "f", 3)
+    assert (await send(portal, upload, 0, b"new")).status == 204
+    assert (await portal.ask("DELETE", upload, headers=TUS)).status == 204
+    assert (await portal.ask("HEAD", upload, headers=TUS, rights="edit")).status == 404
+    assert (portal.data / "f").read_text() == "new"
     assert os.listdir(portal.incoming) == []
 
 
