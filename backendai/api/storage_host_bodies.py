@@ -19,7 +19,10 @@ class StorageHostBody(Answer[StorageHost]):
 
     class Meta:
         model = StorageHost
-        fields = ["id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable"]
+        fields = [
+            "id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable",
+            "fault_since",
+        ]  # fmt: skip
         read_only_fields = fields
 
     def get_is_reachable(self, host: StorageHost) -> bool:

@@ -4,6 +4,7 @@ is not one's own."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -315,8 +316,13 @@ def test_storage_hosts_are_written_by_superadmins(cast: Cast, alice: Caller) -> 
     dana = Caller(cast.dana)
     (shown,) = alice.get(HOSTS).json()["results"]
     assert shown.keys() == {
-        "id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable",
+        "id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable", "fault_since",
     }  # fmt: skip
+    assert (shown["is_reachable"], shown["fault_since"]) == (True, None)
+    StorageHost.objects.update(fault="gone", fault_since=datetime(2030, 1, 2, tzinfo=UTC))
+    (shown,) = alice.get(HOSTS).json()["results"]
+    assert (shown["is_reachable"], shown["fault_since"]) == (False, "2030-01-02T00:00:00Z")
+    StorageHost.objects.update(fault="", fault_since=None)
     assert alice.post(HOSTS, {"name": "mine", "address": "http://x:1"}).status_code == 403
     made = dana.post(HOSTS, {"name": "scratch", "address": "http://10.0.0.1:8093", "is_default": True}).json()
     assert [(one["name"], one["is_default"]) for one in dana.get(HOSTS).json()["results"]] == [

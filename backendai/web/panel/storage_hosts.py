@@ -31,7 +31,7 @@ class StorageHostTable(PanelTable):
     name = tables.LinkColumn("manage:storage-host", args=[tables.A("pk")], verbose_name=_l("Name"))
     state = tables.Column(_l("File server"), empty_values=(), order_by=("fault", "answered_at"))
     free_bytes = tables.Column(_l("Free"), empty_values=(), attrs={"td": {"class": "number"}})
-    quota_mode = tables.Column(_l("Limits are"))
+    quota_mode = tables.Column(_l("Limits are"), attrs={"td": {"class": "word"}})
     folder_count = tables.Column(_l("Folders"), attrs={"td": {"class": "number"}})
     unknown = tables.Column(_l("Unknown folders"), accessor="unknown_folders", empty_values=(), orderable=False)
     is_enabled = tables.BooleanColumn(verbose_name=_l("Open for new folders"), yesno=(_l("yes"), _l("no")))
