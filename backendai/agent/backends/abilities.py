@@ -1,5 +1,7 @@
-"""What some backends can do beside starting and ending kernels. Who asks looks first whether a backend has the ability;
-the portal is told of most of them by a capability."""
+"""Optional abilities of backends, beyond starting and ending kernels.
+
+Callers check with ``isinstance`` whether a backend has an ability. Most are reported to the portal as a capability.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from backendai.wire.pulls import RegistryAccess
 
 
 class Imaging(Backend):
-    """Kernels start from images, of which the backend has some."""
+    """A backend whose kernels start from images."""
 
     @abc.abstractmethod
     def images(self) -> list[ImageSighting]:
-        """Return the images that can be started without a pull."""
+        """Return the images that can start without a pull."""
 
     @abc.abstractmethod
     def has_image(self, reference: str) -> bool:
@@ -33,84 +35,85 @@ class Imaging(Backend):
 
     @abc.abstractmethod
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        """Fetch the image with this account at its registry. Raises ImageNotFound (registry says no), BackendError (no
-        answer, 120 s of silence, the account is not let in)."""
+        """Pull the image with this account at its registry. Raises ImageNotFound if the registry lacks it, and
+        BackendError without an answer, after 120 s of silence, or for rejected credentials."""
 
 
 class Committing(Backend):
-    """Images can be made of kernels."""
+    """A backend that saves kernels as images."""
 
     @abc.abstractmethod
     def commit(self, spec: CommitSpec) -> Made:
-        """Return the image that is made of a kernel; one that was made of it before is found. Nothing of the kernel's
-        variables is in it, and of a failure nothing is left. Raises KernelGone, CommitFailed."""
+        """Create an image from a kernel, or find the one created before. The image contains none of the kernel's
+        variables, and a failure leaves no image. Raises KernelGone, CommitFailed."""
 
     @abc.abstractmethod
     def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
-        """Bring an image that was made here to its registry; returns its manifest's digest. Raises CommitFailed."""
+        """Push a saved image to its registry; returns its manifest's digest. Raises CommitFailed."""
 
     @abc.abstractmethod
     def drop_image(self, reference: str) -> bool:
-        """Remove an image that was made of a kernel, and no other one; returns whether it is gone."""
+        """Delete a saved image, but no other one; returns whether it is gone."""
 
 
 class Streaming(Backend):
-    """People reach the shell of a kernel and see its output as it comes."""
+    """A backend with terminals, and logs as they grow."""
 
     @abc.abstractmethod
     async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
-        """Attach to the shell session ``name`` (tmux when the image has it), making it if needed.
+        """Attach to the shell session ``name`` (in tmux if the image has it); creates it if needed.
 
         Raises KernelGone, BackendError.
         """
 
     @abc.abstractmethod
     def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the output of the main process from ``tail`` lines before the end (None: all), and on as it comes."""
+        """Yield the main process's output from ``tail`` lines before its end (None: all); ``follow`` continues with new
+        output."""
 
 
 class Measuring(Backend):
-    """What kernels use is measured."""
+    """A backend that measures its kernels."""
 
     @abc.abstractmethod
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        """Return what these running kernels have used so far; those of which nothing can be read are left out. Called
-        by one thread. Raises BackendError."""
+        """Return the measurements of these running kernels, without unreadable ones. For one thread. Raises
+        BackendError."""
 
 
 class Mounting(Backend):
-    """Kernels can mount folders."""
+    """A backend whose kernels can mount folders."""
 
     @abc.abstractmethod
     def mount_rules(self) -> MountRules:
-        """Return what this backend can do with folders."""
+        """Return the backend's rules about mounts."""
 
     @abc.abstractmethod
     def storage_hosts(self) -> list[HostReport]:
-        """Return of which storage hosts kernels can mount folders, as it was seen last."""
+        """Return the storage hosts whose folders kernels can mount, as last checked."""
 
     @abc.abstractmethod
     def watch_storage(self, on_change: Callable[[], None]) -> None:
-        """Look at the storage hosts from now on until ``close``; call this when something else than free space has
+        """Check the storage hosts until ``close``; calls ``on_change`` when anything but their free space has
         changed."""
 
     @abc.abstractmethod
     def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
-        """Take a folder out of a running kernel, and kill the programs that use it; returns how many. Raises
-        KernelGone, and BackendError where that is not possible."""
+        """Unmount a folder in a running kernel, and kill the programs that use it; returns their number. Raises
+        KernelGone, and BackendError where this is impossible."""
 
 
 class Homely(Backend):
-    """Kernels have a home folder that can be looked into."""
+    """A backend whose kernels have home folders that the agent can read."""
 
     def home(self, kernel_id: UUID) -> HomeLook | None:
-        """Return what is in the kernel's home folder, after a look of at most two seconds; None where it cannot be
-        seen. Raises KernelGone."""
+        """Return the use of the kernel's home folder, measured for at most 2 s; None if it cannot be read. Raises
+        KernelGone."""
         return None
 
     @abc.abstractmethod
     def home_folder(self, kernel_id: UUID) -> Path | None:
-        """Return where the kernel's home folder lies on this machine; None where it has none that can be read."""
+        """Return the path of the kernel's home folder on this machine; None if it has none there."""
 
 
 _REPORTED: dict[Capability, type[Any]] = {
@@ -122,10 +125,10 @@ _REPORTED: dict[Capability, type[Any]] = {
 
 
 def declared_by(kind: type[Backend]) -> frozenset[Capability]:
-    """Return what backends of this class usually do: what the class declares, and its abilities."""
+    """Return the capabilities of a backend class: its declared ones, and those of its abilities."""
     return kind.capabilities | {name for name, ability in _REPORTED.items() if issubclass(kind, ability)}
 
 
 def capabilities_with(backend: Backend) -> frozenset[Capability]:
-    """Return what the portal is told of this very backend."""
+    """Return the capabilities that the portal receives for this backend."""
     return (declared_by(type(backend)) | backend.capabilities) - backend.lacks

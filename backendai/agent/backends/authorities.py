@@ -1,7 +1,7 @@
-"""The certificate authorities that programs of a kernel trust: the system's, and those of the site.
+"""The certificate authorities that a kernel's programs trust: the system's and the site's.
 
-A folder beside the kernel's home holds two files, which the kernel can read and not change: ``all.pem``, because most
-variables replace what a program trusts otherwise, and ``site.pem`` for programs that add to it.
+A folder beside the kernel's home contains two read-only files: ``all.pem``, as most variables replace a program's list,
+and ``site.pem`` for programs that extend theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_THE_SYSTEM = (
 
 
 def write_authorities(folder: Path, spec: KernelSpec) -> None:
-    """Write the two files into the folder, made if needed, for everybody to read. Raises OSError."""
+    """Write the two files into the folder, readable by everybody; creates it if needed. Raises OSError."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     for name, text in ((_ALL, f"{_system()}\n{spec.authorities}"), (_SITE, spec.authorities)):
@@ -37,7 +37,7 @@ def write_authorities(folder: Path, spec: KernelSpec) -> None:
 
 
 def authority_environ(spec: KernelSpec, folder: str) -> dict[str, str]:
-    """Return the variables that name the files in ``folder``, as the kernel sees it; none without authorities."""
+    """Return the variables that name the files in ``folder`` (a path in the kernel); none without authorities."""
     if not spec.authorities:
         return {}
     replacing = dict.fromkeys(_REPLACING, f"{folder}/{_ALL}")
@@ -45,7 +45,7 @@ def authority_environ(spec: KernelSpec, folder: str) -> dict[str, str]:
 
 
 def _system() -> str:
-    """The agent's machine knows authorities; where it has no list of them, the one that came with Python serves."""
+    """Return the system's list of authorities, else the list that came with Python."""
     named = ssl.get_default_verify_paths().cafile
     for path in (named, *_OF_THE_SYSTEM, requests.certs.where()):
         if path and Path(path).is_file() and (text := Path(path).read_text(errors="replace")).strip():

@@ -1,5 +1,7 @@
-"""The counters of a control group, version 1 or 2, read from its files: microseconds where asking the engine takes
-milliseconds, and nothing stays open."""
+"""Reads the counters of a control group, version 1 or 2, from its files.
+
+This takes microseconds, where asking the engine takes milliseconds, and keeps nothing open.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ _V1 = {"cpuacct": "cpuacct.usage", "memory": "memory.usage_in_bytes", "blkio": "
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Seconds of processors, bytes of memory that cannot be given back at once, bytes from and to disks; None where a
-    controller is not there."""
+    """Processor seconds, bytes of memory without reclaimable cache, and bytes of disk I/O. None: the controller is
+    missing."""
 
     cpu_seconds: float | None = None
     mem_bytes: int | None = None
@@ -23,7 +25,8 @@ class Counters:
 
 
 def folders_of(pid: int, *, proc: Path = Path("/proc"), mount: Path = MOUNT) -> dict[str, Path]:
-    """Return the folder of a process's group by controller; version 2 is the controller ``""``. Raises OSError."""
+    """Return the directory of a process's group by controller; the controller of version 2 is ``""``. Raises
+    OSError."""
     found: dict[str, Path] = {}
     for line in (proc / str(pid) / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -34,7 +37,7 @@ def folders_of(pid: int, *, proc: Path = Path("/proc"), mount: Path = MOUNT) -> 
 
 
 def read(folders: Mapping[str, Path]) -> Counters | None:
-    """Return the counters; None when the group has gone."""
+    """Return the counters; None if the group no longer exists."""
     if not any(folder.is_dir() for folder in folders.values()):
         return None
     unified = folders.get("")
@@ -44,7 +47,7 @@ def read(folders: Mapping[str, Path]) -> Counters | None:
 
 
 def network_bytes(pid: int, *, proc: Path = Path("/proc")) -> tuple[int, int] | None:
-    """Return the bytes received and sent in a process's network, but for its loopback; None when it has gone."""
+    """Return received and sent bytes of a process's network, without loopback; None if the process has ended."""
     received = sent = 0
     try:
         for line in (proc / str(pid) / "net/dev").read_text().splitlines()[2:]:
@@ -72,8 +75,8 @@ def _read_unified(folder: Path) -> Counters:
 
 
 def _read_each(folders: Mapping[str, Path]) -> Counters:
-    """Version 1: a hierarchy for each controller. What is written is not known: a program's bytes reach a disk through
-    the page cache, and version 1 counts them for the root group."""
+    """Return the counters of version 1, which has a hierarchy for each controller. Written bytes are unknown, as
+    version 1 charges writes through the page cache to the root group."""
     used = _number(folders["cpuacct"] / _V1["cpuacct"]) if "cpuacct" in folders else None
     memory = _number(folders["memory"] / _V1["memory"]) if "memory" in folders else None
     idle = _pairs(_lines(folders["memory"] / "memory.stat")).get("total_inactive_file", 0) if "memory" in folders else 0
@@ -86,7 +89,7 @@ def _read_each(folders: Mapping[str, Path]) -> Counters:
 
 
 def _blocks(folder: Path) -> dict[str, int] | None:
-    """Return the bytes of all disks by kind of operation: lines are ``8:0 Read 4096``, and a total at the end."""
+    """Return the bytes of all disks by kind of operation, from lines such as ``8:0 Read 4096``."""
     file = folder / f"{_V1['blkio']}_recursive"
     if not file.exists():
         file = folder / _V1["blkio"]

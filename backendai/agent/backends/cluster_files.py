@@ -1,8 +1,7 @@
-"""What the kernels of one session find to reach each other: hosts, host files of MPI, and SSH without passwords.
+"""Files by which the kernels of a session reach each other: hosts, MPI host files, SSH without passwords.
 
-The files lie beside the guest agent's, in a folder that kernels cannot change. ``sshd`` is the image's own and runs as
-the kernel's user. What is started through it has the variables of the kernel: a shell script keeps them at the start
-and gives them to every login.
+They lie beside the guest agent's files, in a folder that kernels cannot change. The image's own ``sshd`` runs as the
+kernel's user. A shell script saves the kernel's variables at its start and restores them in every login.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from backendai.wire.messages import HomeFile, KernelSpec
 CLIENT, SERVER = "/usr/bin/ssh", "/usr/sbin/sshd"
 _SSH, _CONFIG = "ssh", ".ssh/config"
 _LOOPBACK = "127.0.0.1"
-_ALIAS = "kernels-of-this-session"  # under which all of them have one host key
+_ALIAS = "kernels-of-this-session"  # an alias, as all kernels have the same host key
 
-# Arguments: the folder of these files, where the variables are kept, and the command that comes after it.
+# Arguments: the folder of these files, the file for the variables, and the command to execute.
 _SERVE = r"""
 folder=$1 kept=$2; shift 2
 if [ -x /usr/sbin/sshd ]; then
@@ -31,7 +30,7 @@ fi
 exec "$@"
 """.strip()
 
-# Arguments: the file with the variables. The client's command comes in a variable of sshd.
+# Argument: the file with the variables. sshd passes the client's command in a variable.
 _ENTER = r"""
 . "$1"
 cd "$HOME" || exit 1
@@ -44,8 +43,8 @@ exec "$shell" -l
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the kernels of a backend see these files. ``folder``: where they find them; ``kept``: where a kernel may keep
-    its variables; ``no_ssh``: why none can log in to the others, one sentence; empty: they can."""
+    """The paths of these files in a backend's kernels. ``folder``: their folder. ``kept``: the file for a kernel's
+    variables. ``no_ssh``: the reason why kernels cannot log in to each other; empty: they can."""
 
     folder: str
     kept: str
@@ -53,8 +52,8 @@ class Access:
 
 
 def write_cluster(folder: Path, spec: KernelSpec, access: Access, *, owner: int | None) -> None:
-    """Write the files of a session with several kernels into the folder; nothing for a lone kernel. ``owner``: the
-    kernel's user, None: who writes. Raises OSError."""
+    """Write the files of a cluster session into the folder; does nothing for other sessions. ``owner``: the kernel's
+    user; None: the current user. Raises OSError."""
     if spec.keys is None:
         return
     _write(folder / "hosts.json", json.dumps([_described(peer) for peer in spec.peers], indent=1) + "\n", 0o644)
@@ -65,7 +64,7 @@ def write_cluster(folder: Path, spec: KernelSpec, access: Access, *, owner: int 
 
 
 def cluster_environ(spec: KernelSpec, access: Access) -> dict[str, str]:
-    """Return the variables by which Open MPI and MPICH find their hosts; none for a lone kernel."""
+    """Return the variables that name the host files for Open MPI and MPICH; none for a single kernel."""
     if spec.keys is None:
         return {}
     return {
@@ -76,15 +75,15 @@ def cluster_environ(spec: KernelSpec, access: Access) -> dict[str, str]:
 
 
 def with_ssh(spec: KernelSpec, access: Access, command: list[str]) -> list[str]:
-    """Return the command that first starts ``sshd``, if the image has one and the kernel is not alone."""
+    """Return the command, preceded by a start of ``sshd`` in cluster sessions whose image has it."""
     if spec.keys is None or access.no_ssh:
         return command
     return ["sh", "-c", _SERVE, "cluster", access.folder, access.kept, *command]
 
 
 def access_files(spec: KernelSpec, access: Access) -> Iterator[HomeFile]:
-    """Yield the files for the spec's home: those that it names, and for a session with several kernels a configuration
-    of SSH that leads to the others before anything that a person wrote."""
+    """Yield the files of the kernel's home: the spec's, and in cluster sessions an SSH configuration that takes
+    precedence over the user's."""
     if spec.keys is None or access.no_ssh:
         yield from spec.files
         return
@@ -94,7 +93,7 @@ def access_files(spec: KernelSpec, access: Access) -> Iterator[HomeFile]:
 
 
 def lacking(missing: Collection[str], *, what: str = "Its image") -> str:
-    """Return the sentence about an image without these programs; empty when none is missing."""
+    """Return the message about missing SSH programs; empty if none is missing."""
     if not missing:
         return ""
     return (
@@ -104,7 +103,7 @@ def lacking(missing: Collection[str], *, what: str = "Its image") -> str:
 
 
 def lacking_here() -> str:
-    """Return the same sentence about the machine of native kernels."""
+    """Return the message about missing SSH programs on the machine of native kernels."""
     return lacking([path.name for path in (Path(CLIENT), Path(SERVER)) if not path.exists()], what="This machine")
 
 
@@ -142,7 +141,7 @@ def _client_config(spec: KernelSpec, access: Access) -> str:
             "  CheckHostIP no",
             "  UpdateHostKeys no",
             "  ConnectTimeout 10",
-            "  ConnectionAttempts 5",  # a server starts with its kernel: it may be some tenths of a second behind
+            "  ConnectionAttempts 5",  # a server starts with its kernel, possibly some 0.1 s later
             "  ServerAliveInterval 30",
             "  LogLevel ERROR",
             "Match all",
@@ -158,7 +157,7 @@ def _way_to(peer: Peer) -> Iterator[str]:
 
 
 def _is_native(peer: Peer) -> bool:
-    return peer.ssh_port != SSH_PORT  # it has no network of its own
+    return peer.ssh_port != SSH_PORT  # a native kernel has no network of its own, and so another port
 
 
 def _server_config(spec: KernelSpec, access: Access) -> str:

@@ -1,7 +1,7 @@
 """Kernels as containers of a Docker Engine.
 
-``start`` answers once the engine has started the main process. One that is dead by then (a quick batch command, an
-image that cannot stay) is still a start: ``ended`` tells the rest, and its log is kept until ``remove``.
+``start`` returns once the engine has started the main process, even if it ends at once (a batch command, an image that
+exits). ``ended`` then returns its end, and the log is kept until ``remove``.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ from backendai.wire.pulls import RegistryAccess
 
 
 class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measuring):
-    """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
+    """The containers of one agent. The constructor is cheap; ``setup`` does the work at the agent's start.
 
-    ``warm_networks`` is how many networks are kept ready for the next lone kernels. ``BACKENDAI_NETWORK_POOL`` holds
-    the addresses of networks, ``BACKENDAI_SHIELDED`` (comma-separated) those of the platform that no kernel reaches.
+    ``warm_networks``: networks prepared for single-kernel sessions. ``BACKENDAI_NETWORK_POOL``: addresses of networks.
+    ``BACKENDAI_SHIELDED``: addresses, separated by commas, that no kernel may reach.
     """
 
     name = "docker"
@@ -125,9 +125,9 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         )
 
     def setup(self) -> None:
-        """Make the shared network and the packet rules, and begin to keep networks ready; may be repeated.
+        """Create the shared network and the packet rules, and start preparing networks. Repeatable.
 
-        The first ``start`` does it if it was not done (an engine that was late), and every ``sweep`` repairs it.
+        The first ``start`` calls it if the engine was not ready before, and every ``sweep`` repairs them.
         """
         with self._setting_up, self._engine.asking():
             self._networks.ensure_shared()
@@ -136,7 +136,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
             self._warm.open()
 
     def dismantle(self) -> None:
-        """Remove the unused holders and the shared network when a deployment leaves; the packet rules stay."""
+        """Remove the unused holders and the shared network of a deployment that leaves; the packet rules stay."""
         with self._engine.asking():
             self._warm.dismantle()
             self._networks.remove_shared()
@@ -149,7 +149,7 @@ class DockerBackend(MountingContainers, Imaging, Committing, Streaming, Measurin
         return f"Docker {self._engine_info().get('ServerVersion', '?')}"
 
     def storage(self) -> list[Path]:
-        if self._engine.socket_path is None:  # the engine is elsewhere, and so are its disks
+        if self._engine.socket_path is None:  # the engine and its disks are on another machine
             return []
         return [self._engine_folder(), self._data]
 

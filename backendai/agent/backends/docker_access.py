@@ -1,4 +1,4 @@
-"""The files by which containers of one session reach each other, and what their images lack for it."""
+"""Files by which containers of a session reach each other, and notes about images without SSH."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from backendai.wire.messages import KernelSpec
 
 
 class DockerAccess:
-    """Writes the files, and says of which kernels the image has no SSH."""
+    """Writes the files, and records kernels whose image lacks SSH."""
 
     def __init__(self, engine: Engine, mounts: DockerMounts) -> None:
         self._engine, self._mounts = engine, mounts
 
     def prepare(self, spec: KernelSpec, folder: Path) -> None:
-        """Write the files of a kernel that is not alone into the folder that it mounts. Raises OSError."""
+        """Write the files of a cluster session's kernel into the folder that it mounts. Raises OSError."""
         write_cluster(folder, spec, ACCESS, owner=OWNER if os.geteuid() == 0 else None)
 
     def look(self, spec: KernelSpec, container_id: str) -> None:
-        """Say whether the image of a kernel that is not alone lacks SSH; the container need not run. Raises
+        """Record whether the image of a cluster session's kernel lacks SSH; the container need not run. Raises
         requests.RequestException."""
         if spec.keys is None:
             return

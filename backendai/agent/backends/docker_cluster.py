@@ -1,7 +1,7 @@
-"""Bridges of several nodes joined into one Ethernet, for sessions whose kernels lie on more than one.
+"""Joins bridges of several agents into one Ethernet, for sessions with kernels on more than one agent.
 
-A VXLAN carries the frames of a session's bridge to its other nodes. Nothing is encrypted: the nodes of a deployment
-trust their network. Kernels cannot forge such packets, for the packet rules keep them from the port.
+A VXLAN carries the frames of a session's bridge to its other agents, unencrypted: agents of a deployment must trust
+their network. Packet rules keep kernels from the VXLAN port, so that they cannot forge such packets.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from backendai.agent.backends.packet_rules import VXLAN_PORT
 from backendai.wire.capabilities import Capability
 from backendai.wire.cluster_network import ClusterNetwork
 
-_PREFIX = "bax-"  # not that of the bridges: no packet rule is about these
-_OVERHEAD = 50  # bytes of each packet that the envelope takes
+_PREFIX = "bax-"  # differs from the bridges' prefix, so that no packet rule matches these devices
+_OVERHEAD = 50  # bytes that VXLAN adds to each packet
 _FLOOD = "00:00:00:00:00:00"
 _TOOLS = ("ip", "bridge")
 _DEVICES = Path("/sys/class/net")
 
 
 def mtu_for(network: ClusterNetwork) -> int:
-    """Return how large packets may be that still fit into an envelope on the way to every other node."""
+    """Return the largest packet size that fits into a VXLAN packet to every other agent."""
     return min((_mtu_towards(_resolved(remote)) for remote in network.remotes), default=1500) - _OVERHEAD
 
 
 def join(bridge: str, network: ClusterNetwork) -> None:
-    """Connect a session's bridge with those of its other nodes; said once more, it repairs what is missing.
+    """Connect a session's bridge with those on its other agents. Repeatable; repairs missing parts.
 
     Raises StartFailed with code ``cluster-network-failed``.
     """
@@ -55,26 +55,26 @@ def join(bridge: str, network: ClusterNetwork) -> None:
 
 
 def sweep() -> None:
-    """Take away connections whose bridge is gone: they carry nothing, no matter who made them."""
+    """Remove connections whose bridge no longer exists."""
     for device in _ours():
         if not (_DEVICES / device / "master").exists():
             subprocess.run(["ip", "link", "del", device], capture_output=True, timeout=10)
 
 
 def obstacle() -> str:
-    """Return why this node cannot connect bridges; empty: it can."""
+    """Return why this agent cannot connect bridges; empty: it can."""
     if os.geteuid() != 0:
         return "the agent is not root"
     return "" if all(map(shutil.which, _TOOLS)) else "iproute2 is not installed"
 
 
 def lacks() -> frozenset[Capability]:
-    """Return the capability of cluster networks where there is an obstacle; else nothing."""
+    """Return the capability of cluster networks if there is an obstacle; else nothing."""
     return frozenset({Capability.CLUSTER_NETWORK}) if obstacle() else frozenset()
 
 
 def _flooded(table: str) -> set[str]:
-    """Return the nodes that get what is for everybody. Not those of learned lines: the other node may speak first."""
+    """Return the agents that receive broadcasts. Ignores learned entries, as the other agent may have sent first."""
     return {words[words.index("dst") + 1] for words in map(str.split, table.splitlines()) if words[:1] == [_FLOOD]}
 
 

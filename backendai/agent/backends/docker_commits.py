@@ -1,9 +1,9 @@
-"""Images made of kernels: what the kernel wrote as one more layer on its image, and nothing else of the kernel.
+"""Creates images from kernels: the kernel's writes as one more layer on its image, and nothing else.
 
-The engine's own commit copies the container's variables and labels into the image. The layers are kept, the words are
-not: the image gets the configuration of the image that the kernel was started from, and its owner's labels. An engine
-that takes no configuration for layers that it has already keeps the commit, with every variable and label of the
-session emptied; before anybody can use it, it is looked at, and removed if anything of the session is left.
+The engine's own commit copies the container's variables and labels into the image. So the image gets the commit's
+layers with the configuration of the kernel's image and the owner's labels. If the engine does not accept a
+configuration for existing layers, the commit itself is used, with all variables and labels of the session emptied; it
+is checked and deleted if any of them is left.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
 logger = logging.getLogger(__name__)
 
 _SILENCE_SECONDS = 120.0
-_PARTS = ("Config", "ContainerConfig")  # older engines write the container's configuration down, too
+_PARTS = ("Config", "ContainerConfig")  # older engines also save the container's configuration
 
 
 class Commits:
-    """Makes images of kernels, pushes and removes them."""
+    """Creates images from kernels, pushes and deletes them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock, self._working = threading.Lock(), 0
 
     def make(self, spec: CommitSpec) -> Made:
-        """Return the image, made or found: one that was made before is good."""
+        """Return the image; creates it unless it was created before."""
         with self._at_work(), self._engine.asking(seconds=spec.timeout) as client:
             image = self._found(client, spec)
             if image is None:
@@ -55,7 +55,7 @@ class Commits:
         return Made(size_bytes=int(image["Size"]))
 
     def push(self, spec: CommitSpec, progress: Progress) -> str:
-        """Bring the image to its registry; returns the manifest's digest. Repeating it costs little."""
+        """Push the image to its registry; returns the manifest's digest. A repetition is cheap."""
         repository, tag = parse_repository_tag(spec.reference)
         account = {"username": spec.access.username, "password": spec.access.password}
         layers: dict[str, tuple[int, int]] = {}
@@ -80,8 +80,8 @@ class Commits:
         return digest
 
     def drop(self, reference: str) -> bool:
-        """Remove an image that was made of a kernel for this deployment; returns whether it is gone. Any other image is
-        left alone, and one that a container uses stays until that is gone."""
+        """Delete an image that this deployment saved; returns whether it is gone. Leaves other images alone, and an
+        image that a container uses stays."""
         with self._engine.asking() as client:
             try:
                 labels = client.inspect_image(reference)["Config"].get("Labels") or {}
@@ -99,7 +99,7 @@ class Commits:
         return True
 
     def sweep(self) -> None:
-        """Remove what an agent that died on the way has left: it may hold the session's variables."""
+        """Delete intermediate images of a crashed agent, as they may contain the session's variables."""
         with self._lock:
             if self._working:
                 return
@@ -179,8 +179,8 @@ class Commits:
 
 
 def _emptied(base: Mapping[str, Any], container: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configuration for the engine's commit: it fills in what is missing from the container, so that each of
-    the container's variables and labels must be named to be empty."""
+    """Return the configuration for the engine's commit, which names every variable and label of the container as empty:
+    the engine copies unnamed ones."""
     own = base["Config"]
     variables = {name: "" for name in _variables(container["Config"])} | _variables(own)
     empty = {name: "" for name in container["Config"].get("Labels") or {}}
@@ -195,7 +195,7 @@ def _emptied(base: Mapping[str, Any], container: Mapping[str, Any], labels: Mapp
 
 
 def _archive(base: Mapping[str, Any], made: Mapping[str, Any], spec: CommitSpec) -> bytes:
-    """Return an image for the engine to load that consists of words alone: it has the layers."""
+    """Return an archive for ``docker load`` with only configuration, as the engine already has the layers."""
     layers = made["RootFS"]["Layers"]
     own = dict(base["Config"])
     configuration = {
@@ -220,7 +220,7 @@ def _archive(base: Mapping[str, Any], made: Mapping[str, Any], spec: CommitSpec)
 
 
 def _left_over(base: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of variables that hold something which the image of the kernel did not say."""
+    """Yield the variables whose values do not come from the kernel's image."""
     known = _variables(base["Config"])
     for part in _PARTS:
         for name, value in _variables(image.get(part) or {}).items():
@@ -234,7 +234,7 @@ def _variables(configuration: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _forget(client: APIClient, image_id: str) -> None:
-    """Remove the engine's own commit, unless it became the image."""
+    """Delete the engine's own commit, unless it became the image."""
     try:
         if not client.inspect_image(image_id).get("RepoTags"):
             client.remove_image(image_id)
@@ -243,7 +243,7 @@ def _forget(client: APIClient, image_id: str) -> None:
 
 
 def _pushed(layers: dict[str, tuple[int, int]], message: Mapping[str, Any]) -> Fetched:
-    """Return how much of the layers has gone so far."""
+    """Return the progress of the push over all layers."""
     detail = message.get("progressDetail") or {}
     if message.get("status") == "Pushing" and detail.get("total"):
         layers[message["id"]] = (min(detail.get("current", 0), detail["total"]), detail["total"])

@@ -1,4 +1,4 @@
-"""From a kernel's spec to the body of the engine's create call: limits, isolation, labels, main process."""
+"""Builds the body of the engine's create call from a kernel's spec: limits, isolation, labels, main process."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ def container_body(
     read_only: Mapping[str, Path] = MappingProxyType({}),
     sizes_layers: bool = False,
 ) -> dict[str, Any]:
-    """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices,
-    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust, ``read_only``
-    what else is mounted where. ``sizes_layers``: the engine can limit the writable layer."""
-    # Only kernels of one session find each other by name: on the shared network all have the same.
+    """Return the create call's body. ``cpus``: the cores of the engine's machine. ``read_only``: further mounts by
+    target. ``sizes_layers``: the engine can limit the writable layer."""
+    # Only in a session's network: on the shared network all kernels have the same name.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
     environ = {**_ENVIRON, **trusted, **cluster_environ(spec, ACCESS), **spec.environ, **grant.environ}
@@ -82,7 +81,7 @@ def container_body(
 
 
 def main_process(spec: KernelSpec) -> list[str]:
-    """Return the arguments of ``sh -c``: the user's command, or a banner and then patience."""
+    """Return the arguments of ``sh -c``: the user's command, or a banner followed by an endless sleep."""
     if spec.runs_program:
         return [spec.command]
     return [_STAY, "backendai", banner(spec)]
@@ -94,7 +93,7 @@ def banner(spec: KernelSpec) -> str:
 
 
 def kernel_labels(spec: KernelSpec) -> dict[str, str]:
-    """Return the labels that tell one kernel from the others of its agent, its services and the limit of its layer."""
+    """Return the labels that identify the kernel, its services and its layer's limit."""
     services = spec.environ.get("BACKENDAI_SERVICE_PORTS")
     return ({SERVICES_LABEL: services} if services else {}) | {
         LIMIT_LABEL: str(spec.scratch_bytes),
@@ -105,7 +104,7 @@ def kernel_labels(spec: KernelSpec) -> dict[str, str]:
 
 
 def memory_limit(spec: KernelSpec) -> int:
-    """Return the kernel's memory limit in bytes; 0 when it has none."""
+    """Return the kernel's memory limit in bytes; 0 if it has none."""
     return Slots.parse(spec.slots)["mem"] // MILLI
 
 
@@ -113,7 +112,7 @@ def _host_config(
     spec: KernelSpec, *, scratch: Path, network: str, cpus: int, authorities: Path | None
 ) -> dict[str, Any]:
     memory = memory_limit(spec)
-    cpu = min(Slots.parse(spec.slots)["cpu"], cpus * MILLI)  # the engine refuses more than the machine has
+    cpu = min(Slots.parse(spec.slots)["cpu"], cpus * MILLI)  # the engine rejects more than the machine's cores
     return {
         "NanoCpus": cpu * _NANO_PER_MILLI,
         "Memory": memory,
@@ -136,15 +135,15 @@ def _host_config(
             ),
         ],
         "NetworkMode": network,
-        # The engine's own names end at this node.
+        # The engine resolves only names on this machine.
         "ExtraHosts": [f"{peer.hostname}:{peer.address}" for peer in spec.peers if peer.address],
         "RestartPolicy": {"Name": "no"},
     }
 
 
 def options_of(runtime: Runtime, memory: int) -> dict[str, Any]:
-    """Return the options of a runtime: what it takes for itself, the kernel does not get. Raises StartFailed where that
-    is nearly all."""
+    """Return the runtime's host options; its overhead is subtracted from the kernel's memory. Raises StartFailed if too
+    little is left."""
     if memory and runtime.overhead and memory - runtime.overhead < LEAST_MEMORY:
         raise StartFailed(
             "The runtime {runtime} takes {taken} of each kernel's memory: ask for {least} or more.",
@@ -157,16 +156,16 @@ def options_of(runtime: Runtime, memory: int) -> dict[str, Any]:
 
 
 def _fixed_address(spec: KernelSpec) -> dict[str, Any]:
-    """Return the address that the kernels on other nodes know it by; empty where the engine chooses."""
+    """Return the address by which kernels on other agents know the kernel; empty if the engine chooses one."""
     return {"IPAMConfig": {"IPv4Address": spec.network.address}} if spec.network else {}
 
 
 def _log_file_bytes(spec: KernelSpec) -> int:
-    """Two files: with one alone, a rotation would throw away the whole log at once."""
+    """Return half of the log's limit: there are two files, as a rotation with one would delete the whole log."""
     return max(spec.log_bytes // 2, 4096)
 
 
 def _joined(options: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists grow (mounts, devices), the rest is replaced."""
+    """Return the options with the extra ones: lists are concatenated, other values replaced."""
     grown = {name: options.get(name, []) + more for name, more in extra.items() if isinstance(more, list)}
     return {**options, **extra, **grown}

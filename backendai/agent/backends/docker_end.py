@@ -1,4 +1,4 @@
-"""How a container's main process ended, in words."""
+"""Describes how a container's main process ended."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from backendai.wire.messages import KernelSighting
 
 _EXITED = re.compile(r"Exited \((-?\d+)\)")
 _KILLED = 128
-OUT_OF_MEMORY = 137  # the exit code of a main process that was killed for want of memory, and not only then
+OUT_OF_MEMORY = 137  # the exit code after SIGKILL, for lack of memory or other reasons
 
 
 def is_alive(container: dict[str, Any]) -> bool:
-    """Return whether the main process of an inspected container runs."""
+    """Return whether an inspected container's main process runs."""
     return bool(container["State"]["Running"])
 
 
 def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> Ended | None:
-    """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: it
-    was stopped on order; ``starved``: it was killed because its memory was too small."""
+    """Return how an inspected container's main process ended; None before its start and while it runs. ``ordered``: the
+    agent stopped it. ``starved``: it ran out of memory."""
     state = container["State"]
     if state["Running"] or state["Status"] == "created":
         return None
@@ -48,7 +48,7 @@ def fate(code: int) -> str:
 
 
 def sighting(container: dict[str, Any]) -> KernelSighting:
-    """Return one entry of the engine's list; only its human text has the exit code."""
+    """Return the kernel in one entry of the engine's list. The exit code is only in the status text."""
     labels = container["Labels"]
     exited = _EXITED.match(container["Status"])
     return KernelSighting(

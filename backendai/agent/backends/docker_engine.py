@@ -1,4 +1,4 @@
-"""The way to the container engine: one API client per thread, a deadline on every call, plain errors."""
+"""Access to the container engine: one API client per thread, a deadline per call, BackendError for all errors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from backendai.agent.backends.base import BackendError
 
 PREFIX = "backendai."
 CALL_SECONDS = 60.0
-UNREACHABLE = "engine-unreachable"  # the code of a BackendError when the engine gave no answer
+UNREACHABLE = "engine-unreachable"  # the code of a BackendError without an answer of the engine
 _REMOVAL_SECONDS = 60.0
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _NO_ANSWER = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 
 
 class Engine:
-    """One container engine as one agent of one deployment sees it; safe to use from many threads."""
+    """One container engine, for one agent of one deployment. Thread-safe."""
 
     def __init__(self, url: str | None, deployment: str, agent: str) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _DEFAULT_URL
@@ -38,7 +38,7 @@ class Engine:
 
     @property
     def socket_path(self) -> str | None:
-        """The engine's unix socket, or None when it is reached over the network."""
+        """The path of the engine's unix socket; None if the engine is reached over the network."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
 
     @property
@@ -47,7 +47,7 @@ class Engine:
         client: APIClient | None = getattr(self._own, "client", None)
         if client is None:
             client = APIClient(base_url=self.url, version=self._version or "auto", timeout=CALL_SECONDS)
-            client.trust_env = self.socket_path is None  # no proxy is on the way, and looking for one takes time
+            client.trust_env = self.socket_path is None  # a unix socket needs no proxy, and the look-up takes time
             self._version = client.api_version
             self._own.client = client
             self._clients.append(client)
@@ -55,19 +55,19 @@ class Engine:
 
     @property
     def api_version(self) -> str:
-        """The version of the API that both sides speak."""
+        """The API version that client and engine have agreed on."""
         return self._version or str(self.client.api_version)
 
     @contextmanager
     def asking(self, *, seconds: float = CALL_SECONDS) -> Iterator[APIClient]:
-        """Give the client with a deadline per call; whatever goes wrong inside leaves as a BackendError."""
+        """Yield the client with a deadline per call; turns all errors into BackendError."""
         try:
             client = self.client
             before, client.timeout = client.timeout, seconds
             try:
                 yield client
             finally:
-                client.timeout = before  # inside another ``asking``: its own
+                client.timeout = before  # restore the value of an outer ``asking``
         except APIError as error:
             raise BackendError("The container engine refused: {said}", said=said(error)) from error
         except _NO_ANSWER as error:
@@ -76,15 +76,15 @@ class Engine:
             ) from error
 
     def labels(self) -> dict[str, str]:
-        """Return the labels that mark everything of this deployment and agent."""
+        """Return the labels of all objects of this deployment and agent."""
         return {f"{PREFIX}deployment": self.deployment, f"{PREFIX}agent": self.agent}
 
     def label_filter(self) -> list[str]:
-        """Return the engine's filter for what is ours."""
+        """Return the engine's filter for this agent's objects."""
         return [f"{name}={value}" for name, value in self.labels().items()]
 
     def find(self, kernel_id: UUID) -> dict[str, Any] | None:
-        """Return the inspected container of a kernel, or None when there is none or it is not ours."""
+        """Return a kernel's inspected container; None if there is none or it belongs to others."""
         try:
             found: dict[str, Any] = self.client.inspect_container(container_name(kernel_id))
         except NotFound:
@@ -92,9 +92,10 @@ class Engine:
         return found if self.owns(found) else None
 
     def listed(self, *, running: bool = False, sizes: bool = False) -> list[dict[str, Any]]:
-        """Return the engine's entries for all containers of our kernels. ``sizes`` is slow: it adds ``SizeRw``.
+        """Return the engine's entries for all containers of this agent's kernels. ``sizes`` adds ``SizeRw``, which is
+        slow.
 
-        Labels alone do not make a kernel: an image committed from one hands them on to whatever runs it.
+        Labels alone do not identify a kernel: an image committed from a kernel passes them on to other containers.
         """
         filters = {"label": [*self.label_filter(), f"{PREFIX}kernel"]}
         found = self.client.containers(all=not running, size=sizes, filters=filters)
@@ -106,8 +107,8 @@ class Engine:
         return all(labels.get(name) == value for name, value in self.labels().items())
 
     def discard(self, container_id: str, *, seconds: float = _REMOVAL_SECONDS) -> None:
-        """Kill and remove a container, and wait until its name is free. Raises BackendError, after ``seconds`` in all
-        when the engine has not done it by then."""
+        """Kill and remove a container, and wait until its name is free. Raises BackendError, also after ``seconds`` in
+        total."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             with self.asking(seconds=min(left, self._patience())) as client:
@@ -116,7 +117,7 @@ class Engine:
                 except NotFound:
                     return
                 except APIError as error:
-                    if error.status_code != 409:  # 409: somebody else is removing it
+                    if error.status_code != 409:  # 409: another call is removing it
                         raise
                 else:
                     return
@@ -134,10 +135,10 @@ class Engine:
 
 
 def container_name(kernel_id: UUID) -> str:
-    """Return the name of a kernel's container: the engine's uniqueness of names makes a start happen once."""
+    """Return the name of a kernel's container. As names are unique, a kernel starts only once."""
     return f"krn-{kernel_id}"
 
 
 def said(error: APIError) -> str:
-    """Return the engine's own words."""
+    """Return the engine's error message."""
     return str(error.explanation or error).strip().rstrip(".")

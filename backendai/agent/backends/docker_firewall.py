@@ -1,7 +1,7 @@
-"""Packet rules that keep kernels from the node's services, link-local addresses and the platform's machines.
+"""Packet rules that keep kernels from the machine's services, link-local addresses and the platform's machines.
 
-Docker's own rules keep networks apart but leave every service of the host open to every container. Two chains of our
-own, entered only by packets from our bridges, close that; names are still resolved and the internet is still reached.
+Docker's own rules separate networks, but leave every service of the machine open to every container. Two chains for
+packets from our bridges close these; name servers and the internet stay reachable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from backendai.wire.messages import Note
 
 CHAINS = "BAI-"
 _HOOKS = ("INPUT", "DOCKER-USER")
-_HOOKS_V6 = ("INPUT", "FORWARD")  # the engine has no chain for users there unless it handles IPv6
+_HOOKS_V6 = ("INPUT", "FORWARD")  # without IPv6 support the engine has no DOCKER-USER chain there
 
 
 class Firewall:
-    """The rules for bridges whose name begins with ``bridges``; ``shielded``: addresses that no kernel may reach, None:
-    those that the environment names."""
+    """The rules for bridges whose name begins with ``bridges``. ``shielded``: addresses that no kernel may reach; None:
+    those in the settings."""
 
     def __init__(self, shielded: Sequence[str] | None = None, *, bridges: str = BRIDGES, chains: str = CHAINS) -> None:
         self._shielded, self._shielded_v6 = by_version(shielded_addresses() if shielded is None else shielded)
@@ -43,7 +43,7 @@ class Firewall:
         self.missing, self._is_open_v6 = "", False
 
     def setup(self, *, is_local: bool) -> None:
-        """Put the rules in place, once however often this is called; ``missing`` says why when that is impossible."""
+        """Add the rules once, however often this is called; ``missing`` is the reason if that is impossible."""
         self.missing = obstacle() if is_local else "the engine is on another machine"
         if self.missing:
             return
@@ -54,13 +54,13 @@ class Firewall:
         self._is_open_v6 = has_ipv6() and not (shutil.which(V6) and self._chains.put(V6, rules))
 
     def remove(self) -> None:
-        """Take the rules away; gone already is success."""
+        """Remove the rules. Does nothing if they are gone."""
         if not obstacle():
             self._chains.remove(V4, _HOOKS)
             self._chains.remove(V6, _HOOKS_V6)
 
     def notes(self) -> list[Note]:
-        """Return what is open while the rules are missing."""
+        """Return notes about missing rules and their consequences."""
         if not self.missing and not self._is_open_v6:
             return []
         if not self.missing:
@@ -81,7 +81,7 @@ class Firewall:
 
     def _rules(self, hook: str) -> Iterable[str]:
         yield "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
-        # Loopback ones the engine asks from the host itself.
+        # The engine itself asks name servers on the loopback.
         yield from to_name_servers(server for server in name_servers() if not server.startswith("127."))
         if hook == "INPUT":
             yield from refuse()

@@ -1,4 +1,4 @@
-"""Guest agents in containers: started by an exec that nobody is attached to, with the rights of the session's user."""
+"""Guest agents in containers: each is started by a detached exec as the session's user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class DockerGuests(GuestPlace):
         self._engine, self._scratch = engine, scratch
 
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the folder that the container mounts; one that was made by an older version mounts none."""
+        """Return the folder that the container mounts. Raises BackendError for a container of an older version without
+        it."""
         with self._engine.asking():
             found = self._engine.find(kernel_id)
         if found is None or not is_alive(found):
@@ -47,12 +48,11 @@ class DockerGuests(GuestPlace):
         return self._scratch.guest(kernel_id)
 
     def was_launched(self, kernel_id: UUID) -> bool:
-        """Return whether the program lies in the folder."""
+        """Return whether the guest's program is in the folder."""
         return (self._scratch.guest(kernel_id) / PROGRAM).exists()
 
     def launch(self, kernel_id: UUID) -> None:
-        """Start it by an exec, with the interpreter that the image names, else the first Python there is, else the
-        kit's."""
+        """Start the guest by an exec. Uses the image's interpreter, else the first Python found, else the kit's."""
         self._scratch.kit.ensure()
         with self._engine.asking() as client:
             found = self._engine.find(kernel_id)

@@ -1,7 +1,7 @@
-"""Network holders: containers whose one process waits for ever, so that the engine has a network ready for a kernel.
+"""Network holders: idle containers whose networks the engine has prepared for later kernels.
 
-Making a container's network takes the engine two thirds of a start. A kernel that joins the network of a container
-that is there already starts in a third of the time. A holder has no rights, sees nothing, and serves one kernel.
+Creating a container's network takes two thirds of a start, so a kernel that joins an existing container's network
+starts in a third of the time. A holder has no rights and no access, and serves one kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_holder_image import ARCHITECTURES, IMAGE, image_archive
 from backendai.agent.kernel_runtime import SHARING_RUNTIMES
 
-HOSTNAME = "main1"  # joining kernels take it over: every lone kernel has this name
+HOSTNAME = "main1"  # a kernel that joins gets the holder's host name, which all single kernels share
 _LABEL = f"{PREFIX}network"
 _JOINED = "container:"
 _NOBODY = "65534:65534"
@@ -29,8 +29,8 @@ _PROCESSES = 16
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container that holds a network, under its own id and the engine's; ``joined``: some container uses it. Its
-    network is the same as long as ``started_at`` is: a restart gives it a new one, without those who had joined."""
+    """A container that holds a network. ``joined``: a kernel uses it. ``started_at`` identifies its network: a restart
+    creates another one, which kernels that had joined do not have."""
 
     holder_id: UUID
     container_id: str
@@ -41,20 +41,20 @@ class Holder:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a kernel could join it."""
+        """Whether a kernel could join its network."""
         return self.running and bool(self.address) and not self.joined
 
 
 class Holders:
-    """Makes, lists and removes the network holders of one agent on the network of that name."""
+    """Creates, lists and removes one agent's network holders on the network ``network``."""
 
     def __init__(self, engine: Engine, network: str) -> None:
         self._engine = engine
         self._network = network
 
     def make(self, holder_id: UUID, architecture: str) -> Holder:
-        """Return a new holder, running and with an address; anything less is removed again, and a BackendError. Raises
-        what the engine raises."""
+        """Create and return a running holder with an address. Raises BackendError after removing a failed one, and the
+        engine's errors."""
         client, name = self._engine.client, _name(holder_id)
         body = _body(self._engine.labels() | {_LABEL: str(holder_id)}, self._network)
         try:
@@ -76,12 +76,12 @@ class Holders:
         return holder
 
     def is_unchanged(self, holder: Holder) -> bool:
-        """Return whether an unused holder still runs, with the network that it had."""
+        """Return whether an unused holder still runs with the same network."""
         found = self._inspected(holder.container_id)
         return found is not None and self._holder(found) == holder
 
     def listed(self) -> tuple[list[Holder], set[UUID]]:
-        """Return all our holders, and the running kernels that have lost theirs: it is gone, or was restarted."""
+        """Return all holders, and the running kernels whose holder was removed or restarted."""
         entries = self._engine.client.containers(all=True, filters={"label": self._engine.label_filter()})
         joined = {holder_of(entry) for entry in entries}
         seen = [self._inspected(entry["Id"]) for entry in entries if _is_holder(entry["Labels"], entry["Names"] or [])]
@@ -100,17 +100,17 @@ class Holders:
         return holders, cut_off
 
     def address_for(self, container: dict[str, Any]) -> str:
-        """Return the address of an inspected container that joined a holder; empty when the holder is gone."""
+        """Return the address of an inspected container that joined a holder; empty if the holder is gone."""
         found = self._inspected(holder_of(container))
         return self._address(found) if found is not None else ""
 
     def leave(self, container: dict[str, Any]) -> None:
-        """Remove the holder of a kernel whose inspected container was removed, if it had joined one."""
+        """Remove the holder that a removed kernel (inspected container) had joined, if any."""
         if holder_of(container):
             self.remove(holder_of(container))
 
     def remove(self, container_id: str) -> None:
-        """Remove a holder of this deployment; gone already is success."""
+        """Remove a holder of this deployment. Does nothing if it is gone."""
         found = self._inspected(container_id)
         if found is None:
             return
@@ -129,9 +129,9 @@ class Holders:
         )
 
     def _is_cut_off(self, kernel: dict[str, Any], holder: Holder | None) -> bool:
-        """Return whether a kernel, as it was listed, runs without the network that it joined."""
+        """Return whether a kernel (listed container) runs without the network that it joined."""
         if holder is not None and holder.started_at.timestamp() < kernel["Created"]:
-            return False  # nearly always: a kernel is made after its holder was started
+            return False  # the usual case: the kernel was created after its holder's start
         found = self._inspected(kernel["Id"])
         if found is None or not found["State"]["Running"]:
             return False
@@ -150,14 +150,14 @@ class Holders:
 
 
 def can_hold(info: dict[str, Any]) -> bool:
-    """Return whether holders work on the engine that describes itself so."""
+    """Return whether an engine with this description supports holders."""
     return info.get("Architecture") in ARCHITECTURES and info.get("DefaultRuntime") in SHARING_RUNTIMES
 
 
 def joining(body: dict[str, Any], holder: Holder) -> dict[str, Any]:
     """Return a kernel's create call changed to join the holder's network.
 
-    Name, addresses and network settings then come from the holder; the engine refuses a call that has its own.
+    Host name, addresses and network settings come from the holder; the engine refuses a call with its own.
     """
     host = dict(body["HostConfig"])
     host["Sysctls"] = {name: value for name, value in host["Sysctls"].items() if not name.startswith("net.")}
@@ -167,7 +167,8 @@ def joining(body: dict[str, Any], holder: Holder) -> dict[str, Any]:
 
 
 def holder_of(container: dict[str, Any]) -> str:
-    """Return the id of the container whose network an inspected or listed one joined; empty when it has its own."""
+    """Return the id of the container whose network this (inspected or listed) container joined; empty for its own
+    network."""
     mode: str = container["HostConfig"]["NetworkMode"]
     return mode.removeprefix(_JOINED) if mode.startswith(_JOINED) else ""
 
@@ -177,7 +178,8 @@ def _name(holder_id: UUID) -> str:
 
 
 def _is_holder(labels: dict[str, str], names: list[str]) -> bool:
-    """An image committed from a holder hands its labels on, but not its name."""
+    """Return whether a container is a holder. Checks the name, as an image committed from a holder passes its labels
+    on."""
     return f"/net-{labels.get(_LABEL)}" in names
 
 
@@ -190,7 +192,7 @@ def _body(labels: dict[str, str], network: str) -> dict[str, Any]:
         "Image": IMAGE,
         "Hostname": HOSTNAME,
         "User": _NOBODY,
-        "StopSignal": "SIGKILL",  # the first process of a container ignores the polite ones
+        "StopSignal": "SIGKILL",  # a container's first process ignores other signals without a handler
         "Labels": labels,
         "HostConfig": {
             "NetworkMode": network,

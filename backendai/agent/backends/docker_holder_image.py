@@ -1,4 +1,4 @@
-"""The image of network holders: one program of a few bytes that waits for ever, written here, never pulled."""
+"""The image of network holders: one program of a few bytes that waits. It is generated here, never pulled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import json
 import struct
 import tarfile
 
-IMAGE = "local/backendai-holder:1"  # the number grows when the image, or how holders are run, changes
+IMAGE = "local/backendai-holder:1"  # increase the number when the image or the holders' configuration changes
 _PROGRAM = "wait"
 _LOADED_AT = 0x400000
-# The whole program: ask the Linux kernel to wait for a signal, and again.
+# The whole program: wait for a signal, in a loop.
 _WAIT_X86_64 = "b822000000 0f05 ebf7"  # pause()
 _WAIT_AARCH64 = "000080d2 010080d2 020080d2 030080d2 280980d2 010000d4 faffff17"  # ppoll(NULL, 0, NULL, NULL)
 _MACHINES = {"x86_64": ("amd64", 62, _WAIT_X86_64), "aarch64": ("arm64", 183, _WAIT_AARCH64)}
@@ -19,7 +19,7 @@ ARCHITECTURES = frozenset(_MACHINES)
 
 
 def image_archive(architecture: str) -> bytes:
-    """Return the holders' image as ``docker load`` takes it: one program of a few bytes, the same at every call."""
+    """Return the holders' image as an archive for ``docker load``; the same bytes at every call."""
     name, machine, code = _MACHINES[architecture]
     layer = _tar({_PROGRAM: _executable(machine, bytes.fromhex(code))})
     config = {
@@ -36,7 +36,7 @@ def image_archive(architecture: str) -> bytes:
 
 
 def _executable(machine: int, code: bytes) -> bytes:
-    """Return an ELF file of one segment: what it is, where it is loaded, and the code."""
+    """Return an ELF file with one segment of code."""
     entry = 64 + 56
     size = entry + len(code)
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")

@@ -1,4 +1,4 @@
-"""Images of the engine: which there are, and fetching one."""
+"""Lists and pulls the engine's images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_REGISTRY = ("no such host", "dial tcp", "i/o timeout", "connection refused",
 
 
 class Images:
-    """Lists and fetches images."""
+    """Lists and pulls images."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -42,8 +42,8 @@ class Images:
         self._untold: set[str] = set()
 
     def sightings(self) -> list[ImageSighting]:
-        """Return one entry per tag, and one per digest of what was fetched by its digest alone; leftovers of builds and
-        our own holders are no images to start from."""
+        """Return one entry per tag, and one per digest of images without tags. Leaves out leftovers of builds and
+        holder images."""
         with self._engine.asking() as client:
             listed = client.images()
             seen = [self._sighting(image, tag) for image in listed for tag in _names(image)]
@@ -59,7 +59,7 @@ class Images:
         return True
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        """Fetch an image, telling how much of its layers has come. Without an account the engine's own one is used."""
+        """Pull an image and report the progress over its layers. Without an account the engine's own is used."""
         deadline = time.monotonic() + timeout
         layers: dict[str, tuple[int, int]] = {}
         try:
@@ -96,7 +96,7 @@ class Images:
                 size_bytes=image["Size"],
                 labels=_told_labels(image["Labels"] or {}),
             )
-        except ValidationError as error:  # a name of 384 letters, say: one image must not silence the whole agent
+        except ValidationError as error:  # such as a name of 384 letters: one invalid image must not block all reports
             if image["Id"] not in self._untold:
                 self._untold.add(image["Id"])
                 logger.warning("image %.100s cannot be offered: %s", tag, error.errors()[0]["msg"])
@@ -111,7 +111,8 @@ class Images:
         return self._architectures[image_id]
 
     def _pull_messages(self, reference: str, access: RegistryAccess) -> Iterator[dict[str, Any]]:
-        """The SDK's own pull waits for ever when a registry falls silent, so the request is made here."""
+        """Yield the engine's messages about a pull. Makes the request itself, as the SDK's pull has no timeout for a
+        silent registry."""
         client = self._engine.client
         repository, tag = parse_repository_tag(reference)
         registry, _ = auth.resolve_repository_name(repository)
@@ -135,7 +136,7 @@ class Images:
 
 
 def _told_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Return the labels that the portal takes: the platform's own first, none that is too long."""
+    """Return the labels for the portal: the platform's first, without too long ones."""
     own_first = sorted(labels.items(), key=lambda label: not label[0].startswith(_OWN_LABELS))
     fitting = [(name, text) for name, text in own_first if len(name) <= 255 and len(text) <= 4096]
     return dict(fitting[:MOST_LABELS])
@@ -147,14 +148,14 @@ def _names(image: dict[str, Any]) -> list[str]:
 
 
 def _digest(image: dict[str, Any], tag: str) -> str:
-    """Return the digest that the image has in the tag's own repository, the engine's id where it came from none."""
+    """Return the image's digest in the tag's own repository, else the engine's id."""
     by_repository = dict(each.split("@", 1) for each in image.get("RepoDigests") or [] if "@" in each)
     repository, _, _ = tag.partition("@") if "@" in tag else tag.rpartition(":")
     return str(by_repository.get(repository) or next(iter(by_repository.values()), "") or image["Id"])
 
 
 def _fetched(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> Fetched:
-    """Return what is done over all layers known so far."""
+    """Return the progress over all layers known so far."""
     detail = message.get("progressDetail") or {}
     if message.get("status") == "Downloading" and detail.get("total"):
         layers[message["id"]] = (detail.get("current", 0), detail["total"])
@@ -168,7 +169,7 @@ def _fetched(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> Fet
 
 
 def pull_refusal(reference: str, words: str) -> BackendError:
-    """Return the error that a pull's own words mean."""
+    """Return the error that corresponds to a pull's message."""
     lower = words.lower()
     if any(sign in lower for sign in _NO_REGISTRY):
         return BackendError(

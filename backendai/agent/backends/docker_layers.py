@@ -1,7 +1,7 @@
-"""The writable layers of containers: what kernels write outside of their home folder and temporary folders.
+"""Limits the writable layers of containers: files that kernels write outside of home and temporary folders.
 
-Few engines can limit a layer. Everywhere else the layers are measured, and a kernel above its limit ends. The limit
-of a layer is the limit of the scratch folder, counted apart from it.
+Few engines can limit a layer. With all others the layers are measured, and a kernel above its limit is ended. A layer
+has the same limit as the scratch folder, and is counted separately.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from backendai.wire.messages import Note
 logger = logging.getLogger(__name__)
 
 LIMIT_LABEL = f"{PREFIX}scratch"
-_BYTES_PER_FILE = 16 * 2**10  # as in the file systems of scratch folders
-_PACE, _HURRIED_PACE = 60.0, 5.0  # seconds between two measurements
-_FAST_LOSS = 2 * 2**30  # bytes that the disk may lose before it is measured early
+_BYTES_PER_FILE = 16 * 2**10  # the same ratio as in file systems of scratch folders
+_PACE, _HURRIED_PACE = 60.0, 5.0  # seconds between measurements
+_FAST_LOSS = 2 * 2**30  # a loss of this many free bytes triggers an early measurement
 _NEARLY = 80  # percent
-_ENGINE_SECONDS = 600.0  # the engine walks through all layers when it is asked for their sizes
+_ENGINE_SECONDS = 600.0  # to determine sizes, the engine walks through all layers
 _MOUNTS = Path("/proc/self/mounts")
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A running kernel's layer. ``size`` and ``limit`` are in bytes, ``files`` is 0 where nobody can count them."""
+    """A running kernel's layer. ``size`` and ``limit`` are bytes; ``files`` is 0 if they cannot be counted."""
 
     kernel_id: UUID
     size: int
@@ -47,7 +47,7 @@ class Layer:
 
     @property
     def share(self) -> float:
-        """How much of its limit is used, in percent; the larger of bytes and files."""
+        """The used percent of the limit, of bytes or of files, whichever is larger."""
         return max(100 * self.size / self.limit, 100 * self.files / self.most_files)
 
     @property
@@ -55,7 +55,7 @@ class Layer:
         return max(1, self.limit // _BYTES_PER_FILE)
 
     def overfull(self) -> Overfull:
-        """Return the kernel's end, with the numbers of what it holds too much of."""
+        """Return the kernel's end with the exceeded number."""
         held, allowed = format_size(self.size), format_size(self.limit)
         if self.size <= self.limit:
             held, allowed = f"{self.files:,} files", f"{self.most_files:,}"
@@ -64,9 +64,11 @@ class Layer:
 
 
 class Layers:
-    """Measures the layers of running kernels in a thread of its own, and asks ``homes`` there too: every 60 s at most,
-    and every 5 s while less than half of ``reserve`` (percent of the disk at ``folder()``) is free or the disk fills
-    fast."""
+    """Measures the layers of running kernels, and calls ``homes``, in a thread.
+
+    At most every 60 s, or every 5 s while less than half of ``reserve`` (percent of the disk at ``folder()``) is free
+    or the disk fills fast.
+    """
 
     def __init__(
         self,
@@ -85,15 +87,15 @@ class Layers:
         self._measured_at, self._took, self._free = -_PACE, 0.0, 0
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels above their limit, the largest first, once per measurement. Begins the next measurement
-        when it is due; never waits for it."""
+        """Return the kernels above their limit, largest first, once per measurement. Starts the next measurement if it
+        is due; never waits for it."""
         over, self._over = self._over, []
         if self._is_due() and self._measuring.acquire(blocking=False):
             threading.Thread(target=self._measure_and_release, name="layers", daemon=True).start()
         return over
 
     def notes(self) -> list[Note]:
-        """Return which kernels are close to their limit, and whether all together may write more than there is room."""
+        """Return notes about kernels close to their limit, and about limits that exceed the free space."""
         return [*self._near_notes(), *self._overcommit_notes()]
 
     def _overcommit_notes(self) -> Iterator[Note]:
@@ -117,13 +119,13 @@ class Layers:
             )
 
     def measure(self) -> list[Layer]:
-        """Return the layers of running kernels that have a limit, the largest first. Cost: a walk through each layer.
-        Raises BackendError."""
+        """Return the layers of running kernels with a limit, largest first. Walks through each layer. Raises
+        BackendError."""
         by_hand = self._engine.socket_path is not None and os.geteuid() == 0
         with self._engine.asking(seconds=_ENGINE_SECONDS):
             listed = [entry for entry in self._engine.listed(running=True) if _limit_of(entry)]
             uppers = {entry["Id"]: self._upper(entry["Id"]) for entry in listed} if by_hand else {}
-            if not all(uppers.get(entry["Id"]) for entry in listed):  # the engine's sizes count holes of sparse files
+            if not all(uppers.get(entry["Id"]) for entry in listed):  # the engine's sizes include holes of files
                 listed = [entry for entry in self._engine.listed(running=True, sizes=True) if _limit_of(entry)]
         self._uppers = {identity: path for identity, path in self._uppers.items() if identity in uppers}
         found = [_layer(entry, uppers.get(entry["Id"])) for entry in listed]
@@ -152,7 +154,7 @@ class Layers:
         free, total = self._look_at_disk()
         is_tight = 200 * free < self._reserve * total
         hurry = is_tight or self._free - free > _FAST_LOSS
-        # A node with many files spends at most half of its time on this in a hurry, else a tenth.
+        # Limits measuring to a tenth of the time, or half of it in a hurry.
         pace = max(_HURRIED_PACE, self._took) if hurry else max(_PACE, 10 * self._took)
         return time.monotonic() - self._measured_at >= pace
 
@@ -164,7 +166,7 @@ class Layers:
         return usage.free, usage.total
 
     def _upper(self, container_id: str) -> Path | None:
-        """Return the folder of the layer as this process sees it; None when it is not there."""
+        """Return the path of the layer on this machine; None if it is not visible here."""
         if container_id not in self._uppers:
             try:
                 data = self._engine.client.inspect_container(container_id)["GraphDriver"]["Data"] or {}
@@ -176,7 +178,7 @@ class Layers:
 
 
 def can_size_layers(info: Mapping[str, Any]) -> bool:
-    """Return whether the engine of this machine limits layers by itself: overlay2 on xfs with project quotas."""
+    """Return whether this machine's engine can limit layers: overlay2 on xfs with project quotas."""
     backing = dict(pair for pair in info.get("DriverStatus") or [] if len(pair) == 2).get("Backing Filesystem")
     if info.get("Driver") != "overlay2" or backing != "xfs":
         return False

@@ -1,4 +1,4 @@
-"""The output of main processes: the end of a log at once, or a log as it grows."""
+"""Reads the output of main processes: the end of a log, or a growing log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import open_stream
 
 _USUAL_LINE = 40
-_LONGEST_LINE = 16384  # the engine cuts longer ones into lines of this size
+_LONGEST_LINE = 16384  # the engine splits longer lines
 
 
 class Logs:
@@ -22,13 +22,13 @@ class Logs:
         self._engine = engine
 
     def read(self, kernel_id: UUID, limit: int) -> tuple[bytes, bool]:
-        """Return the last ``limit`` bytes and whether there was more."""
+        """Return the last ``limit`` bytes, and whether the log is longer."""
         with self._engine.asking() as client:
             if self._engine.find(kernel_id) is None:
                 return b"", False
             try:
-                # the engine counts lines: guess how many there are in so many bytes, and if they were too few, take
-                # as many as there can be
+                # The engine counts lines, not bytes: request an estimated number of lines, and if these have too few
+                # bytes, the largest possible number.
                 for lines in (limit // _USUAL_LINE + 1, limit + 1):
                     output: bytes = client.logs(container_name(kernel_id), tail=lines)
                     if len(output) > limit or output.count(b"\n") + len(output) // _LONGEST_LINE + 1 < lines:
@@ -38,7 +38,7 @@ class Logs:
         return output[max(len(output) - limit, 0) :], len(output) > limit
 
     async def follow(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the log from ``tail`` lines before its end (None: all), and on as it grows while ``follow``."""
+        """Yield the log from ``tail`` lines before its end (None: all); ``follow`` continues as it grows."""
         if await asyncio.to_thread(self._is_gone, kernel_id):
             return
         path = (

@@ -1,5 +1,7 @@
-"""Mounting a file as a file system by three calls to the kernel: ``mount(8)`` looks at every loop device of the machine
-first, 9 ms with few of them and more with each kernel."""
+"""Mounts a file as a file system by three calls to Linux.
+
+``mount(8)`` first reads every loop device of the machine, which takes 9 ms or more.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from pathlib import Path
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4
 _NOSUID, _NODEV, _NOATIME = 2, 4, 1024
-# The kernel knows which parts of an inode table were never used. To write zeros over them, in the background, takes
-# 7 ms of the processor for each home of 10 GiB.
+# Linux knows which parts of an inode table were never used. Zeroing them in the background would take
+# 7 ms of processor time for each home folder of 10 GiB.
 OPTION = "noinit_itable"
 _TRIES = 32
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_loop(image: Path, folder: Path) -> None:
-    """Mount the ext4 file system in ``image`` on ``folder``; the loop device goes when it is unmounted. Raises OSError,
-    also where the kernel is older than 5.8."""
+    """Mount the ext4 file system in ``image`` on ``folder``; unmounting frees the loop device. Raises OSError, also
+    with Linux before 5.8."""
     file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
     try:
         device, path = _attach(file, image)
@@ -34,7 +36,7 @@ def mount_loop(image: Path, folder: Path) -> None:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))
     finally:
-        os.close(device)  # without a mount this frees the device
+        os.close(device)  # frees the device if it was not mounted
 
 
 def _attach(file: int, image: Path) -> tuple[int, str]:
@@ -45,7 +47,7 @@ def _attach(file: int, image: Path) -> tuple[int, str]:
             fcntl.ioctl(device, _LOOP_CONFIGURE, _configuration(file, image))
         except OSError as error:
             os.close(device)
-            if error.errno != errno.EBUSY:  # busy: somebody else took this one a moment ago
+            if error.errno != errno.EBUSY:  # busy: another process has just taken this device
                 raise
         else:
             return device, path
@@ -61,7 +63,7 @@ def _free_number() -> int:
 
 
 def _configuration(file: int, image: Path) -> bytes:
-    """struct loop_config: the file, its block size (0: as it is), struct loop_info64, reserved room."""
+    """Return struct loop_config: file, block size (0: default), struct loop_info64, reserved bytes."""
     name = os.fsencode(image)[:63]
     info = struct.pack("=5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
     return struct.pack("=II", file, 0) + info + bytes(64)

@@ -1,7 +1,7 @@
-"""The marks of network holders that no kernel has used, one empty file each, in a folder of this agent alone.
+"""Marks of network holders that no kernel has used: one empty file each, in a folder of this agent.
 
-A folder that cannot be written is a fault of this machine and not of the container engine: it costs the networks that
-are ready in advance, and no kernel its start. What may have a mark that could not be taken away is given to nobody.
+If the folder is not writable, no networks are prepared, but kernels still start. A holder whose mark could not be
+deleted is given to no kernel.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 
 
 class Marks:
-    """The files in ``folder``; safe to use from many threads."""
+    """The files in ``folder``. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, holder_id: UUID) -> None:
-        """Make the mark, and the folder unless it is there. Raises BackendError."""
+        """Create the mark, and the folder if needed. Raises BackendError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._path(holder_id).touch()
@@ -34,7 +34,7 @@ class Marks:
             ) from error
 
     def take(self, holder_id: UUID) -> bool:
-        """Remove the mark; return whether it was there and is gone now."""
+        """Delete the mark; returns whether it existed and is gone."""
         try:
             self._path(holder_id).unlink()
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class Marks:
         return True
 
     def all(self) -> set[UUID]:
-        """Return whose marks are there; what cannot be read is not."""
+        """Return the holders that have marks; empty if the folder cannot be read."""
         try:
             names = [path.name for path in self._folder.iterdir()]
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Whether a kernel ended because its memory was too small, also when the engine learns it late.
+"""Determines whether a kernel ended for lack of memory, even if the engine learns it late.
 
-The engine's flag on a container is set from what it knew when the main process ended. On a busy machine the message
-that the memory ran out comes a moment after that, and the flag is never repaired; only the engine's events tell.
+The engine sets its flag when the main process ends. On a busy machine the out-of-memory message arrives a moment later,
+and the flag stays wrong; only the engine's events contain it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _LATE_SECONDS = 0.7
 
 
 def ran_out_of_memory(engine: Engine, container: dict[str, Any]) -> bool:
-    """Return whether an inspected container's main process was killed for want of memory. Waits for the engine's late
-    word, a fraction of a second, only where a limit and the exit code leave the question open; use it inside
-    ``asking``. Raises BackendError when the engine has not started to answer within 10 seconds: nothing is known."""
+    """Return whether an inspected container's main process was killed for lack of memory. Use it inside ``asking``.
+
+    Waits 0.7 s for a late event, only if limit and exit code leave the question open. Raises BackendError if the engine
+    does not start to answer within 10 s.
+    """
     state = container["State"]
-    # the engine's word alone may mean a child that was killed while the main process went on
+    # the engine's flag is also set when only a child process was killed
     if state["Running"] or state["ExitCode"] != OUT_OF_MEMORY:
         return False
     if state["OOMKilled"] or not container["HostConfig"]["Memory"]:
@@ -36,8 +38,8 @@ def ran_out_of_memory(engine: Engine, container: dict[str, Any]) -> bool:
 
 
 def _has_event(engine: Engine, container_id: str, name: str, *, since: int) -> bool:
-    """Return whether such an event has happened, or happens in this moment. The SDK's own call would wait for ever, and
-    a given end would be read on the engine's clock, which may not be ours."""
+    """Return whether such an event exists or arrives now. The SDK's own call would block for ever, and an end time
+    would be compared with the engine's clock, which may differ from ours."""
     client = engine.client
     filters = {"type": ["container"], "container": [container_id], "event": [name]}
     response = client.get(
@@ -52,8 +54,7 @@ def _has_event(engine: Engine, container_id: str, name: str, *, since: int) -> b
 
 
 def _says_something(response: requests.Response, seconds: float) -> bool:
-    """Return whether a line comes before so long a silence. The engine has started to answer: only now silence is a no.
-    Raises BackendError when the engine hangs up."""
+    """Return whether a line arrives before ``seconds`` of silence. Raises BackendError if the engine disconnects."""
     connection = response.raw.connection
     if connection is not None and connection.sock is not None:
         connection.sock.settimeout(seconds)

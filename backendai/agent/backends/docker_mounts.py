@@ -1,4 +1,4 @@
-"""Folders in containers: bound by the engine, and verified when the container runs."""
+"""Mounts folders in containers: the engine binds them, and the running container is checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MountingContainers(MountingBackend):
     _engine: Engine
 
     def _processes(self, kernel_id: UUID) -> list[int]:
-        """Return the main process of a container."""
+        """Return the container's main process."""
         if self._engine.socket_path is None:
             raise BackendError("The container engine of this agent is on another machine.")
         with self._engine.asking() as client:
@@ -36,22 +36,22 @@ class MountingContainers(MountingBackend):
 
 
 class DockerMounts:
-    """Prepares the folders of a container, and checks that it has them as ordered."""
+    """Prepares a container's folders, and checks that the container has them."""
 
     def __init__(self, engine: Engine, mounts: KernelMounts, rules: Callable[[], MountRules]) -> None:
         self._engine, self._mounts, self._rules = engine, mounts, rules
 
     def prepare(self, spec: KernelSpec) -> Binds:
-        """Return what the engine binds. Raises StartFailed."""
+        """Return the bind mounts for the engine. Raises StartFailed."""
         return self._mounts.prepare(spec, self._rules())
 
     def also_left_out(self, kernel_id: UUID, text: str) -> None:
-        """Remember one more sentence about what the kernel starts without."""
+        """Save another message about a folder or feature that the kernel lacks."""
         self._mounts.also_left_out(kernel_id, text)
 
     def check(self, spec: KernelSpec) -> None:
-        """Raise StartFailed where a running container lacks a folder, has another directory in its place, or could
-        write what it may only read. Looks at tables of mounts alone: no storage is touched."""
+        """Raise StartFailed if a running container's folders differ from the spec: missing, another directory, or
+        writable instead of read-only. Reads only mount tables, not the storage."""
         if not spec.mounts:
             return
         found = self._engine.client.inspect_container(container_name(spec.kernel_id))
@@ -61,7 +61,7 @@ class DockerMounts:
         here, inside = mounted_directories(_table_of("self")), mounted_directories(lines)
         for mount in spec.mounts:
             may_be_missing = mount.is_automatic and mount.target not in there
-            ordered = here.get(sources.get(mount.target, ""))  # None: it was not attached for this kernel
+            ordered = here.get(sources.get(mount.target, ""))  # None: not a mount of this agent
             is_other = ordered is not None and inside.get(mount.target, ordered) != ordered
             if is_other or (not may_be_missing and there.get(mount.target) is not (mount.rights == "edit")):
                 raise StartFailed(
@@ -73,28 +73,28 @@ class DockerMounts:
 
 
 def rules_of(engine: Engine) -> MountRules:
-    """Return what an agent can mount for this engine's containers."""
+    """Return the mount rules of an agent with this engine."""
     if engine.socket_path is None:
         return MountRules(fault="The container engine of this agent is on another machine.")
     return MountRules(uids=usual_uids(), attaches=shares_mounts_with(engine.socket_path))
 
 
 def body_of(binds: Binds) -> list[dict[str, Any]]:
-    """Return the entries of the create call's body."""
+    """Return the entries for the create call's body."""
     return [
         {
             "Type": "bind",
             "Source": bind.source,
             "Target": bind.target,
             "ReadOnly": bind.read_only,
-            "BindOptions": {"NonRecursive": True, "Propagation": "rprivate"},  # what is mounted below would be writable
+            "BindOptions": {"NonRecursive": True, "Propagation": "rprivate"},  # mounts below would be writable
         }
         for bind in binds.all
     ]
 
 
 def _table_of(process: int | str) -> list[str]:
-    """Return the table of mounts of a process; empty where it cannot be read."""
+    """Return the mount table of a process; empty if it cannot be read."""
     try:
         return Path(f"/proc/{process}/mountinfo").read_text().splitlines() if process else []
     except OSError:
@@ -102,13 +102,13 @@ def _table_of(process: int | str) -> list[str]:
 
 
 def writable_places(lines: Iterable[str]) -> dict[str, bool]:
-    """Return by path of each mount of a table (mountinfo) whether it can be written."""
+    """Return whether each mount of a mount table is writable, by path."""
     fields = [line.split(" ") for line in lines]
     return {_unescaped(one[4]): "ro" not in one[5].split(",") for one in fields}
 
 
 def mounted_directories(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return by path of each mount of a table its device and the directory of it that is mounted there."""
+    """Return device and mounted directory of each mount of a mount table, by path."""
     fields = [line.split(" ") for line in lines]
     return {_unescaped(one[4]): (one[2], one[3]) for one in fields}
 

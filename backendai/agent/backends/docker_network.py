@@ -1,4 +1,4 @@
-"""Networks of kernels: one shared bridge per deployment for lone kernels, one bridge per session for clusters."""
+"""The networks of kernels: one shared bridge per deployment for single kernels, one bridge per cluster session."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 BRIDGES = "bai-"
 _SESSION_PREFIX = f"{BRIDGES}s-"
-_SHARED_BITS, _SESSION_BITS = 22, 26  # a Linux bridge takes 1024 ports; a session is small
+_SHARED_BITS, _SESSION_BITS = 22, 26  # a Linux bridge has at most 1024 ports; sessions are small
 _SETTLING_SECONDS = 60.0
 
 
 class Networks:
-    """Makes and removes the networks of one deployment, with addresses from ``pool``: the engine's own are too few."""
+    """Creates and removes one deployment's networks, with addresses from ``pool``, as the engine has too few."""
 
     def __init__(self, engine: Engine, pool: str | None) -> None:
         self._engine = engine
@@ -37,11 +37,11 @@ class Networks:
         self.shared = BRIDGES + _short(engine.deployment, 8)
 
     def name_for(self, spec: KernelSpec) -> str:
-        """Return the name of the network that a kernel belongs to."""
+        """Return the name of the kernel's network."""
         return session_network(spec.session_id) if spec.cluster_size > 1 else self.shared
 
     def ensure_for(self, spec: KernelSpec) -> None:
-        """Make the kernel's network unless it is there."""
+        """Create the kernel's network if it does not exist."""
         if spec.cluster_size == 1:
             self.ensure_shared()
         elif spec.network is None:
@@ -50,19 +50,19 @@ class Networks:
             self._ensure_between_nodes(spec.session_id, spec.network)
 
     def ensure_shared(self) -> None:
-        """Make the deployment's shared network, in which containers cannot reach each other, unless it is there."""
+        """Create the deployment's shared network, whose containers cannot reach each other, if it does not exist."""
         self._ensure(self.shared, self.shared, None)
 
     def leave(self, container: dict[str, Any]) -> None:
-        """Remove the session network of a container that was removed, unless other kernels still use it."""
+        """Remove the session network of a removed container, unless other kernels use it."""
         name = container["HostConfig"]["NetworkMode"]
         if name.startswith(_SESSION_PREFIX):
             self._remove(name)
             docker_cluster.sweep()
 
     def sweep(self, live_sessions: set[UUID], *, now: datetime | None = None) -> None:
-        """Remove the session networks of this deployment whose session has no kernel here any more; what the engine
-        refuses to remove stays for the next sweep."""
+        """Remove networks of sessions without kernels here. A network that the engine cannot remove stays for the next
+        sweep."""
         client = self._engine.client
         for network in client.networks(filters={"label": [f"{PREFIX}deployment={self._engine.deployment}"]}):
             session = (network["Labels"] or {}).get(f"{PREFIX}session")
@@ -74,7 +74,7 @@ class Networks:
         docker_cluster.sweep()
 
     def remove_shared(self) -> None:
-        """Remove the shared network unless kernels still use it."""
+        """Remove the shared network unless kernels use it."""
         self._remove(self.shared)
 
     def _remove(self, name: str) -> None:
@@ -83,16 +83,16 @@ class Networks:
         except NotFound:
             pass
         except APIError as error:
-            if error.status_code not in (403, 409):  # 403: it has active endpoints
+            if error.status_code not in (403, 409):  # 403: the network has active endpoints
                 raise
 
     def _ensure_between_nodes(self, session_id: UUID, network: ClusterNetwork) -> None:
-        """Make the session's network with the addresses that its other nodes use too, and connect it with theirs."""
+        """Create the session's network with the addresses that its other agents use, and connect it with theirs."""
         name, bridge = session_network(session_id), _bridge_of(session_id)
         mtu = docker_cluster.mtu_for(network)
         with self._making:
             if self._gateway_of(name) not in (None, network.gateway):
-                self._remove(name)  # of an earlier placement: other nodes use this address now
+                self._remove(name)  # a network of an earlier placement, whose address another agent now uses
             if self._gateway_of(name) is None:
                 addresses = {"Subnet": network.subnet, "Gateway": network.gateway}
                 if not self._make(name, bridge, addresses, session_id, mtu=mtu):
@@ -122,7 +122,7 @@ class Networks:
         return True
 
     def _gateway_of(self, name: str) -> str | None:
-        """Return the node's own address in a network, None when there is none of this name."""
+        """Return this machine's address in a network; None if the network does not exist."""
         try:
             found = self._engine.client.inspect_network(name)
         except NotFound:
@@ -132,7 +132,7 @@ class Networks:
     def _make(
         self, name: str, bridge: str, addresses: dict[str, str], session_id: UUID | None, *, mtu: int = 0
     ) -> bool:
-        """Return whether the network is there now; False: somebody took these addresses a moment ago."""
+        """Create a network; returns False if another network has just taken the addresses."""
         labels = {f"{PREFIX}deployment": self._engine.deployment}
         options = {"com.docker.network.bridge.name": bridge}
         if mtu:
@@ -148,7 +148,7 @@ class Networks:
         except APIError as error:
             if "overlap" in str(error.explanation).lower():
                 return False
-            if not self._exists(name):  # another agent of this deployment on the same engine may have been faster
+            if not self._exists(name):  # another agent on the same engine may have created it
                 raise
         return True
 
@@ -178,6 +178,6 @@ def _short(name: str, length: int) -> str:
 
 
 def _is_settled(network: dict[str, Any], now: datetime) -> bool:
-    """A network is made a moment before the first container that uses it: leave young ones alone."""
+    """Return whether a network is over 60 s old. Younger ones may still wait for their first container."""
     created = datetime.fromisoformat(network["Created"][:19] + "+00:00")
     return abs((now - created).total_seconds()) > _SETTLING_SECONDS

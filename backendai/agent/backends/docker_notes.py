@@ -1,4 +1,4 @@
-"""What an administrator should know about a container engine."""
+"""Notes for administrators about a container engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LIMITS = {
 }
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _ENOUGH_INOTIFY = 1024
-_BETTER_PROFILE = 25  # the first engine whose own profile refuses VSOCK sockets and io_uring
+_BETTER_PROFILE = 25  # the first version whose default profile refuses VSOCK sockets and io_uring
 
 
 def notes_of(
     info: dict[str, Any], accelerators: Accelerators, runtime: Runtime, *, is_local: bool, scratch_is_limited: bool
 ) -> Iterator[Note]:
-    """Yield every note on an engine that describes itself so. ``is_local``: it runs on this machine."""
+    """Yield all notes about an engine with this description. ``is_local``: it runs on this machine."""
     yield from engine_notes(info)
     yield from agent_notes(scratch_is_limited=scratch_is_limited)
     yield from gpu_notes(info, accelerators)
@@ -37,7 +37,7 @@ def notes_of(
 
 
 def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
-    """Yield a note for everything in the engine's own description that makes kernels weaker or shorter-lived."""
+    """Yield notes about engine settings that weaken kernels or end them early."""
     if not info.get("LiveRestoreEnabled"):
         yield Note(
             code="live-restore-off",
@@ -73,7 +73,7 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
 
 
 def runtime_notes(info: Mapping[str, Any], runtime: Runtime) -> Iterator[Note]:
-    """Yield a note about a runtime that the engine does not know, or about what ends at its border."""
+    """Yield a note about a runtime that the engine lacks, or about features that the runtime lacks."""
     if fault := missing_runtime(info, runtime):
         yield Note(
             code="runtime-missing",
@@ -90,7 +90,7 @@ def runtime_notes(info: Mapping[str, Any], runtime: Runtime) -> Iterator[Note]:
 
 
 def missing_runtime(info: Mapping[str, Any], runtime: Runtime) -> str:
-    """Return that no kernel can start because the engine has no such runtime; empty: it has, or nothing is known."""
+    """Return that no kernel can start as the engine lacks the runtime; empty if it has it or nothing is known."""
     if not info or runtime.is_known_to(info):
         return ""
     return f"No kernel can start: the engine has no runtime {runtime.name}."
@@ -103,7 +103,7 @@ def _has_old_profile(info: Mapping[str, Any]) -> bool:
 
 
 def inotify_notes(setting: Path = _INOTIFY) -> Iterator[Note]:
-    """Yield a note when one session can take all inotify instances of this machine: its sessions are one user to it."""
+    """Yield a note if the machine has few inotify instances, which all sessions share as one user."""
     count = int(setting.read_text()) if setting.exists() else _ENOUGH_INOTIFY
     if count < _ENOUGH_INOTIFY:
         yield Note(
@@ -116,7 +116,7 @@ def inotify_notes(setting: Path = _INOTIFY) -> Iterator[Note]:
 
 
 def gpu_notes(info: dict[str, Any], accelerators: Accelerators) -> Iterator[Note]:
-    """Yield a note when this node has NVIDIA GPUs and its engine seems unable to give them to containers."""
+    """Yield a note if the machine has NVIDIA GPUs that its engine seems unable to give to containers."""
     if accelerators.has("cuda") and not gives_gpus(info):
         yield Note(
             code=RUNTIME_MISSING,
@@ -126,8 +126,8 @@ def gpu_notes(info: dict[str, Any], accelerators: Accelerators) -> Iterator[Note
 
 
 def gives_gpus(info: Mapping[str, Any]) -> bool:
-    """Return whether the engine that describes itself so seems able to give NVIDIA GPUs to containers: it registers the
-    driver when it finds NVIDIA's hook, and the runtime is entered when that is installed."""
+    """Return whether an engine with this description seems able to give NVIDIA GPUs to containers: it knows NVIDIA's
+    runtime or device driver."""
     discovered = " ".join(str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or [])
     return (
         "nvidia" in (info.get("Runtimes") or {})
@@ -137,7 +137,7 @@ def gives_gpus(info: Mapping[str, Any]) -> bool:
 
 
 def agent_notes(*, scratch_is_limited: bool) -> Iterator[Note]:
-    """Yield a note for everything that this agent's own rights leave open."""
+    """Yield notes about limits that the agent's rights do not allow to enforce."""
     if os.geteuid() != 0:
         yield Note(
             code="not-root",

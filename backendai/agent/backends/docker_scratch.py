@@ -1,6 +1,6 @@
-"""Scratch folders of kernels: a file system of a fixed size in a sparse file where possible, else a plain folder.
+"""Scratch folders of kernels: a file system of fixed size in a sparse file if possible, else a plain folder.
 
-Each holds ``home`` and ``tmp``: whatever a kernel can write to the disk counts against one limit.
+Each contains ``home`` and ``tmp``, so that all writes of a kernel to the disk count against one limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from backendai.wire.home import HomeLook
 from backendai.wire.messages import KernelSpec
 
 OWNER = 1000
-_SMALLEST = 4 * 2**20  # below this no ext4 fits
+_SMALLEST = 4 * 2**20  # the smallest possible ext4
 HOME, TEMPORARY = "home", "tmp"
 _DRAFT = ".home.new"
 _GUEST = ".guest"
@@ -38,9 +38,10 @@ _NEEDED = ("mkfs.ext4", "mount", "umount")
 
 
 class Scratch:
-    """Scratch folders under ``root``: ``<kernel id>``, its ``.img`` when limited by a loop device, ``.limit`` when not.
+    """Scratch folders below ``root``: ``<kernel id>``, with ``.img`` (limited by a loop device) or ``.limit``
+    (measured).
 
-    ``.stopped`` marks a kernel that was ended on order. ``kit`` is mounted beside them.
+    ``.stopped`` marks a kernel that was stopped on order. ``kit``: mounted beside them.
     """
 
     def __init__(self, root: Path, engine_socket: str | None) -> None:
@@ -51,13 +52,13 @@ class Scratch:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a kernel that fills its scratch is stopped by the file system itself."""
+        """Whether the file system itself limits scratch folders."""
         if self._loops is None:
             self._loops = _can_mount_loops() and shares_mounts_with(self._engine_socket)
         return self._loops
 
     def prepare(self, kernel_id: UUID, limit: int, fill: Fill | None = None) -> Path:
-        """Return the kernel's folder, made if needed. ``limit`` is in bytes; 0: none. ``fill`` fills a new home."""
+        """Return the kernel's folder; creates it if needed. ``limit``: bytes; 0: none. ``fill`` fills a new home."""
         folder, image = self._path(kernel_id), self._path(kernel_id, ".img")
         if folder.is_mount() or (folder.exists() and not image.exists()):
             return furnish(folder, fill)
@@ -70,7 +71,7 @@ class Scratch:
         return furnish(folder, fill)
 
     def prepare_authorities(self, spec: KernelSpec) -> Path | None:
-        """Return the folder with the certificate authorities of the kernel's programs, made if it has any."""
+        """Return the folder with the kernel's certificate authorities; creates it. None if it has none."""
         if not spec.authorities:
             return None
         folder = self._path(spec.kernel_id, ".ca")
@@ -78,18 +79,18 @@ class Scratch:
         return folder
 
     def guest(self, kernel_id: UUID) -> Path:
-        """Return the folder that the kernel's guest agent finds its program and its socket in."""
+        """Return the folder with the guest agent's program and socket."""
         return self._path(kernel_id, _GUEST)
 
     def prepare_guest(self, kernel_id: UUID) -> Path:
-        """Return the same folder, made if needed."""
+        """Return the folder with the guest agent's program and socket; creates it if needed."""
         folder = self.guest(kernel_id)
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
         return folder
 
     def remove(self, kernel_id: UUID) -> None:
-        """Unmount and remove everything of a kernel; gone already is success."""
+        """Unmount and delete all files of a kernel. Does nothing if they are gone."""
         folder = self._path(kernel_id)
         while folder.is_mount():
             if subprocess.run(["umount", folder], capture_output=True).returncode:
@@ -102,26 +103,26 @@ class Scratch:
             self._path(kernel_id, suffix).unlink(missing_ok=True)
 
     def sweep(self, live: set[UUID]) -> None:
-        """Remove what belongs to no kernel in ``live``."""
+        """Delete the folders of kernels that are not in ``live``."""
         for kernel_id in self._known() - live:
             self.remove(kernel_id)
 
     def over_limit(self) -> list[tuple[UUID, int, int]]:
-        """Return kernel, bytes and limit of each plain folder that holds more than its limit."""
+        """Return kernel, bytes and limit of each plain folder above its limit."""
         marks = [(UUID(mark.stem), mark.with_suffix(""), int(mark.read_text())) for mark in self.root.glob("*.limit")]
         sizes = [(kernel_id, bytes_under(folder), limit) for kernel_id, folder, limit in marks]
         return sorted(size for size in sizes if size[1] > size[2])
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels whose plain folder holds more than its limit."""
+        """Return the kernels whose plain folder is above its limit."""
         return [
             Overfull(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
             for kernel_id, size, limit in self.over_limit()
         ]
 
     def promised(self, limits: Mapping[UUID, int], disk: Path) -> int:
-        """Return the bytes that these kernels may still write to their folders; 0 when the folders are not on ``disk``.
-        Plain folders count in full: measuring them takes long."""
+        """Return the bytes that these kernels may still write to their folders; 0 if the folders are not on ``disk``.
+        Counts plain folders in full, as measuring them takes long."""
         try:
             if self.root.stat().st_dev != disk.stat().st_dev:
                 return 0
@@ -130,12 +131,11 @@ class Scratch:
         return sum(max(0, limit - _blocks_of(self._path(kernel_id, ".img"))) for kernel_id, limit in limits.items())
 
     def home(self, kernel_id: UUID) -> Path:
-        """Return where the kernel's home folder is."""
+        """Return the path of the kernel's home folder."""
         return self._path(kernel_id) / HOME
 
     def look(self, kernel_id: UUID) -> HomeLook | None:
-        """Return what the kernel's home folder holds, and how full its disk is if it has one of its own; None when it
-        is gone."""
+        """Return the use of the kernel's home folder, and of its file system if it has its own; None if it is gone."""
         folder = self._path(kernel_id)
         try:
             look = look_at_home(folder / HOME)
@@ -148,12 +148,12 @@ class Scratch:
         return look.model_copy(update={"disk_used": used, "disk_limit": limit})
 
     def mark_stopped(self, kernel_id: UUID) -> None:
-        """Remember, also over a restart of the agent, that the kernel's end was ordered."""
+        """Record, also for later agents, that the kernel was stopped on order."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path(kernel_id, ".stopped").touch()
 
     def was_stopped(self, kernel_id: UUID) -> bool:
-        """Return whether the kernel's end was ordered."""
+        """Return whether the kernel was stopped on order."""
         return self._path(kernel_id, ".stopped").exists()
 
     def _path(self, kernel_id: UUID, suffix: str = "") -> Path:
@@ -169,13 +169,13 @@ class Scratch:
         return known
 
     def _mount(self, folder: Path, image: Path, limit: int) -> bool:
-        """Return whether a file system of this size is mounted; no loop device left is no reason not to start."""
-        if not image.exists():  # it does after a restart of the machine
+        """Mount a file system of this size; returns False if no loop device is free."""
+        if not image.exists():  # the image still exists after a restart of the machine
             self._make_file_system(image, limit)
         folder.mkdir(exist_ok=True)
         try:
             mount_loop(image, folder)
-        except OSError:  # an old kernel, or no loop device left: mount(8) knows more ways, or says so too
+        except OSError:  # old Linux, or no free loop device: mount(8) may have another way
             if not _run(["mount", "-o", f"loop,nosuid,nodev,noatime,{OPTION}", str(image), str(folder)]):
                 image.unlink()
                 return False
@@ -189,7 +189,7 @@ class Scratch:
         new.rename(image)
 
     def _blank(self, limit: int) -> Path:
-        """Return an empty file system of this size, kept for copying: that takes 1 ms, making one 40 ms."""
+        """Return an empty file system of this size as a template: copying it takes 1 ms, creating one 40 ms."""
         blank = self.root / f"blank-{limit}.ext4"
         with self._making_blank:
             if not blank.exists():
@@ -197,7 +197,7 @@ class Scratch:
                 with new.open("wb") as sparse:
                     sparse.truncate(limit)
                 options = f"lazy_itable_init=1,nodiscard,root_owner={OWNER}:{OWNER}"
-                # no journal: a scratch folder never outlives its kernel; no room to grow: 4 MB less to copy
+                # no journal, as a scratch folder ends with its kernel; no room to grow, which saves 4 MB per copy
                 features = "^has_journal,^resize_inode"
                 if not _run(["mkfs.ext4", "-q", "-F", "-m", "0", "-O", features, "-E", options, str(new)]):
                     raise OSError(errno.EIO, f"mkfs.ext4 fails for {format_size(limit)}")
@@ -206,17 +206,17 @@ class Scratch:
 
 
 def fill_for(spec: KernelSpec, access: Access) -> Fill:
-    """Return what writes the spec's files into a new home, as the kernel's user where that can be."""
+    """Return a function that writes the spec's files into a new home, as the kernel's user if possible."""
     root = os.geteuid() == 0
     return lambda home: fill_home(home, spec, owner=OWNER if root else None, open_to_all=not root, access=access)
 
 
 def furnish(folder: Path, fill: Fill | None = None) -> Path:
-    """Return the folder with what kernels mount from it; what is there already stays, and a home is whole."""
+    """Create ``home`` (atomically) and ``tmp`` in the folder if they do not exist; returns the folder."""
     home, temporary = folder / HOME, folder / TEMPORARY
     if not home.exists():
         draft = folder / _DRAFT
-        if os.path.lexists(draft):  # of a start that was cut short
+        if os.path.lexists(draft):  # left by an interrupted start
             remove_tree(draft)
         draft.mkdir()
         if fill is not None:
@@ -224,7 +224,7 @@ def furnish(folder: Path, fill: Fill | None = None) -> Path:
         if os.geteuid() == 0:
             os.chown(draft, OWNER, OWNER)
         else:
-            draft.chmod(0o777)  # under a folder that only the agent's user can enter
+            draft.chmod(0o777)  # safe, as only the agent's user can enter the parent folder
         draft.rename(home)
     if not temporary.exists():
         temporary.mkdir()
@@ -237,7 +237,7 @@ def _can_mount_loops() -> bool:
 
 
 def shares_mounts_with(engine_socket: str | None) -> bool:
-    """Return whether the engine sees what this process mounts: both must live in one mount namespace."""
+    """Return whether the engine sees this process's mounts: both need the same mount namespace."""
     if engine_socket is None:
         return False
     try:
@@ -251,7 +251,7 @@ def shares_mounts_with(engine_socket: str | None) -> bool:
 
 
 def _copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file without filling its holes."""
+    """Copy a file, preserving its holes."""
     with source.open("rb") as old, target.open("wb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
@@ -260,7 +260,7 @@ def _copy_sparse(source: Path, target: Path) -> None:
             try:
                 position = os.lseek(old.fileno(), position, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # only a hole is left
+                if error.errno == errno.ENXIO:  # the rest of the file is a hole
                     return
                 raise
             end = os.lseek(old.fileno(), position, os.SEEK_HOLE)

@@ -1,4 +1,4 @@
-"""Services inside containers: found by the container's address, started by an exec that nobody is attached to."""
+"""Services in containers: reached at the container's address, started by a detached exec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOLDER = {"BACKENDAI_APP_FOLDER": "/tmp"}  # noqa: S108 - of the container
 _LARGEST_DEFINITION = 64 * 2**10
 _GONE = "This kernel does not run any more."
 
-# A pipe of this name, which the session's user may make, would never end.
+# The session's user could create a named pipe here, on which tail would block for ever.
 _LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
 
 
@@ -43,7 +43,7 @@ class DockerServices(ServiceHost):
         return address
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        """Return the definition file of the image, if it is a plain file of a sensible size."""
+        """Return the image's definition file, if it is a regular file of up to 64 KiB."""
         with self._engine.asking() as client:
             labels = self._running(kernel_id)["Config"]["Labels"] or {}
             try:
@@ -54,14 +54,14 @@ class DockerServices(ServiceHost):
         return ServiceSource(_only_file(archive), labels)
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
-        """Start it by an exec; returns the exec's id."""
+        """Start the program by an exec; returns the exec's id."""
         with self._engine.asking() as client:
             made = self._exec(kernel_id, ["sh", "-c", LAUNCH, service, *command], {**environ, MARK: service, **_FOLDER})
             client.exec_start(made, detach=True)
         return made
 
     def exit_code(self, handle: str) -> int | None:
-        """Return the exec's exit code; an exec that the engine has forgotten has ended with its container."""
+        """Return the exec's exit code. An exec that the engine no longer knows has ended with its container."""
         with self._engine.asking() as client:
             try:
                 found = client.exec_inspect(handle)
@@ -70,7 +70,7 @@ class DockerServices(ServiceHost):
         return None if found["Running"] else int(found["ExitCode"] or 0)
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Read the end of the file that ``launch`` lets the program write to."""
+        """Return the end of the file that receives the program's output."""
         with self._engine.asking() as client:
             made = self._exec(kernel_id, ["sh", "-c", _LOG, service, str(limit)], {MARK: service})
             output, _ = client.exec_start(made, demux=True)

@@ -1,8 +1,8 @@
-"""Get or adopt: one container per kernel, however often and from however many places it is asked for.
+"""Creates or adopts containers: one per kernel, regardless of how often it is requested.
 
-The engine lets a name exist once, so creating under the kernel's name is the lock between processes. Only when the
-name is taken is anything looked at; a start is one create and one start, that of a lone kernel in a network that was
-made in advance after a look at that network.
+The engine allows each name only once, so creating the container under the kernel's name is the lock between processes.
+An existing container is inspected only if the name is taken. A start is one create and one start call; for a single
+kernel, a check of its prepared network precedes them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _NEVER = "0001-"
 
 
 class _CannotJoin(Exception):
-    """The kernel did not start in the network of a holder: it has never run, and nothing of it is left."""
+    """The kernel did not start in a holder's network; it never ran, and its container was removed."""
 
 
 class Starter:
-    """Starts kernels. ``cpus`` returns the engine's number of cores; ``remove`` ends and clears a kernel;
-    ``sizes_layers`` returns whether the engine seems able to limit writable layers."""
+    """Starts kernels. ``cpus`` returns the engine's cores; ``remove`` ends and removes a kernel; ``sizes_layers``
+    returns whether the engine seems able to limit writable layers."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Starter:
         self._locks_guard = threading.Lock()
 
     def start(self, spec: KernelSpec) -> Started:
-        """Return the kernel, started or adopted (see ``Backend.start``)."""
+        """Start or adopt the kernel (see ``Backend.start``)."""
         if spec.deployment != self._engine.deployment:
             raise StartFailed("This kernel belongs to another deployment.", code="wrong-deployment")
         deadline = time.monotonic() + spec.create_timeout
@@ -91,7 +91,7 @@ class Starter:
                     started = self._create(spec, may_join=may_join) or self._adopt(spec)
                 except _CannotJoin:
                     may_join = False
-                    continue  # once the usual way, however late it is: nothing is wrong with the kernel
+                    continue  # one try without a holder, even after the deadline, as the kernel itself is fine
                 if started is not None:
                     return started
                 if time.monotonic() >= deadline:
@@ -110,7 +110,7 @@ class Starter:
             yield
 
     def _create(self, spec: KernelSpec, *, may_join: bool) -> Started | None:
-        """Return the new kernel, or None when its name is taken. Raises _CannotJoin."""
+        """Create and start the kernel; None if its name is taken. Raises _CannotJoin."""
         given = self._given(spec)
         if given is None:
             return None
@@ -144,7 +144,7 @@ class Starter:
             return self._make(spec, joining(body, holder) if holder else body, holder)
 
     def _given(self, spec: KernelSpec) -> tuple[Grant, Binds] | None:
-        """Return its devices and folders, None where it runs already: then it has them, even if they fail now."""
+        """Return the kernel's devices and folders. None if they fail but the kernel exists, as it already has them."""
         try:
             return self._accelerators.grant(spec), self._mounts.prepare(spec)
         except StartFailed:
@@ -156,7 +156,7 @@ class Starter:
         try:
             made = self._create_container(spec, body)
         except APIError as error:
-            # the engine looks for the image first: without it a running kernel of this name is still to be adopted
+            # the engine checks the image before the name: a missing image does not exclude a kernel to adopt
             is_taken = self._inspect(spec) is not None or "removal of container" in said(error).lower()
             is_missing = isinstance(error, docker.errors.ImageNotFound)
             if holder is not None and (is_taken or is_missing):
@@ -172,7 +172,7 @@ class Starter:
         return self._run(spec, Started(made["Id"], adopted=False))
 
     def _create_container(self, spec: KernelSpec, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the engine's answer. An engine that refuses a limit of the layer is asked without it from now on."""
+        """Return the engine's answer. If the engine refuses a layer limit, it is omitted from now on."""
         name = container_name(spec.kernel_id)
         try:
             made: dict[str, Any] = self._engine.client.create_container_from_config(body, name)
@@ -186,7 +186,7 @@ class Starter:
         return made
 
     def _adopt(self, spec: KernelSpec) -> Started | None:
-        """Return the kernel that has the name already, or None when the name is free now."""
+        """Return the existing kernel with this name; None if the name is free now."""
         found = self._inspect(spec)
         if found is None:
             return None
@@ -198,7 +198,7 @@ class Starter:
         if generation > spec.generation:
             raise StaleGeneration.of(generation, spec.generation)
         if generation < spec.generation or found["State"]["Status"] in ("removing", "dead"):
-            self._discard(found)  # stale by its generation, even if another agent of ours made it
+            self._discard(found)  # an older generation, possibly of another agent of this deployment
             self._scratch.remove(spec.kernel_id)
             return None
         if not self._engine.owns(found):
@@ -209,7 +209,7 @@ class Starter:
         return Started(found["Id"], adopted=True)
 
     def _run(self, spec: KernelSpec, made: Started) -> Started | None:
-        """Start the container that was made and return it; None when it is gone."""
+        """Start the created container and return the kernel; None if the container is gone."""
         name = container_name(spec.kernel_id)
         try:
             try:

@@ -1,7 +1,7 @@
-"""Byte streams of the engine, driven from asyncio: its attach connections and its logs.
+"""Byte streams of the engine for asyncio: attach connections and logs.
 
-Spoken by hand because both are plain HTTP for one request and raw bytes from then on. Nothing is read from the socket
-while enough waits here, so a slow client slows the container down and nothing piles up.
+Implemented here, as both are plain HTTP for one request and raw bytes afterwards. Reading pauses while the buffer is
+full, so that a slow client slows the container down.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LARGEST_HEAD = 64 * 1024
 
 
 class Stream(asyncio.Protocol):
-    """An open connection to the engine, read by one task and written by one. Between its bytes and who waits for them
-    stands one future: asyncio's own streams cost a key and its echo a tenth of their time."""
+    """An open connection to the engine, with one reading and one writing task. Uses a single future between socket and
+    reader, as asyncio's streams take a tenth of a key's echo time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,13 +34,13 @@ class Stream(asyncio.Protocol):
         self._is_paused = self._has_ended = False
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end, also when the engine breaks off."""
+        """Return the next bytes; empty at the end or after a broken connection."""
         while not self._waiting and not self._has_ended:
             await self._come()
         return self._cut(_PIECE)
 
     async def read_head(self) -> bytes:
-        """Return the head of the engine's answer; an EOFError when it breaks off."""
+        """Return the head of the engine's answer. Raises EOFError if the connection breaks."""
         while (end := self._waiting.find(b"\r\n\r\n")) < 0:
             if self._has_ended or len(self._waiting) > _LARGEST_HEAD:
                 raise EOFError("no whole answer")
@@ -48,7 +48,7 @@ class Stream(asyncio.Protocol):
         return self._cut(end + 4)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the payload of the engine's frames (stdout and stderr share one connection) until the end."""
+        """Yield the payload of the engine's frames (stdout and stderr share a connection) until the end."""
         try:
             while True:
                 _, length = _FRAME.unpack(await self._exactly(_FRAME.size))
@@ -60,7 +60,7 @@ class Stream(asyncio.Protocol):
             return
 
     async def write(self, data: bytes) -> None:
-        """Send, and wait while the engine does not take it; after the end nothing is sent."""
+        """Send bytes; blocks while the engine is slow, does nothing after the end."""
         if self._has_ended:
             return
         self._transport.write(data)
@@ -68,15 +68,15 @@ class Stream(asyncio.Protocol):
             await asyncio.shield(self._room)
 
     async def close(self) -> None:
-        """Hang up at once; may be called twice."""
+        """Close the connection at once. A second call does nothing."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way to send."""
+        """Save the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes for the reader."""
+        """Buffer bytes for the reader."""
         self._waiting += data
         if len(self._waiting) > _MOST_WAITING and not self._is_paused:
             self._is_paused = True
@@ -84,17 +84,17 @@ class Stream(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """What came is still read; then comes the end."""
+        """Mark the end, which follows the buffered bytes."""
         self._has_ended = True
         self._wake()
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        """Let writers wait."""
+        """Block writers."""
         self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Let writers go on."""
+        """Unblock writers."""
         if self._room is not None:
             self._room.set_result(None)
         self._room = None
@@ -124,7 +124,7 @@ class Stream(asyncio.Protocol):
 
 
 async def open_stream(engine_url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Stream:
-    """Return the raw stream that follows the engine's answer. A refusal is a BackendError with the engine's words."""
+    """Return the raw stream after the engine's answer. Raises BackendError with the engine's message for a refusal."""
     try:
         async with asyncio.timeout(_OPEN_SECONDS):
             stream = await _connect(engine_url)
@@ -154,7 +154,7 @@ async def _connect(engine_url: str) -> Stream:
 
 
 def _request(method: str, path: str, body: dict[str, Any] | None) -> bytes:
-    """HTTP/1.0 for reading, so that the answer comes without chunks; an upgrade needs 1.1."""
+    """Return the request: HTTP/1.0 for reading, so that the answer is not chunked, HTTP/1.1 for an upgrade."""
     if body is None:
         return f"{method} {path} HTTP/1.0\r\nHost: engine\r\n\r\n".encode()
     payload = json.dumps(body).encode()

@@ -1,6 +1,6 @@
-"""Terminals in containers: an exec with a tty per attached client, and no client left behind.
+"""Terminals in containers: an exec with a tty per client, ended when the client disconnects.
 
-The engine does not end an exec when its client hangs up: a second exec does (``terminal_scripts``).
+The engine does not end an exec when its client disconnects; a second exec does (``terminal_scripts``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RESIZE_TRIES = 20
 
 
 class Terminals:
-    """Opens terminals in the containers of one agent and knows which are open."""
+    """Opens terminals in one agent's containers, and tracks the open ones."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,11 +47,11 @@ class Terminals:
         return terminal
 
     def started(self, kernel_id: UUID) -> None:
-        """Note that a kernel was started by this agent: it has no clients of an earlier one."""
+        """Record that this agent started a kernel, so it has no clients of an earlier agent."""
         self._clean.add(kernel_id)
 
     def sweep(self, running: set[UUID]) -> None:
-        """Hang up the clients that an earlier, killed agent left in these kernels."""
+        """End the clients that a killed agent left in these kernels."""
         self._clean &= running
         for kernel_id in running - self._clean:
             ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
@@ -90,7 +90,7 @@ class Terminals:
         return str(made["Id"])
 
     def _resize(self, exec_id: str, size: tuple[int, int]) -> bool:
-        """Return whether the size was taken; the engine refuses it until the shell is really there."""
+        """Set the size; returns False while the engine refuses it, which it does until the shell runs."""
         with self._engine.asking() as client:
             try:
                 client.exec_resize(exec_id, height=size[0], width=size[1])
@@ -101,10 +101,10 @@ class Terminals:
     def _hang_up(self, mark: str) -> None:
         kernel_id = self._open.pop(mark, None)
         if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
-            self._clean.discard(kernel_id)  # the next sweep tries again
+            self._clean.discard(kernel_id)  # the next sweep retries
 
     def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
-        """Run a script in the kernel without waiting for its end; return whether it could be started (or need not)."""
+        """Run a script in the kernel without waiting for its end; returns whether it was started, or is unnecessary."""
         try:
             with self._engine.asking() as client:
                 command = ["sh", "-c", script, "hang-up", *arguments]
@@ -135,7 +135,7 @@ class ExecTerminal(Terminal):
         return await self._stream.read()
 
     async def write(self, data: bytes) -> None:
-        await self._stream.write(data)  # when the shell has ended read() says so
+        await self._stream.write(data)  # read() reports the shell's end
 
     async def resize(self, rows: int, cols: int) -> None:
         for _ in range(_RESIZE_TRIES):

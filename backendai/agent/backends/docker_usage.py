@@ -1,4 +1,4 @@
-"""What containers use: read from the files of their control groups; asked of the engine where those cannot be seen."""
+"""Measures containers from their control groups' files, or asks the engine if these are not visible."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.readings import Reading
 from backendai.wire.messages import KernelSighting
 
-_ASKING_SECONDS = 5.0  # for all containers of one round together, where files cannot be read
+_ASKING_SECONDS = 5.0  # for all containers of one round, if files cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A container's main process, and its groups by controller; without any only the engine knows its counters."""
+    """A container's main process, and its control groups by controller; without groups only the engine has its
+    counters."""
 
     pid: int
     folders: dict[str, Path]
 
 
 class ContainerUsage:
-    """Asks the engine once for each container where it is, and reads files from then on. One thread uses it."""
+    """Measures containers. Asks the engine once for each container's process, then reads files. For one thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._places: dict[str, _Place] = {}
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        """Return the counters of these containers; those that have gone, or for which there was no time, are left out.
-        Raises BackendError."""
+        """Return the counters of these containers, without ended ones and those exceeding the time of 5 s. Raises
+        BackendError."""
         here = {kernel.container_id for kernel in kernels}
         self._places = {key: place for key, place in self._places.items() if key in here}
         deadline, found = time.monotonic() + _ASKING_SECONDS, {}
@@ -58,17 +59,17 @@ class ContainerUsage:
             return None
 
     def _find(self, client: APIClient, container_id: str) -> _Place | None:
-        """Return where the container's counters are; None while it does not run."""
+        """Return the container's process and control groups; None while it does not run."""
         pid = int(client.inspect_container(container_id)["State"]["Pid"])
         if not pid:
             return None
-        if self._engine.socket_path is None:  # the numbers are of another machine
+        if self._engine.socket_path is None:  # the pid belongs to another machine
             return _Place(pid, {})
         try:
             folders = folders_of(pid)
-        except OSError:  # not to be seen from here: the agent runs in a container itself
+        except OSError:  # not visible, as the agent runs in a container
             return _Place(pid, {})
-        # A process with this number that is not the container's is of another machine too, or comes after it.
+        # A process with this pid outside the container's groups is on another machine, or started later.
         ours = {name: folder for name, folder in folders.items() if container_id in str(folder) and folder.is_dir()}
         return _Place(pid, ours)
 

@@ -1,9 +1,9 @@
-"""A few networks that are ready before the kernels that use them, each for one lone kernel and never again.
+"""Prepares a few networks for later single kernels, each used once.
 
-An unused holder has a mark in the agent's folder. It is put before the holder is made, so that none is made where marks
-cannot be, and it goes before any call names the holder as a kernel's network. So after a crash everything without a
-mark counts as used: it stays while its kernel does, and a sweep takes the rest. The pool fills itself only while
-nothing starts or ends: in a burst it runs dry, and starts go the usual way.
+An unused holder has a mark in the agent's folder. The mark is created before the holder, so that no holder exists where
+marks are impossible, and deleted before any call uses the holder for a kernel. After a crash, everything without a mark
+counts as used: it stays while its kernel exists, and a sweep removes the rest. The pool is refilled only while no
+kernel starts or ends: during a burst it becomes empty, and starts create their own networks.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ logger = logging.getLogger(__name__)
 
 CALM_SECONDS = 1.0
 _RETRY_SECONDS, _LONGEST_RETRY = 30.0, 960.0
-_CLOSE_SECONDS, _SWEEP_SECONDS = 5.0, 8.0  # for all removals together
-_REMOVAL_SECONDS = 2.5  # for one of them: the next may go better
+_CLOSE_SECONDS, _SWEEP_SECONDS = 5.0, 8.0  # seconds for all removals together
+_REMOVAL_SECONDS = 2.5  # seconds for one removal
 
 
 class WarmNetworks:
-    """Up to ``size`` unused holders; safe to use from many threads. ``info`` returns the engine's description of
-    itself."""
+    """Up to ``size`` unused holders. Thread-safe. ``info`` returns the engine's description."""
 
     def __init__(
         self, engine: Engine, holders: Holders, marks: Marks, *, size: int, info: Callable[[], dict[str, Any]]
@@ -44,7 +43,7 @@ class WarmNetworks:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._idle: list[Holder] = []
-        self._busy: set[UUID] = set()  # being made, or claimed by a start that is under way
+        self._busy: set[UUID] = set()  # holders that are being created, or claimed by a running start
         self._touched: dict[UUID, float] = {}
         self._at_work, self._calm_from = 0, 0.0
         self._retry_from, self._retry_after = 0.0, _RETRY_SECONDS
@@ -52,8 +51,8 @@ class WarmNetworks:
         self._cut_off: set[UUID] = set()
 
     def open(self) -> None:
-        """Take up what an earlier process of this agent made and did not use, and begin to fill; may be repeated.
-        Raises BackendError."""
+        """Adopt unused holders of an earlier process of this agent, and start to fill the pool. Repeatable. Raises
+        BackendError."""
         with self._changed:
             if self._thread is not None or self._closed or self._size == 0 or not can_hold(self._info()):
                 return
@@ -66,13 +65,13 @@ class WarmNetworks:
 
     @contextmanager
     def claimed(self, runtime: str | None) -> Iterator[Holder | None]:
-        """Give an unused holder for one kernel, or None. Nobody else ever gets it, unless it is given back. Raises what
-        the engine raises; use it inside ``asking``."""
+        """Yield an unused holder for one kernel, or None. No other kernel gets it, unless it is given back. Raises the
+        engine's errors; use it inside ``asking``."""
         with ExitStack() as claims:
             yield self._healthy(claims) if runtime is None or runtime in SHARING_RUNTIMES else None
 
     def give_back(self, holder: Holder) -> None:
-        """Take a claimed holder as unused again: the engine has said that it made no container with it."""
+        """Return a claimed holder to the pool, as the engine created no container with it."""
         try:
             self._marks.put(holder.holder_id)
         except BackendError as error:
@@ -83,7 +82,7 @@ class WarmNetworks:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """No network is started while something starts or ends inside, nor for a moment afterwards."""
+        """Pause the filling of the pool while a kernel starts or ends inside, and for 1 s afterwards."""
         with self._changed:
             self._at_work += 1
         try:
@@ -95,8 +94,8 @@ class WarmNetworks:
                 self._changed.notify_all()
 
     def sweep(self) -> None:
-        """Remove the holders that serve nobody, forget those that are gone, and note kernels that have lost theirs.
-        What cannot be removed stays for the next sweep. Raises what the engine raises; use it inside ``asking``."""
+        """Remove unused holders that no pool contains, and record kernels that lost theirs. A holder that cannot be
+        removed stays for the next sweep. Raises the engine's errors; use it inside ``asking``."""
         marks, started_at = self._marks.all(), time.monotonic()
         holders, cut_off = self._holders.listed()
         healthy = {one for one in holders if one.is_usable}
@@ -114,7 +113,7 @@ class WarmNetworks:
         self._note_cut_off(cut_off)
 
     def notes(self) -> list[Note]:
-        """Return the kernels whose network was taken away."""
+        """Return notes about kernels that lost their network."""
         return [
             Note(
                 code="kernel-without-network",
@@ -126,8 +125,8 @@ class WarmNetworks:
         ]
 
     def close(self) -> None:
-        """Fill no more and remove what is unused, as far as the engine does it within 5 seconds in all; the rest stays
-        for the next start of the agent, and the networks of kernels for their kernels."""
+        """Stop filling and remove unused holders, for 5 s at most; the rest stays for the agent's next start. Holders
+        of kernels stay."""
         deadline = time.monotonic() + _CLOSE_SECONDS
         with self._changed:
             self._closed = True
@@ -138,13 +137,13 @@ class WarmNetworks:
         self._remove(idle, deadline - time.monotonic())
 
     def dismantle(self) -> None:
-        """Close, and remove every holder of this agent that no kernel joined, also those of earlier processes. Raises
-        what the engine raises; use it inside ``asking``."""
+        """Close the pool, and remove all holders of this agent that no kernel joined. Raises the engine's errors; use
+        it inside ``asking``."""
         self.close()
         self._remove([one for one in self._holders.listed()[0] if not one.joined], _SWEEP_SECONDS)
 
     def _healthy(self, claims: ExitStack) -> Holder | None:
-        """Return a holder that is as it was when it was made; those that are not go with the next sweep."""
+        """Return an unchanged holder; the next sweep removes the others."""
         while (holder := self._claim()) is not None:
             claims.callback(self._let_go, holder.holder_id)
             if self._holders.is_unchanged(holder):
@@ -156,13 +155,14 @@ class WarmNetworks:
         with self._changed:
             while self._idle:
                 holder = self._idle.pop(0)
-                if self._marks.take(holder.holder_id):  # otherwise the taker of the mark has the holder
+                if self._marks.take(holder.holder_id):  # else another process has taken the mark and so the holder
                     self._busy.add(holder.holder_id)
                     return holder
         return None
 
     def _let_go(self, holder_id: UUID) -> None:
-        """A sweep that has listed before this moment does not know yet what became of the holder."""
+        """Release a claimed holder. Remembers the time, as a sweep that listed holders before does not know its
+        state."""
         with self._changed:
             self._busy.discard(holder_id)
             self._touched[holder_id] = time.monotonic()
@@ -188,7 +188,8 @@ class WarmNetworks:
                 self._let_go(holder_id)
 
     def _postpone(self, *, is_engine_silent: bool = False) -> None:
-        """A refusal is likely to be repeated; silence ends some time, and a sweep sees its end."""
+        """Delay the next try. The delay grows after refusals, but not while the engine is silent, as a sweep detects
+        that end."""
         with self._changed:
             self._retry_from = time.monotonic() + self._retry_after
             self._is_engine_silent = is_engine_silent
@@ -201,7 +202,7 @@ class WarmNetworks:
             self._retry_from, self._retry_after = 0.0, _RETRY_SECONDS
 
     def _rest(self) -> float | None:
-        """Return the seconds until a network should be made; None: until something changes."""
+        """Return the seconds until the next network should be created; None: until a change."""
         if self._at_work or len(self._idle) >= self._size:
             return None
         return max(self._calm_from - time.monotonic(), self._retry_from - time.monotonic(), 0.0)
@@ -222,8 +223,8 @@ class WarmNetworks:
         self._remove([holder], _REMOVAL_SECONDS)
 
     def _remove(self, holders: list[Holder], seconds: float) -> None:
-        """Remove holders that nobody uses. One that cannot be removed holds up neither the others nor, beyond
-        ``seconds`` for all of them, however many wait."""
+        """Remove unused holders, for up to ``seconds`` in total. A holder that cannot be removed does not delay the
+        others."""
         deadline = time.monotonic() + seconds
         for done, holder in enumerate(holders):
             left = deadline - time.monotonic()

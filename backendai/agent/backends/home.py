@@ -1,8 +1,8 @@
-"""What a kernel finds in its new home: the files that people keep for every session, and their bootstrap script.
+"""Fills a kernel's new home: the user's files for every session, and the bootstrap script.
 
-Files are written before anything of the kernel runs, folder by folder below open descriptors and following no link. The
-script runs as the kernel's user before their program: its output is the kernel's, its failure ends nothing, and after
-``BOOTSTRAP_SECONDS`` it is stopped. Terminals wait for it. Nothing of either is an argument or a variable.
+Files are written before any program of the kernel runs, below open descriptors and without following links. The script
+runs as the kernel's user before the main program: its output goes to the kernel's log, its failure has no effect, and
+it is stopped after ``BOOTSTRAP_SECONDS``. Terminals wait for it. Neither appears in arguments or variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backendai.wire.messages import HomeFile, KernelSpec
 BOOTSTRAP_SECONDS = 300
 _PRIVATE = ".ssh"
 
-# Arguments: the home folder, the seconds, and the command that comes after it.
+# Arguments: the home folder, the time limit in seconds, and the command to execute.
 _RUN = r"""
 home=$1 seconds=$2; shift 2
 if [ -f "$home/.bootstrap.pending" ]; then
@@ -45,7 +45,7 @@ fi
 exec "$@"
 """.strip()
 
-# Arguments: the home folder, and the command of the terminal.
+# Arguments: the home folder, and the terminal's command.
 WAIT = r"""
 home=$1; shift
 if [ -f "$home/.bootstrap.pending" ]; then
@@ -61,10 +61,11 @@ exec "$@"
 def fill_home(
     home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False, access: Access | None = None
 ) -> None:
-    """Write the spec's files into a new home folder, and make the folders on which others are mounted.
+    """Write the spec's files into a new home folder, and create the mount points in it.
 
-    ``owner``: the user (and group) who gets them, None: who writes them; ``open_to_all``: everybody may do what
-    the owner may, where the owner cannot be set; ``access``: how it reaches the other kernels. Raises OSError."""
+    ``owner``: the user and group of the files; None: the current user. ``open_to_all``: gives everybody the owner's
+    rights, if the owner cannot be set. ``access``: paths of the cluster's files. Raises OSError.
+    """
     root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for file in home_files(spec, access):
@@ -77,14 +78,14 @@ def fill_home(
 
 
 def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str]:
-    """Return the command that runs the spec's script, if it has one, and then becomes this one."""
+    """Return a command that runs the spec's bootstrap script, if any, and then ``command``."""
     if not spec.bootstrap:
         return command
     return ["sh", "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
 
 
 def home_files(spec: KernelSpec, access: Access | None = None) -> Iterable[HomeFile]:
-    """Yield what a new home of the kernel holds, the bootstrap script included."""
+    """Yield the files of the kernel's new home, including the bootstrap script."""
     yield from access_files(spec, access) if access else spec.files
     if spec.bootstrap:
         yield HomeFile(path=BOOTSTRAP, mode=0o700, content=spec.bootstrap)
@@ -106,7 +107,7 @@ def _write(root: int, file: HomeFile, owner: int | None, open_to_all: bool) -> N
 
 
 def _make_folders(root: int, parts: Iterable[str], owner: int | None, open_to_all: bool) -> None:
-    """Make the folder on which another one is mounted: else the engine makes it, and it is root's."""
+    """Create the directory as a mount point; the engine would create it as root."""
     with contextlib.ExitStack() as leaving:
         folder = root
         for part in parts:

@@ -1,5 +1,8 @@
-"""A short look at what is in a kernel's home folder. Its user may have made it as large and as deep as they like, and
-may change it meanwhile: the look has an end, and follows no link."""
+"""Measures a kernel's home folder for a short time.
+
+Its user may have filled it with any number and depth of files, and may change it meanwhile: the measurement is limited
+and follows no links.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from backendai.wire.home import HomeLook
 
 MOST_ENTRIES = 100_000
 MOST_SECONDS = 1.5
-_DEEPEST = 40  # folders in each other: as many stay open
+_DEEPEST = 40  # the largest depth, which is the number of open descriptors
 _BLOCK = 512
 _PACKAGES = (".local", "lib")
-_LEFT_OUT = (".cache",)  # nobody misses it
+_LEFT_OUT = (".cache",)  # caches are not worth keeping
 
 
 def look_at_home(home: Path, *, seconds: float = MOST_SECONDS, entries: int = MOST_ENTRIES) -> HomeLook:
-    """Return what the folder holds; ``complete`` is false when the time or the number of entries was used up, or a
-    part could not be read. Raises OSError when the folder is not there."""
+    """Return the folder's use. ``complete`` is False if the time or the number of entries was exceeded, or a part was
+    unreadable. Raises OSError if the folder is missing."""
     home.stat()
     end, left = time.monotonic() + seconds, entries
     sizes = {True: 0, False: 0}
@@ -50,6 +53,6 @@ def look_at_home(home: Path, *, seconds: float = MOST_SECONDS, entries: int = MO
 def _bytes_of(name: str, folder: int) -> int:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:  # removed meanwhile
+    except OSError:  # deleted meanwhile
         return 0
     return found.st_blocks * _BLOCK if stat.S_ISREG(found.st_mode) else 0

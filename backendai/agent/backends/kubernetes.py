@@ -1,7 +1,7 @@
-"""Kernels as pods of a Kubernetes cluster. One agent is one pool: a namespace, and nodes with certain labels.
+"""Kernels as pods of a Kubernetes cluster. An agent is one pool: a namespace, and nodes with certain labels.
 
-``start`` answers once the cluster says that the main process runs or has ended. What the cluster does not say is not
-known: a pod on a silent node neither has ended nor is taken away.
+``start`` returns once the cluster reports that the main process runs or has ended. The state of a pod on a silent node
+is unknown: it counts neither as ended nor as removed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _DEFAULT_NAMESPACE = "default"
 
 
 class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
-    """The pods of one agent of one deployment. ``told``: what the pool has, where nobody lets us look."""
+    """The pods of one agent. ``told``: the pool's amounts from the settings, for agents without the right to read
+    nodes."""
 
     name = "kubernetes"
     is_here = False
@@ -101,7 +102,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._rehearsal, self._tidying = Rehearsal(self.api, self._ours, clock), threading.Lock()
 
     def setup(self) -> None:
-        """Make the network policy and begin to watch; may be repeated. Raises BackendError."""
+        """Create the network policy and start to watch. Repeatable. Raises BackendError."""
         self._policies.keep()
         self._feed.start()
         self._probe.start()
@@ -198,7 +199,7 @@ class KubernetesBackend(MountingPods, Imaging, Streaming, Measuring):
         self._tidy(pods, live)
 
     def _tidy(self, pods: list[dict[str, object]], live: set[UUID]) -> None:
-        """Have a thread do what asks into pods: one that hangs holds up nothing else."""
+        """Run the work inside pods in a thread, so that a hanging pod delays nothing else."""
 
         def work() -> None:
             with self._tidying:

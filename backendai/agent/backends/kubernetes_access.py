@@ -1,4 +1,4 @@
-"""Where an API server is and how one signs in there: from a kubeconfig, or from the service account of a pod."""
+"""Finds an API server and credentials for it: from a kubeconfig or a pod's service account."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from backendai.agent.backends.base import BackendError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
-_TOKEN_SECONDS = 60.0  # tokens of pods are renewed in their file long before they end
+_TOKEN_SECONDS = 60.0  # Kubernetes renews a pod's token file long before the token expires
 NO_ACCESS = "kubernetes-access"
 
 
 @dataclass(frozen=True)
 class Access:
-    """``token`` is asked for every request and may be empty; ``inside``: this process is in the cluster itself."""
+    """``token`` is called for every request and may return "". ``inside``: this process runs in the cluster."""
 
     server: str
     namespace: str
@@ -37,14 +37,14 @@ class Access:
     inside: bool = False
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that say who asks."""
+        """Return the headers with the credentials."""
         token = self.token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def find_access(kubeconfig: Path | None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the way to the API server: the file that was told, else the pod's own account, else the usual file.
-    Raises BackendError with what is wrong."""
+    """Return the access from the configured kubeconfig, else the pod's service account, else the default kubeconfig.
+    Raises BackendError with the reason."""
     if kubeconfig is None and (_ACCOUNT / "token").exists() and environ.get("KUBERNETES_SERVICE_HOST"):
         return _of_pod(environ)
     path = kubeconfig or Path(environ.get("KUBECONFIG", "").partition(":")[0] or Path.home() / ".kube/config")
@@ -96,7 +96,7 @@ def _tls(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSL
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
     if certificate and key:
-        with tempfile.TemporaryDirectory() as private:  # ssl takes them from files only
+        with tempfile.TemporaryDirectory() as private:  # ssl reads certificates only from files
             for name, content in (("crt", certificate), ("key", key)):
                 (Path(private) / name).write_bytes(content)
             context.load_cert_chain(f"{private}/crt", f"{private}/key")
@@ -134,7 +134,7 @@ def _from_file(path: Path) -> Callable[[], str]:
 
 
 class _Plugin:
-    """Asks the program that a kubeconfig names for a token, and again when that has ended."""
+    """Gets a token from the program that a kubeconfig names, again after it has expired."""
 
     def __init__(self, said: dict[str, Any], folder: Path) -> None:
         self._said, self._folder = said, folder

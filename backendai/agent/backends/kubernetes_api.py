@@ -1,7 +1,7 @@
-"""Requests to a Kubernetes API server: deadlines, patience with a busy server, plain errors.
+"""Requests to a Kubernetes API server, with deadlines, retries for a busy server, and BackendError.
 
-urllib3 does what is asked and answered, aiohttp the streams (see ``kubernetes_streams``): the official client reads
-terminals as text, and brings a class for each of a thousand kinds of objects, of which five are used here.
+urllib3 makes the requests, aiohttp the streams (see ``kubernetes_streams``). The official client reads terminals as
+text, and has classes for a thousand kinds of objects, five of which are used here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class ApiError(BackendError):
-    """The API server refused. ``status`` is that of HTTP, ``reason`` Kubernetes' word for it."""
+    """The API server refused. ``status``: of HTTP. ``reason``: Kubernetes' word for it."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__("The Kubernetes API refused: {message}", message=message or f"{status} {reason}")
@@ -40,7 +40,7 @@ class ApiError(BackendError):
 
 
 class Api:
-    """One namespace of one API server; safe to use from many threads. ``requests`` counts what was asked."""
+    """One namespace of an API server. Thread-safe. ``requests`` counts the requests."""
 
     def __init__(self, access: Access, namespace: str) -> None:
         self.access, self.namespace, self.requests = access, namespace, 0
@@ -54,7 +54,7 @@ class Api:
         self._counting = threading.Lock()
 
     def path(self, kind: str, name: str = "", *more: str, group: str = "") -> str:
-        """Return the path of a kind of objects in the namespace, or of one of them."""
+        """Return the API path of a kind of objects in the namespace, or of one object."""
         root = f"/apis/{group}" if group else "/api/v1"
         parts = ("namespaces", self.namespace, kind, *([name] if name else []), *more)
         return "/".join([root, *(quote(part, safe="") for part in parts)])
@@ -69,8 +69,8 @@ class Api:
         content: str = "application/json",
         seconds: float = CALL_SECONDS,
     ) -> dict[str, Any]:
-        """Return the answer. A busy server (429, 503) is asked again after the pause that it names. Raises ApiError,
-        and BackendError (``engine-unreachable``) where there is no answer: what was asked may have been done."""
+        """Return the answer. Retries after the pause that a busy server (429, 503) names. Raises ApiError, and
+        BackendError (``engine-unreachable``) without an answer; the request may have been executed."""
         deadline = time.monotonic() + seconds
         for tries in range(1, _BUSY_TRIES + 1):
             response = self._send(method, path, body, query, content, max(deadline - time.monotonic(), 1.0))
@@ -84,8 +84,8 @@ class Api:
 
     @contextmanager
     def lines(self, path: str, query: Mapping[str, Any], *, silence: float) -> Iterator[Iterator[dict[str, Any]]]:
-        """Give the objects of a watch as they come; ends with the stream, or after ``silence`` seconds without any.
-        Raises as ``ask`` when it begins, and nothing later."""
+        """Yield a watch's objects as they arrive; ends with the stream, or after ``silence`` seconds without any.
+        Raises like ``ask`` at the beginning only."""
         response = self._send("GET", path, None, query, "application/json", CALL_SECONDS, silence=silence)
         try:
             if response.status >= 300:
@@ -95,7 +95,7 @@ class Api:
             response.close()
 
     def text(self, path: str, query: Mapping[str, Any]) -> bytes:
-        """Return an answer that is no JSON. Raises as ``ask``."""
+        """Return an answer that is not JSON. Raises like ``ask``."""
         response = self._send("GET", path, None, query, "application/json", CALL_SECONDS)
         try:
             data: bytes = response.read()
@@ -108,16 +108,16 @@ class Api:
         return data
 
     def address(self, path: str, query: list[tuple[str, str]]) -> str:
-        """Return the whole address of a stream."""
+        """Return the complete URL of a stream."""
         return f"{self.access.server}{path}?{urlencode(query)}"
 
     def count(self) -> None:
-        """Note that something was asked."""
+        """Count a request."""
         with self._counting:
             self.requests += 1
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the unused connections."""
         self._pool.clear()
 
     def _send(
@@ -178,7 +178,7 @@ def _silent(error: Exception) -> BackendError:
 
 
 def _pause_of(response: urllib3.BaseHTTPResponse, tries: int) -> float:
-    """Return for how long the server wants not to be asked, and a little more so that not all come back at once."""
+    """Return the pause that the server requests, lengthened at random so that clients do not return together."""
     said = response.headers.get("Retry-After", "")
     response.drain_conn()
     response.release_conn()

@@ -1,4 +1,4 @@
-"""Where the borders of a pool's network are: from where its agent reaches kernels, and what kernels must not reach."""
+"""Network borders of a pool: where its agent connects from, and what kernels must not reach."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from backendai.agent.backends.packet_rules import shielded_addresses
 
 logger = logging.getLogger(__name__)
 
-# Where clouds tell machines their credentials, and what never leaves a link.
+# The metadata services of clouds, which return credentials, and link-local addresses.
 _NEVER = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32")
 _EVERYTHING = ("0.0.0.0/0", "::/0")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Borders:
-    """``outside``: the agent reaches the addresses of pods from outside of the cluster; ``sources``: from which
-    addresses, empty: from the one that it asks the API from. Names are looked up once."""
+    """``outside``: the agent reaches pods from outside the cluster. ``sources``: its addresses; empty: the one that it
+    uses for the API. Names are resolved once."""
 
     def __init__(self, api: Api, *, outside: bool, sources: Sequence[str] = ()) -> None:
         self._api, self._outside, self._told = api, outside, sources
 
     def sources(self) -> list[dict[str, Any]]:
-        """Return the address blocks from which an agent outside of the cluster comes, as policies name them."""
+        """Return the address blocks of an agent outside the cluster, as policies name them."""
         if not self._outside:
             return []
         found = map(_network, self._told) if self._told else self._own
         return [{"ipBlock": {"cidr": str(one)}} for one in found]
 
     def ways_out(self) -> list[dict[str, Any]]:
-        """Return where kernels may connect to: everything but the API, the platform and the machines' own services."""
+        """Return the destinations that kernels may reach: all but the API, the platform and link-local addresses."""
         kept = {*map(_network, _NEVER), *map(_network, shielded_addresses()), *self._of_api}
         ways = []
         for whole in map(ipaddress.ip_network, _EVERYTHING):
@@ -48,7 +48,7 @@ class Borders:
 
     @cached_property
     def _of_api(self) -> set[Network]:
-        """The addresses of the API: as it is asked, and as it calls itself."""
+        """The API's addresses: the one in use, and those that it reports."""
         names = [urlsplit(self._api.access.server).hostname or ""]
         with contextlib.suppress(BackendError, KeyError, TypeError):
             for one in self._api.ask("GET", "/api")["serverAddressByClientCIDRs"]:
@@ -57,18 +57,18 @@ class Borders:
 
     @cached_property
     def _own(self) -> list[Network]:
-        """The address from which this machine asks the API."""
+        """The address from which this machine reaches the API."""
         host = urlsplit(self._api.access.server).hostname or ""
         for address in _addresses(host):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((address, 9))  # sends nothing
+                probe.connect((address, 9))  # selects a route, sends no packet
                 return [_network(probe.getsockname()[0])]
         return []
 
 
 def _addresses(name: str) -> Iterator[str]:
-    """Yield the addresses of a name that others than this machine can mean."""
+    """Yield a name's addresses, without loopback addresses."""
     try:
         found: Iterable[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else ()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Kernels of one session that find each other: their names in a file of each pod."""
+"""Names of a session's kernels, written into a file of each pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backendai.agent.backends.kubernetes_streams import output_of
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
-# A pod's own name is in the file already; what was written before is replaced.
+# Keeps the file's beginning with the pod's own name, and replaces earlier additions.
 _WRITE = f"""
 kept=$(sed '/^{ALL_ARE_HERE}/,$d' {HOSTS}); printf '%s\\n%s\\n' "$kept" "$0" >{HOSTS}
 """.strip()
@@ -27,23 +27,23 @@ Pod = dict[str, Any]
 
 
 class Clusters:
-    """Names of the kernels of sessions. The last kernel of a session that starts makes all known to all; those that
-    come late (one role may wait for another) or were missed by a killed agent are added by the next sweep."""
+    """Writes the kernels' names of cluster sessions. The last kernel of a session that starts makes all known to all;
+    the next sweep adds late kernels, and those that a killed agent missed."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._told: dict[str, str] = {}  # by pod: which names it has
+        self._told: dict[str, str] = {}  # the names that each pod has
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._guard = threading.Lock()
 
     def introduce(self, pods: list[Pod]) -> None:
-        """Write down the names of every session of these pods that is there as a whole."""
+        """Write the names for each complete session among these pods."""
         for whole, there in _sessions(pods):
             if whole:
                 self._write(there, ALL_ARE_HERE)
 
     def sweep(self, pods: list[Pod]) -> None:
-        """Write down the names that are known of every session. ``pods``: all that there are."""
+        """Write the known names for each session. ``pods``: all pods of the agent."""
         with self._guard:
             here = {uid_of(pod) for pod in pods}
             self._told = {uid: names for uid, names in self._told.items() if uid in here}
@@ -59,7 +59,7 @@ class Clusters:
         uid, name = uid_of(pod), pod["metadata"]["name"]
         with self._guard:
             lock = self._locks.setdefault(uid, threading.Lock())
-        with lock:  # of one pod: one that hangs holds up its own session only
+        with lock:  # one lock per pod, so that a hanging pod delays only its session
             if self._told.get(uid) == names:
                 return
             try:
@@ -72,7 +72,7 @@ class Clusters:
 
 
 def _sessions(pods: list[Pod]) -> list[tuple[bool, list[Pod]]]:
-    """Return the kernels that run of each session of several, and whether they are all."""
+    """Return the running kernels of each cluster session, and whether they are complete."""
     sessions: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         if int(notes_of(pod).get(CLUSTER) or 1) > 1 and runs(pod) and pod["status"].get("podIP"):

@@ -1,6 +1,6 @@
-"""What the API server tells of our pods as it happens: one watch for a whole agent, started again whenever it ends.
+"""Watches this agent's pods: one watch per agent, restarted whenever it ends.
 
-Nothing is decided on what is kept here but that something happened: a waiting caller asks the API itself now and then.
+Its data only shows that a pod has changed; waiting callers regularly ask the API itself.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from backendai.agent.backends.kubernetes_state import is_kernel, is_over, kernel
 
 logger = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 240  # until the server ends it; a proxy in between may drop a silent one without a word
+_WATCH_SECONDS = 240  # the server's time limit of a watch, as proxies may silently drop an idle one
 _SILENCE_SECONDS = 300.0
 _LONGEST_REST = 30.0
-_LOOK_SECONDS = 2.0  # without a change, a waiting caller asks again
+_LOOK_SECONDS = 2.0  # interval of a waiting caller's requests
 T = TypeVar("T")
 Pod = dict[str, Any]
 
 
 class Feed:
-    """Keeps the newest word on each pod. ``rest`` is how long it waits after its first failure, in seconds."""
+    """Keeps the newest state of each pod. ``rest``: seconds of pause after the first failure."""
 
     def __init__(self, api: Api, ours: Ours, *, rest: float = 1.0) -> None:
         self._api, self._ours, self._first_rest = api, ours, rest
@@ -40,24 +40,24 @@ class Feed:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self.lists_taken = 0  # how often the list was taken anew
-        self.on_over: Callable[[UUID], None] = lambda _: None  # called for each pod that is over, maybe twice
+        self.lists_taken = 0  # number of list requests
+        self.on_over: Callable[[UUID], None] = lambda _: None  # called for each pod that has ended, possibly twice
 
     def start(self) -> None:
-        """Watch from now on; may be repeated."""
+        """Start to watch. Repeatable."""
         with self._starting:
             if self._thread is None and not self._stopped.is_set():
                 self._thread = threading.Thread(target=self._run, name="pods", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
-        """Watch no more; who listens hears the end."""
+        """Stop watching; ends the iteration of all listeners."""
         self._stopped.set()
         self._tell_end()
 
     def wait(self, name: str, look: Callable[[Pod | None], T | None], *, seconds: float) -> T | None:
-        """Return the first answer of ``look`` to the pod of this name; None when it has none in time. It is shown what
-        the API itself says (None: there is no such pod) and what the watch brings. Raises BackendError."""
+        """Return the first result of ``look`` for the pod of this name; None after ``seconds``. ``look`` is called with
+        the API's answers (None: no such pod) and the watch's changes. Raises BackendError."""
         self.start()
         deadline = time.monotonic() + seconds
         while True:
@@ -77,7 +77,7 @@ class Feed:
                 return look(self._ask(name))
 
     def ends(self) -> Iterator[UUID]:
-        """Yield each kernel whose pod is over, until the watch breaks off."""
+        """Yield each kernel whose pod has ended, until the watch breaks."""
         self.start()
         heard: queue.SimpleQueue[UUID | None] = queue.SimpleQueue()
         self._listeners.append(heard)
@@ -101,7 +101,7 @@ class Feed:
             began = time.monotonic()
             try:
                 self._follow()
-                broke = time.monotonic() - began < self._first_rest  # a server that ends each watch at once
+                broke = time.monotonic() - began < self._first_rest  # the server ended the watch at once
             except BackendError as error:
                 logger.info("the watch on pods broke off: %s", error.message)
                 broke = True
@@ -114,7 +114,7 @@ class Feed:
                 self._stopped.wait(rest * random.uniform(0.5, 1.0))
 
     def _follow(self) -> None:
-        """List, then watch from that very list on; returns when the watch ends."""
+        """List the pods, then watch from that list on; returns when the watch ends."""
         selector = self._ours.selector(KERNEL)
         listed = self._api.ask("GET", self._api.path("pods"), query={"labelSelector": selector})
         self.lists_taken += 1
@@ -134,12 +134,12 @@ class Feed:
             started_at, before = time.monotonic(), version
             with self._api.lines(self._api.path("pods"), query, silence=_SILENCE_SECONDS) as events:
                 for event in events:
-                    if event.get("type") == "ERROR":  # 410: what came since is not kept any more
+                    if event.get("type") == "ERROR":  # 410: the server no longer has the changes since then
                         return
                     version = event["object"]["metadata"]["resourceVersion"]
                     self._take(event)
             if version == before and time.monotonic() - started_at < _WATCH_SECONDS / 2:
-                return  # cut off by something in between: what happened meanwhile is on the next list
+                return  # a proxy dropped the watch: list again
 
     def _take(self, event: dict[str, Any]) -> None:
         if event["type"] == "BOOKMARK":

@@ -1,8 +1,8 @@
-"""Folders in pods: each is a part of the volume of its storage host, and is looked at again when the pod runs.
+"""Folders in pods: each is a subpath of its storage host's volume, and is checked in the running pod.
 
-The cluster mounts them, so nothing of a storage host need be on this machine. Parts of folders are not mounted: nodes
-follow links inside of a volume, and one in a folder could lead into another person's. A node makes what it does not
-find, as root and for nobody else, which the look at the running pod tells.
+The cluster mounts them, so this machine needs no storage host. Parts of folders are not mounted: nodes follow links
+inside a volume, and a link could lead into another person's folder. A node creates a missing directory as root,
+readable only by root; the check in the running pod detects this.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Look:
 
 
 class PodFolders:
-    """``storage``: where the hosts are for pods. ``hosts``: those that this machine has as well, which it looks at
-    itself, so that a folder that is missing is told before anything starts."""
+    """``storage``: the hosts' volumes. ``hosts``: storage hosts that this machine also has; it checks their folders
+    itself, so that missing ones are reported before the start."""
 
     def __init__(self, api: Api, storage: Mapping[str, PoolStorage], hosts: StorageHosts) -> None:
         self._api, self._storage, self.hosts = api, storage, hosts
@@ -53,7 +53,7 @@ class PodFolders:
         self._left_out: dict[UUID, str] = {}
 
     def reports(self) -> list[HostReport]:
-        """Return which hosts pods can mount folders of; asks the API for claims every five minutes."""
+        """Return the hosts whose folders pods can mount. Reads claims from the API every five minutes."""
         seen = {report.name: report for report in self.hosts.reports()}
         found = []
         for name in sorted(self._storage):
@@ -63,7 +63,7 @@ class PodFolders:
         return found
 
     def prepare(self, spec: KernelSpec) -> list[Folder]:
-        """Return the folders of a pod. Raises StartFailed, but not for automatic folders, which are left out."""
+        """Return the pod's folders; leaves out failing automatic ones. Raises StartFailed for others."""
         found, missing = list[Folder](), list[str]()
         for mount in spec.mounts:
             try:
@@ -77,16 +77,16 @@ class PodFolders:
         return found
 
     def left_out(self, kernel_id: UUID) -> str:
-        """Return which automatic folders a kernel lacks, and why; empty: none that this process knows of."""
+        """Return which automatic folders a kernel lacks, and why; empty: none known to this process."""
         return self._left_out.get(kernel_id, "")
 
     def drop(self, kernel_id: UUID) -> None:
-        """Remember nothing more of a kernel."""
+        """Delete the stored message about a kernel."""
         self._left_out.pop(kernel_id, None)
 
     def check(self, spec: KernelSpec, folders: list[Folder]) -> None:
-        """Raise StartFailed where a running pod lacks a folder, or could write what it may only read; one that has
-        ended is not looked at. Raises BackendError where nothing is known."""
+        """Raise StartFailed if a running pod lacks a folder or can write to a read-only one. Skips an ended pod. Raises
+        BackendError if the pod does not answer."""
         places = [folder.target for folder in folders]
         if not places:
             return
@@ -133,7 +133,7 @@ class PodFolders:
         except ApiError as error:
             return f"The claim {claim} cannot be used: {error.words or error.status}."
         except BackendError:
-            return ""  # unknown is not missing
+            return ""  # a claim that cannot be read is not reported as missing
         if found["status"].get("phase") != "Bound":
             return f"The claim {claim} has no volume yet: {found['status'].get('phase', 'unknown')}."
         modes = found["spec"].get("accessModes") or []

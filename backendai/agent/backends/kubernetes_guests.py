@@ -1,7 +1,7 @@
-"""Guest agents in pods. A pod shares no folder with its agent: one command in it carries the connections of its guest.
+"""Guest agents in pods. As pod and agent share no folder, one command in the pod forwards its guest's connections.
 
-For what asks, the guest dials the socket in a folder of this machine, as elsewhere: each of its connections is made
-here when the command in the pod says that the guest has opened one. Nothing else comes from inside.
+On this side, the connections end at a socket in a folder of this machine, as with other backends. Each is opened when
+the command reports that the guest has opened one; nothing else comes from the pod.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 _INSIDE = "/tmp/.backendai-guest"  # noqa: S108 - of the container
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0
-_LAST_SECONDS = 0.5  # for hanging up
+_LAST_SECONDS = 0.5  # for closing connections
 _BRING_SECONDS = 20.0
 _BRING = 'umask 077; mkdir -p "$0" && head -c "$1" >"$0/.new" && mv "$0/.new" "$0/$2"'
 _NO_PYTHON = 127
-# Arguments: how to wait for the bootstrap script, the home, what tells whether a Python is new enough, and the program.
+# Arguments: the script that waits for the bootstrap, the home, the check of Python's version, the program.
 _CARRY = f"""
 sh -c "$1" wait "$2" true >/dev/null 2>&1 </dev/null
 for python in python3 python; do
@@ -46,8 +46,8 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class PodGuests(GuestPlace):
-    """The guests of one agent's pods. ``find`` raises KernelGone for a kernel that does not run; ``root`` is where the
-    sockets of this side are."""
+    """The guests of one agent's pods. ``find`` raises KernelGone for a kernel that does not run. ``root``: the folder
+    of this side's sockets."""
 
     def __init__(self, api: Api, find: Callable[[UUID], object], root: Path) -> None:
         self._api, self._find, self._root = api, find, root
@@ -56,7 +56,7 @@ class PodGuests(GuestPlace):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the folder of a kernel's socket; the way to a guest that was started earlier is opened again."""
+        """Return the folder of a kernel's socket; reconnects to a guest that was started earlier."""
         self._find(kernel_id)
         folder = self._root / str(kernel_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,12 +68,12 @@ class PodGuests(GuestPlace):
         return (self._root / str(kernel_id) / PROGRAM).exists()
 
     def launch(self, kernel_id: UUID) -> None:
-        """Start the program in the pod, by the command that carries its connections."""
+        """Start the guest in the pod, by the command that forwards its connections."""
         self._find(kernel_id)
         self._open(kernel_id, self._root / str(kernel_id)).start_program()
 
     def remove(self, kernel_id: UUID) -> None:
-        """Close the way to a kernel's guest, and forget it."""
+        """Close the connection to a kernel's guest, and delete its folder."""
         with self._guard:
             way = self._ways.pop(kernel_id, None)
         if way is not None:
@@ -81,13 +81,13 @@ class PodGuests(GuestPlace):
         remove_tree(self._root / str(kernel_id))
 
     def sweep(self, live: set[UUID]) -> None:
-        """Forget the kernels that are not among these."""
+        """Remove the guests of kernels that are not in ``live``."""
         names = {path.name for path in self._root.iterdir()} if self._root.is_dir() else set()
         for name in names - {str(kernel_id) for kernel_id in live}:
             self.remove(UUID(name))
 
     def close(self) -> None:
-        """Close every way; guests and what they run go on."""
+        """Close every connection; the guests and their programs continue."""
         with self._guard:
             ways, self._ways = list(self._ways.values()), {}
             loop, self._loop = self._loop, None
@@ -108,7 +108,7 @@ class PodGuests(GuestPlace):
 
 
 class _Way:
-    """The way to one pod's guest, opened again whenever it breaks off."""
+    """The connection to one pod's guest, reopened whenever it breaks."""
 
     def __init__(self, api: Api, pod: str, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
         self._api, self._pod, self._folder, self._loop = api, pod, folder, loop
@@ -117,16 +117,15 @@ class _Way:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is carried any more, and nothing will be."""
+        """Whether the connection has ended for good."""
         return self._running.done()
 
     def start_program(self) -> None:
-        """Start the guest anew where the way is open; opening it starts one."""
+        """Start the guest again if the connection is open; opening it starts one."""
         if (carrier := self._carrier) is not None:
             asyncio.run_coroutine_threadsafe(carrier.start_program(), self._loop)
 
     def close(self) -> None:
-        """Break off."""
         self._running.cancel()
 
     async def _run(self) -> None:
@@ -147,7 +146,7 @@ class _Way:
             rest = min(2 * rest, _LONGEST_REST)
 
     async def _carry(self) -> int | None:
-        """Carry until the stream ends; returns the exit code of the command, None where it broke off."""
+        """Forward connections until the stream ends; returns the command's exit code, None if the stream broke."""
         await self._bring()
         words = ["sh", "-c", _CARRY, "carry", WAIT, WORKDIR, IS_NEW_ENOUGH, f"{_INSIDE}/{PROGRAM}"]
         running = await run_command(self._api, self._pod, words, stdin=True)
@@ -170,7 +169,7 @@ class _Way:
         return running.exit_code
 
     async def _bring(self) -> None:
-        """Put the program of this version into the pod."""
+        """Copy this version of the guest's program into the pod."""
         data = program()
         words = ["sh", "-c", _BRING, _INSIDE, str(len(data)), PROGRAM]
         running = await run_command(self._api, self._pod, words, stdin=True)
@@ -184,7 +183,7 @@ class _Way:
             await running.close()
 
     async def _connect(self) -> Connection:
-        """Connect to the socket of this side."""
+        """Connect to this side's socket."""
         with short_address(self._folder / SOCKET) as address:
             return await asyncio.open_unix_connection(address)
 

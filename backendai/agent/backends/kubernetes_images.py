@@ -1,5 +1,7 @@
-"""Images of a pool: the cluster fetches them. Here is known which its nodes have said they have, and fetching one by
-itself is starting a pod that does nothing else."""
+"""Images of a pool, which the cluster itself pulls.
+
+This module collects the images that nodes report. A pull ahead of a start is a pod that ends at once.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ from backendai.core.messages import Message
 from backendai.wire.messages import ImageSighting
 from backendai.wire.pulls import RegistryAccess
 
-_SECONDS = 1.0  # between two looks at a pull
-_ACCOUNT_SECONDS = 900.0  # for which the account of a pull is kept in the namespace
-_FRESH_SECONDS = 300.0  # between a pull and the start that it was for
+_SECONDS = 1.0  # interval of polling a pull
+_ACCOUNT_SECONDS = 900.0  # lifetime of a pull's secret in the namespace
+_FRESH_SECONDS = 300.0  # longest time between a pull and its start
 _MOST_KNOWN = 512
 _DIGEST_ONLY = "@"
 
 
 class PoolImages:
-    """``listed`` returns the images that the nodes tell of, by name with their size and node; ``nodes`` the labels of
-    those that run pods."""
+    """``listed`` returns the nodes' images by name, with size and node. ``nodes`` returns the labels of nodes that run
+    pods."""
 
     def __init__(
         self,
@@ -45,25 +47,25 @@ class PoolImages:
         nodes: Callable[[], dict[str, str]],
     ) -> None:
         self._api, self._ours, self._settings, self._listed, self._nodes_of_pool = api, ours, settings, listed, nodes
-        self._known: dict[str, None] = {}  # images that were started or fetched, the oldest first
+        self._known: dict[str, None] = {}  # images that were started or pulled, oldest first
         self._nodes: dict[str, str] = {}
-        self._lacking: set[str] = set()  # images that a start did not find on its node
-        self._fetched: dict[str, float] = {}  # images that were fetched to some node, and when
-        self._accounts: dict[str, tuple[str, float]] = {}  # secrets with accounts, and until when
+        self._lacking: set[str] = set()  # images missing on a start's node
+        self._fetched: dict[str, float] = {}  # pulled images, and the time of the pull
+        self._accounts: dict[str, tuple[str, float]] = {}  # secrets with accounts, and their ends
         self._lock = threading.Lock()
 
     def sightings(self) -> list[ImageSighting]:
-        """Return the images that nodes tell of, and those that have been started: nodes tell of fifty each."""
+        """Return the nodes' images and those that were started: a node reports only fifty."""
         listed = self._listed()
         names = {name for name in {*listed, *self._known} if len(name) <= 255}
         return [ImageSighting(reference=name, size_bytes=listed.get(name, (0, ""))[0]) for name in sorted(names)]
 
     def has(self, reference: str) -> bool:
-        """Return whether some node has it, as far as nodes tell, and no start has missed it since on another one."""
+        """Return whether some node has the image, and no start has missed it since."""
         return reference not in self._lacking and (reference in self._known or reference in self._listed())
 
     def seen(self, reference: str) -> None:
-        """Note that a kernel was started from it."""
+        """Record that a kernel was started from the image."""
         self._lacking.discard(reference)
         with self._lock:
             self._known.setdefault(reference)
@@ -71,30 +73,31 @@ class PoolImages:
                 del self._known[next(iter(self._known))]
 
     def misses(self, reference: str, node: str) -> None:
-        """Note that a start did not find it on this node: it is to be fetched there, whatever others have."""
+        """Record that a start did not find the image on this node: it must be pulled there."""
         self._lacking.add(reference)
         self.comes_to(reference, node)
 
     def comes_to(self, reference: str, node: str) -> None:
-        """Note on which node it is being fetched, or was."""
+        """Record the node to which the image is pulled."""
         if node:
             self._nodes[reference] = node
 
     def was_just_fetched(self, reference: str) -> bool:
-        """Return whether it has come to a node: one more node that lacks it fetches it while its pod waits."""
+        """Return whether the image was pulled within the last 5 minutes; then a pod on another node may pull it while
+        it waits."""
         return time.monotonic() - self._fetched.get(reference, -math.inf) < _FRESH_SECONDS
 
     def node_of(self, reference: str) -> str:
-        """Return the node that fetched it last; empty: not known."""
+        """Return the node that pulled the image last; empty: unknown."""
         return self._nodes.get(reference, "")
 
     def secret_for(self, reference: str) -> str:
-        """Return the secret with the account at its registry; empty: there is none."""
+        """Return the secret with the account at the image's registry; empty: none."""
         name, until = self._accounts.get(reference, ("", 0.0))
         return name if time.monotonic() < until else ""
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess) -> None:
-        """Fetch it to a node of the pool by a pod that ends at once. Raises ImageNotFound, BackendError."""
+        """Pull the image to a node of the pool, by a pod that ends at once. Raises ImageNotFound, BackendError."""
         if self._settings.pull_policy == "Never":
             text = f"The image {reference} is on no node of the pool, and this pool never fetches images."
             raise ImageNotFound(text)
@@ -104,14 +107,14 @@ class PoolImages:
             self._api.ask("POST", self._api.path("pods"), self._body(name, reference, secret))
             self._wait(name, reference, time.monotonic() + timeout, progress)
         finally:
-            with contextlib.suppress(BackendError):  # the sweep tries again
+            with contextlib.suppress(BackendError):  # the next sweep retries
                 self._drop("pods", name)
         self._fetched[reference] = time.monotonic()
         self.seen(reference)
 
     def sweep(self, found: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Remove the pods and accounts of pulls that are over, or were left by an agent that was killed. ``found``: all
-        that is ours, by kind."""
+        """Delete old pods and secrets of pulls, such as those of a killed agent. ``found``: all objects of this agent,
+        by kind."""
         for kind, objects in found.items():
             for one in objects:
                 made = datetime.fromisoformat(one["metadata"]["creationTimestamp"])
@@ -194,13 +197,13 @@ class PoolImages:
 
 
 def image_refusal(reference: str, obstacle: Obstacle, warning: str) -> ImageNotFound:
-    """Return the error of a start: why is found out when the image is fetched by itself, with an account."""
+    """Return the error of a start. The pull that follows, which has an account, finds the reason."""
     words = obstacle.words or warning or obstacle.reason
     return ImageNotFound(Message("The image {reference} cannot be fetched: {words}", reference=reference, words=words))
 
 
 def named_images(nodes: Iterable[dict[str, Any]]) -> dict[str, tuple[int, str]]:
-    """Return the images that these nodes tell of: name → size and a node that has it."""
+    """Return the images that these nodes report: name → size and a node that has it."""
     found: dict[str, tuple[int, str]] = {}
     for node in nodes:
         for image in node["status"].get("images") or []:

@@ -1,7 +1,7 @@
-"""The output of main processes: asked of the cluster as long as it has it, and kept by the agent where it will not.
+"""The output of main processes: from the cluster as long as it has it, then from a copy that the agent keeps.
 
-The cluster forgets the log of a pod as soon as somebody deletes it. So a deletion here first begins to read
-its end, and what came is kept in a file until the kernel is removed.
+The cluster deletes a pod's log together with the pod. So before a deletion the agent starts to read the log, and saves
+its end in a file until the kernel is removed.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import MAIN, pod_name
 from backendai.agent.backends.kubernetes_streams import log_of
 
-# What a node writes into the log itself when the container goes while it is read; it says 200 to it.
+# A node's error messages inside a log (with status 200) when the container disappears during reading.
 _EXCUSE = re.compile(
     rb"(?:unable to retrieve container logs for \S+|(?:failed to [^\n]*?: )?rpc error: code = \w+ desc = [^\n]*"
     rb"[Nn]o such container[^\n]*|rpc error: code = NotFound desc = [^\n]*)\s*\Z"
 )
-KEPT_BYTES = 4 * 2**20  # what the portal takes of a log
+KEPT_BYTES = 4 * 2**20  # the portal's limit of a log
 _USUAL_LINE = 40
 _KEPT_LINES = 200_000
 _LONGEST_GRACE = 120.0
 
 
 class Logs:
-    """``folder`` is where the ends of logs are kept."""
+    """``folder``: the folder of the saved ends of logs."""
 
     def __init__(self, api: Api, folder: Path) -> None:
         self._api, self._folder = api, folder
 
     def read(self, kernel_id: UUID, limit: int) -> tuple[bytes, bool]:
-        """Return the last ``limit`` bytes and whether there was more."""
+        """Return the last ``limit`` bytes, and whether the log is longer."""
         kept = self._kept(kernel_id)
         if kept.exists():
             data = kept.read_bytes()
             return data[max(len(data) - limit, 0) :], len(data) > limit or kept.with_suffix(".cut").exists()
         output = b""
-        # The API counts lines from the end and bytes from the beginning only: guess how many lines there are in so many
-        # bytes, and if they were too few, take as many as there can be.
+        # The API counts lines from the end, but bytes only from the beginning: request an estimated number of lines,
+        # and if these have too few bytes, the largest possible number.
         for lines in (limit // _USUAL_LINE + 1, limit + 1):
             output = self._asked(kernel_id, lines)
             if len(output) > limit or output.count(b"\n") < lines:
@@ -51,7 +51,7 @@ class Logs:
         return output[max(len(output) - limit, 0) :], len(output) > limit
 
     async def follow(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the log from ``tail`` lines before its end (None: all), and on as it grows while ``follow``."""
+        """Yield the log from ``tail`` lines before its end (None: all); ``follow`` continues as it grows."""
         kept = self._kept(kernel_id)
         if await asyncio.to_thread(kept.exists):
             data = await asyncio.to_thread(kept.read_bytes)
@@ -64,16 +64,16 @@ class Logs:
             yield piece
 
     def keep(self, kernel_id: UUID) -> Keeper:
-        """Return what reads the log from now to its end."""
+        """Return a reader of the log, from now to its end."""
         return Keeper(self._api, kernel_id, self._kept(kernel_id))
 
     def drop(self, kernel_id: UUID) -> None:
-        """Remove what is kept; nothing there is success."""
+        """Delete the saved log. Does nothing if there is none."""
         for path in (self._kept(kernel_id), self._kept(kernel_id).with_suffix(".cut")):
             path.unlink(missing_ok=True)
 
     def sweep(self, live: set[UUID]) -> None:
-        """Remove what is kept of kernels that are not among these."""
+        """Delete the saved logs of kernels that are not in ``live``."""
         for path in self._folder.glob("*.log") if self._folder.is_dir() else ():
             try:
                 kernel_id = UUID(path.stem)
@@ -90,13 +90,13 @@ class Logs:
         try:
             return _EXCUSE.sub(b"", self._api.text(path, {"container": MAIN, "tailLines": str(lines)}))
         except ApiError as error:
-            if error.status in (400, 404):  # it has not started, or is gone
+            if error.status in (400, 404):  # the pod has not started, or no longer exists
                 return b""
             raise
 
 
 class Keeper:
-    """Reads one log to its end in a thread of its own, and writes its last bytes down."""
+    """Reads one log to its end in a thread, and saves its last bytes."""
 
     def __init__(self, api: Api, kernel_id: UUID, path: Path) -> None:
         self._api, self._name, self._path = api, pod_name(kernel_id), path
@@ -105,15 +105,15 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
-        """Begin to read; returns when the first bytes came, or after a moment where there are none."""
+        """Start to read; returns after the first bytes, or after 1 s."""
         self._thread.start()
         self._reading.wait(1.0)
 
     def finish(self, seconds: float) -> None:
-        """Write down what came, after waiting for the end of the log for so long at most. Raises OSError."""
+        """Save the received bytes, after waiting up to ``seconds`` for the log's end. Raises OSError."""
         self._thread.join(seconds)
         data = _EXCUSE.sub(b"", bytes(self._seen))
-        if not data and self._path.exists():  # an earlier try has it
+        if not data and self._path.exists():  # an earlier try has saved it
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._cut:
@@ -123,14 +123,14 @@ class Keeper:
         draft.replace(self._path)
 
     def finish_later(self) -> None:
-        """Write down what came when the log ends, without waiting for it."""
+        """Save the received bytes at the log's end, without waiting for it."""
         threading.Thread(target=self.finish, args=(_LONGEST_GRACE,), name="log-end", daemon=True).start()
 
     def _run(self) -> None:
         try:
             asyncio.run(self._read())
         except BackendError:
-            pass  # what came until then is what there is
+            pass  # keep the bytes received so far
         finally:
             self._reading.set()
 

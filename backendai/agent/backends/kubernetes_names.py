@@ -1,4 +1,4 @@
-"""The names of what the backend makes in a namespace, and the labels by which it is found again."""
+"""Names and labels of the backend's objects in a namespace."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PREFIX = "ai.backend/"
 DEPLOYMENT, AGENT, KERNEL, SESSION = (f"{PREFIX}{name}" for name in ("deployment", "agent", "kernel", "session"))
 GENERATION, PART = f"{PREFIX}generation", f"{PREFIX}part"
 STOPPED, IMAGE, CLUSTER, LIMIT = (f"{PREFIX}{name}" for name in ("stopped", "image", "cluster-size", "memory"))
-FINALIZER = f"{PREFIX}end-is-told"  # keeps the end of a pod until the portal has heard of it
-MAIN = "main"  # the container
+FINALIZER = f"{PREFIX}end-is-told"  # keeps a pod until the portal knows how it ended
+MAIN = "main"  # the name of the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class Ours:
     agent: str
 
     def labels(self) -> dict[str, str]:
-        """Return what everything has that this agent makes."""
+        """Return the labels of all objects that this agent creates."""
         return {DEPLOYMENT: self.deployment, AGENT: self.agent}
 
     def selector(self, *more: str) -> str:
-        """Return the API's filter for it."""
+        """Return the API's selector for this agent's objects."""
         return ",".join([*(f"{name}={value}" for name, value in self.labels().items()), *more])
 
     def has(self, found: Mapping[str, Any]) -> bool:
-        """Return whether an object is of this agent."""
+        """Return whether an object belongs to this agent."""
         labels = labels_of(found)
         return all(labels.get(name) == value for name, value in self.labels().items())
 
@@ -49,12 +49,12 @@ def notes_of(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def pod_name(kernel_id: UUID) -> str:
-    """Return the name of a kernel's pod: the API's uniqueness of names makes a start happen once."""
+    """Return the name of a kernel's pod. As names are unique, a kernel starts only once."""
     return f"krn-{kernel_id}"
 
 
 def kernel_labels(spec: KernelSpec) -> dict[str, str]:
-    """Return the labels that tell one kernel from the others of its agent."""
+    """Return the labels that identify a kernel."""
     return {
         KERNEL: str(spec.kernel_id),
         SESSION: str(spec.session_id),

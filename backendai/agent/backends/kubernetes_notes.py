@@ -1,4 +1,4 @@
-"""What an administrator should know of a pool, with the fix."""
+"""Notes for administrators about a pool, with advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pod = dict[str, Any]
 
 
 def pool_notes(fault: str, *, forwards: bool, on_node: bool) -> Iterable[Note]:
-    """Yield what follows from how the pool is set up, and why nothing starts there."""
+    """Yield notes about the pool's configuration, and about refused pods."""
     if fault:
         yield Note(
             code="kubernetes-refused",
@@ -37,7 +37,7 @@ def pool_notes(fault: str, *, forwards: bool, on_node: bool) -> Iterable[Note]:
 
 
 def notes_of_pods(pods: Sequence[Pod]) -> Iterable[Note]:
-    """Yield what is odd about single pods: those that do not go, and those of which nothing is known."""
+    """Yield notes about single pods: deleted ones that stay, and those with an unknown state."""
     stuck = [pod for pod in pods if deleted_for(pod) > _STUCK_SECONDS]
     silent = [pod for pod in stuck if runs(pod)]
     foreign = {one for pod in stuck if is_over(pod) for one in pod["metadata"].get("finalizers") or []} - {FINALIZER}

@@ -1,4 +1,4 @@
-"""From a kernel's spec to the bodies of its pod and of the secret with its files."""
+"""Builds the bodies of a kernel's pod and of the secret with its files."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 USER = 1000
-FILES = "/run/backendai/home"  # where the secret with the home's files is seen
+FILES = "/run/backendai/home"  # mount point of the secret with the home's files
 HOSTS = "/etc/hosts"
 ALL_ARE_HERE, SOME_ARE_HERE = "# kernels of this session", "# kernels of this session until now"
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 _FILL = f'sh {FILES}/fill "$0"; exec "$@"'
-_LAYER_BYTES = 64 * 2**20  # for the log and what the runtime itself writes, beside the scratch
-# Programs of a session look one another up by name; the agent writes the names down when all have an address. A kernel
-# that waits for this one has none yet.
+_LAYER_BYTES = 64 * 2**20  # for the log and the runtime's own files, in addition to the scratch limit
+# Programs of a session need the other kernels' names, which the agent writes when all kernels have an address.
+# A kernel that waits for this one has none yet, hence the time limit.
 _MEET = f"""
 tries=0
 while [ $tries -lt 300 ] && ! grep -q '^{ALL_ARE_HERE}$' {HOSTS}; do sleep 0.2; tries=$((tries + 1)); done
@@ -49,7 +49,8 @@ _OWN_HOSTS = f"cat {HOSTS} >/backendai-hosts/hosts; chmod 644 /backendai-hosts/h
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder as pods see it: ``source`` is the volume of its storage host as in the API, ``path`` is within it."""
+    """A folder in a pod. ``source``: the volume of its storage host in the API's format. ``path``: within the
+    volume."""
 
     host: str
     source: Mapping[str, Any]
@@ -69,8 +70,8 @@ def pod_body(
     node: str = "",
     nodes: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the pod of a kernel. ``pull_secret``: the secret with the account at its registry; ``node``: where its
-    image is known to be, which is preferred; ``nodes``: the labels of the nodes that may run it."""
+    """Return a kernel's pod. ``pull_secret``: the secret with the registry's account. ``node``: the preferred node,
+    which has the image. ``nodes``: the labels of allowed nodes."""
     name = pod_name(spec.kernel_id)
     has_files = bool(secret_data(spec))
     body: dict[str, Any] = {
@@ -104,7 +105,7 @@ def _notes(spec: KernelSpec) -> dict[str, str]:
 
 
 def secret_body(spec: KernelSpec, ours: Ours) -> dict[str, Any]:
-    """Return the secret with the files of the kernel's home and the authorities that it trusts."""
+    """Return the secret with the files of the kernel's home and its certificate authorities."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -114,12 +115,12 @@ def secret_body(spec: KernelSpec, ours: Ours) -> dict[str, Any]:
 
 
 def secret_data(spec: KernelSpec) -> dict[str, str]:
-    """Return the files by their key, with the script that puts them in place; empty where there are none."""
+    """Return the files by key, with the script that copies them into the home; empty if there are none."""
     data: dict[str, str] = {}
     folders = [inside for mount in spec.mounts if (inside := below_home(mount.target))]
     lines = ['cd "$1" || exit']
     for number, file in enumerate(home_files(spec)):
-        if _is_below(file.path, folders):  # a folder is mounted over it
+        if _is_below(file.path, folders):  # a mounted folder would hide the file
             continue
         data[f"f{number}"] = file.content
         lines += _placing(file.path, file.mode, f"{FILES}/f{number}")
@@ -150,7 +151,7 @@ def _pod_options(spec: KernelSpec, pool: PoolSettings, user: int) -> dict[str, A
         "hostname": spec.hostname,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "shareProcessNamespace": True,  # somebody reaps orphans, and a polite signal ends what does not listen to it
+        "shareProcessNamespace": True,  # the pause process reaps orphans, and SIGTERM ends processes without a handler
         "terminationGracePeriodSeconds": 5,
         "dnsPolicy": pool.dns,
         "tolerations": [dict(one) for one in pool.tolerations],
@@ -171,7 +172,7 @@ def _container(spec: KernelSpec, pool: PoolSettings, folders: Sequence[Folder], 
     environ = {**_ENVIRON, **trusted, **spec.environ}
     amounts = _amounts(spec, pool)
     limits = dict(amounts)
-    if spec.scratch_bytes:  # asking for none of it: a limit alone would be asked for in full
+    if spec.scratch_bytes:  # request 0, as a limit without a request would be requested in full
         limits["ephemeral-storage"] = str(spec.scratch_bytes + _LAYER_BYTES)
         amounts["ephemeral-storage"] = "0"
     return {
@@ -195,12 +196,12 @@ def _command(spec: KernelSpec, has_files: bool) -> list[str]:
 
 
 def _literally(words: Sequence[str]) -> list[str]:
-    """Return the words so that the cluster puts no variable into them: it knows $(NAME), and $$ for a dollar."""
+    """Return the words escaped, so that the cluster replaces no ``$(NAME)`` in them."""
     return [word.replace("$(", "$$(") for word in words]
 
 
 def _amounts(spec: KernelSpec, pool: PoolSettings) -> dict[str, str]:
-    """Return what is asked for and granted, the same: such pods are evicted last."""
+    """Return the resources, used as requests and limits: pods with equal ones are evicted last."""
     slots = Slots.parse(spec.slots)
     amounts = {"cpu": f"{slots['cpu']}m", "memory": str(slots["mem"] // MILLI)}
     gpus = slots.get("cuda.device", 0) // MILLI
@@ -226,7 +227,7 @@ def _own_mounts(spec: KernelSpec, has_files: bool) -> list[dict[str, Any]]:
 def _folder_mounts(folders: Sequence[Folder]) -> list[dict[str, Any]]:
     return [
         {"name": _volume_of(one), "mountPath": one.target, "subPath": one.path, "readOnly": one.read_only}
-        for one in sorted(folders, key=lambda one: one.target)  # what lies below another comes after it
+        for one in sorted(folders, key=lambda one: one.target)  # parents before mounts below them
     ]
 
 
@@ -235,8 +236,8 @@ def _volume_of(folder: Folder) -> str:
 
 
 def _scratch(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
-    """Return the volume of the home: a part of the node's disk, which evicts what grows too large, or one of its own,
-    which is full then."""
+    """Return the home's volume: on the node's disk, where exceeding the limit evicts the pod, or a volume of its
+    own."""
     if not pool.scratch:
         return {"emptyDir": {"sizeLimit": str(spec.scratch_bytes)} if spec.scratch_bytes else {}}
     claim = {
@@ -266,7 +267,8 @@ def _volumes(
 
 
 def _hosts_container(spec: KernelSpec, pool: PoolSettings) -> dict[str, Any]:
-    """Return what makes a file of names that the session's user may change: the pod's own one is root's."""
+    """Return an init container that creates an /etc/hosts that the session's user can change; the pod's own is
+    root's."""
     return {
         "name": "hosts",
         "image": spec.exact_image,

@@ -1,4 +1,4 @@
-"""Looking at pods and taking them away: every change is tied to the very pod that was looked at."""
+"""Reads, stops and removes pods. Every change applies only to the pod that was read before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backendai.agent.backends.kubernetes_state import (
 logger = logging.getLogger(__name__)
 
 _GONE = "This kernel is not in the pool any more."
-_END_SECONDS = 30.0  # beyond the grace, until a node must have ended a process
+_END_SECONDS = 30.0  # time after the grace period within which a node ends a process
 _LOG_SECONDS = 3.0
 _TRIES = 4
 Pod = dict[str, Any]
@@ -42,15 +42,15 @@ class Pods:
     def __init__(self, api: Api, ours: Ours, feed: Feed, logs: Logs) -> None:
         self.api, self.ours, self.feed, self.logs = api, ours, feed, logs
         self._read: set[str] = set()  # deleted pods whose logs are being read
-        self.recent: list[Pod] = []  # those of the last list
+        self.recent: list[Pod] = []  # the pods of the last list
 
     def find(self, kernel_id: UUID) -> Pod | None:
-        """Return the pod of a kernel; None where there is none, or it is not ours. Raises BackendError."""
+        """Return a kernel's pod; None if there is none or it belongs to others. Raises BackendError."""
         pod = self.named(pod_name(kernel_id))
         return pod if pod is not None and self.ours.has(pod) else None
 
     def named(self, name: str) -> Pod | None:
-        """Return the pod with this name, whosever it is."""
+        """Return the pod with this name, of any owner."""
         try:
             return self.api.ask("GET", self.api.path("pods", name))
         except ApiError as error:
@@ -59,7 +59,7 @@ class Pods:
             raise
 
     def running(self, kernel_id: UUID) -> Pod:
-        """Return the pod of a kernel that runs. Raises KernelGone."""
+        """Return the pod of a running kernel. Raises KernelGone."""
         pod = self.find(kernel_id)
         if pod is None or not runs(pod):
             raise KernelGone("This kernel does not run any more.")
@@ -71,12 +71,12 @@ class Pods:
         return self.recent
 
     def all_of(self, kind: str) -> list[dict[str, Any]]:
-        """Return all objects of a kind that this agent has made, for kernels or not; one request."""
+        """Return all objects of a kind that this agent created; one request."""
         return list(self.api.ask("GET", self.api.path(kind), query={"labelSelector": self.ours.selector()})["items"])
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
-        """End the main process and keep its end and its log. Raises BackendError where the node does not say that it
-        has ended: it may run on."""
+        """End the main process; its exit code and log are kept. Raises BackendError if the node does not confirm the
+        end, as the process may continue."""
         pod = self.find(kernel_id)
         if pod is None or is_over(pod):
             return
@@ -85,12 +85,12 @@ class Pods:
         self.end(pod, grace=grace)
 
     def end(self, pod: Pod, *, grace: float) -> None:
-        """Delete this very pod and wait until its process has ended; what is kept of it stays."""
+        """Delete this pod and wait until its process has ended. Its exit code and log are kept."""
         kernel_id, uid = kernel_of(pod), uid_of(pod)
         keeper = self.logs.keep(kernel_id) if runs(pod) else None
         if keeper is not None:
             keeper.start()
-        # A grace of 0 would take the pod's name away from a process that still runs.
+        # With a grace period of 0, the pod's name would be free while its process still runs.
         self._delete(pod, seconds=max(1, math.ceil(grace)))
         over = self.feed.wait(
             pod_name(kernel_id),
@@ -107,8 +107,8 @@ class Pods:
             raise BackendError(text, code=UNREACHABLE)
 
     def remove(self, pod: Pod, *, may_run: bool = True) -> None:
-        """End this very pod, and let it go; gone already is success. Not ``may_run``: its node has said that it
-        waits for an image, and would not end it before it has that."""
+        """End and release this pod. Does nothing if it is gone. Not ``may_run``: its node reports that the pod waits
+        for an image, and would not end it before."""
         if may_run and not is_over(pod):
             self.end(pod, grace=0)
         kernel_id, uid = kernel_of(pod), uid_of(pod)
@@ -126,7 +126,7 @@ class Pods:
                 raise BackendError(f"The pod is deleted, but {why}.", code=UNREACHABLE)
 
     def keep_logs_of_deleted(self, pods: list[Pod]) -> None:
-        """Begin to read the logs of pods that somebody else has just deleted, as long as the cluster has them."""
+        """Start to read the logs of pods that others have deleted, while the cluster has them."""
         self._read &= {uid_of(pod) for pod in pods}
         for pod in pods:
             if is_deleted(pod) and runs(pod) and not was_ordered(pod) and uid_of(pod) not in self._read:
@@ -136,12 +136,12 @@ class Pods:
                 keeper.finish_later()
 
     def _let_go(self, pod: Pod) -> None:
-        """Take our finalizer, and delete what nobody has deleted yet."""
+        """Remove this platform's finalizer, and delete the pod if that has not happened yet."""
         finalizers = pod["metadata"].get("finalizers") or []
         if FINALIZER in finalizers:
             left = [one for one in finalizers if one != FINALIZER]
             self._patch(pod, [{"op": "replace", "path": "/metadata/finalizers", "value": left}])
-        self._delete(pod, seconds=0)  # its process has ended
+        self._delete(pod, seconds=0)  # safe, as the process has ended
 
     def _delete(self, pod: Pod, *, seconds: int) -> None:
         body = {
@@ -153,11 +153,11 @@ class Pods:
         try:
             self.api.ask("DELETE", self.api.path("pods", pod["metadata"]["name"]), body)
         except ApiError as error:
-            if error.status not in (404, 409):  # 409: another pod has its name by now
+            if error.status not in (404, 409):  # 409: another pod has the name now
                 raise
 
     def _patch(self, pod: Pod, changes: list[dict[str, Any]]) -> None:
-        """Change this very pod of this generation, as it was looked at; gone or another one: nothing is changed."""
+        """Patch this pod if it still has the same uid and generation; else does nothing."""
         generation = f"/metadata/labels/{GENERATION.replace('/', '~1')}"
         same = [
             {"op": "test", "path": "/metadata/uid", "value": uid_of(pod)},
@@ -169,14 +169,14 @@ class Pods:
                 self.api.ask("PATCH", path, [*same, *changes], content=JSON_PATCH)
                 return
             except ApiError as error:
-                if error.status in (404, 422):  # 422: a test failed
+                if error.status in (404, 422):  # 422: a test operation failed
                     return
                 if error.status != 409 or tries == _TRIES - 1:
                     raise
                 time.sleep(0.05)
 
     def ended(self, kernel_id: UUID) -> Ended | None:
-        """Return how a kernel ended; None while it runs. Only events say why others deleted its pod: one more request.
+        """Return how a kernel ended; None while it runs. One more request, for events, if others deleted its pod.
         Raises KernelGone, BackendError."""
         pod = self.refuse_gone(kernel_id)
         ended = how_it_ended(pod)
@@ -185,7 +185,7 @@ class Pods:
         return evicted(ended.exit_code, *why)
 
     def events_of(self, pod: Pod) -> list[dict[str, Any]]:
-        """Return what the cluster tells of this pod; nothing where it cannot be asked."""
+        """Return the cluster's events about this pod; empty if they cannot be read."""
         query = {"fieldSelector": f"involvedObject.uid={uid_of(pod)}"}
         try:
             found: list[dict[str, Any]] = self.api.ask("GET", self.api.path("events"), query=query)["items"]
@@ -194,7 +194,7 @@ class Pods:
         return found
 
     def refuse_gone(self, kernel_id: UUID) -> Pod:
-        """Return the pod of a kernel, over or not. Raises KernelGone."""
+        """Return a kernel's pod, ended or not. Raises KernelGone."""
         pod = self.find(kernel_id)
         if pod is None:
             raise KernelGone(_GONE)

@@ -1,5 +1,7 @@
-"""Network policies: nobody but the agent reaches a kernel, kernels of one session each other, and none the API. Whether
-they are kept is up to the cluster's network."""
+"""Network policies: only the agent reaches kernels, kernels of one session reach each other, no kernel reaches the API.
+
+The cluster's network decides whether it enforces them.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,24 @@ from backendai.agent.backends.kubernetes_names import KERNEL, PART, PREFIX, SESS
 from backendai.wire.messages import Note
 
 _GROUP = "networking.k8s.io/v1"
-_CONTENT = f"{PREFIX}content"  # a mark of what a policy was made with: the API adds to what it is given
+_CONTENT = f"{PREFIX}content"  # a hash of the policy as created, as the API adds defaults to it
 _NEW_SECONDS = 180.0
 _EXISTS = {"key": KERNEL, "operator": "Exists"}
 
 
 class Policies:
-    """The policies of one agent of one deployment in its namespace, which it may share with others."""
+    """The policies of one agent in its namespace, which it may share with other agents."""
 
     def __init__(self, api: Api, ours: Ours, borders: Borders) -> None:
         self._api, self._ours, self._borders = api, ours, borders
         self._name = f"backendai-{ours.agent}-{_mark_of(ours.deployment)}"
         self._there: set[str] = set()
-        self._made_at: dict[str, float] = {}  # of a session whose first pod may not be there yet
+        self._made_at: dict[str, float] = {}  # creation times, as a session's first pod may not exist yet
         self._fault = ""
 
     def keep(self, sessions: set[str] | None = None) -> None:
-        """Make the policy of all kernels, and remove those of sessions that are not among these (None: spare all); what
-        is in the way is a note. One request where nothing is to do. Raises BackendError without an answer."""
+        """Create the policy for all kernels, and delete those of sessions that are not in ``sessions`` (None: delete
+        none). Refusals become a note. One request if nothing changes. Raises BackendError without an answer."""
         try:
             found = {one["metadata"]["name"]: one for one in self._listed()}
             wanted = self._body(self._name, self._for_all(), {PART: "policy"})
@@ -49,7 +51,7 @@ class Policies:
             self._fault = error.message
 
     def ensure_for(self, session: str) -> None:
-        """Let the kernels of a session reach each other."""
+        """Create the policy by which a session's kernels reach each other."""
         name = f"backendai-{session}"
         if name in self._there or self._fault:
             return
@@ -60,7 +62,7 @@ class Policies:
         self._made_at[name] = time.monotonic()
 
     def notes(self) -> list[Note]:
-        """Return what keeps the policies from being there."""
+        """Return a note if the policies cannot be created."""
         if not self._fault:
             return []
         return [
@@ -72,7 +74,8 @@ class Policies:
         ]
 
     def _is_over(self, policy: dict[str, Any], sessions: set[str]) -> bool:
-        """Return whether nobody needs it: its session is over, or an earlier version made it for all kernels."""
+        """Return whether a policy is obsolete: its session has ended, or an earlier version created it for all
+        kernels."""
         name = policy["metadata"]["name"]
         is_new = time.monotonic() - self._made_at.get(name, -math.inf) < _NEW_SECONDS
         return name != self._name and labels_of(policy).get(SESSION) not in sessions and not is_new

@@ -1,6 +1,6 @@
-"""Whether the cluster's network keeps kernels apart: no API says so, so pods try it once when the agent starts.
+"""Tests once, at the agent's start, whether the cluster's network separates kernels, as no API reports it.
 
-One listens. One of the same session has to reach it, and one of another must not.
+One pod listens. A pod of the same session must reach it, and a pod of another session must not.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ Pod = dict[str, Any]
 
 
 class Probe:
-    """Tries once, in a thread of its own; ``notes`` says what is known by now."""
+    """Runs the test once in a thread; ``notes`` returns its result."""
 
     def __init__(self, api: Api, ours: Ours, settings: PoolSettings, policies: Policies) -> None:
         self._api, self._ours, self._settings, self._policies = api, ours, settings, policies
-        self.verdict = "" if settings.probe_image else "untried"  # kept, open, untried, or what went wrong
+        self.verdict = "" if settings.probe_image else "untried"  # kept, open, untried, or an error
         self._starting = threading.Lock()
         self._has_started = False
 
     def start(self) -> None:
-        """Begin to try; may be repeated."""
+        """Start the test. Repeatable."""
         with self._starting:
             if self._settings.probe_image and not self._has_started:
                 self._has_started = True
                 threading.Thread(target=self._run, name="probe", daemon=True).start()
 
     def notes(self) -> list[Note]:
-        """Return that kernels of strangers reach each other, or that nobody knows; nothing while it is being tried."""
+        """Return a note if sessions reach each other, or if that is unknown; nothing during the test."""
         if self.verdict in ("", "kept"):
             return []
         if self.verdict == "open":
@@ -71,7 +71,7 @@ class Probe:
             logger.exception("the network could not be tried")
             self.verdict = "the trial failed, see the agent's log"
         for name in names:
-            with contextlib.suppress(BackendError):  # the sweep removes what stays
+            with contextlib.suppress(BackendError):  # a sweep deletes the rest
                 self._api.ask("DELETE", self._api.path("pods", name), {"gracePeriodSeconds": 0})
 
     def _try(self, listens: str, friend: str, stranger: str) -> str:

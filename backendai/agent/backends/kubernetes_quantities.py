@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: 1900m, 16Gi, 2e9."""
+"""Reads amounts in Kubernetes' notation: 1900m, 16Gi, 2e9."""
 
 from __future__ import annotations
 

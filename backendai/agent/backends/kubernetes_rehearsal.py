@@ -1,4 +1,4 @@
-"""Whether the cluster would take a pod: asked now and then without making one."""
+"""Tests whether the cluster would accept a pod, by a dry run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from backendai.agent.backends.kubernetes_api import Api, ApiError
 from backendai.agent.backends.kubernetes_names import Ours
 
-_KEPT_SECONDS = 110.0  # a role that is revoked is noticed by the next start in any case
+_KEPT_SECONDS = 110.0  # long enough, as the next start detects a revoked role anyway
 _KEPT_FAULT_SECONDS = 20.0
-# As kernels say it, because a quota refuses pods that leave out what it counts.
+# The same resources as kernels name, as a quota rejects pods without them.
 _LITTLE = {"cpu": "1m", "memory": "1Mi"}
 _RESOURCES = {
     "requests": {**_LITTLE, "ephemeral-storage": "0"},
@@ -20,21 +20,21 @@ _RESOURCES = {
 
 
 class Rehearsal:
-    """Keeps the cluster's last word on it for two minutes, a refusal for less."""
+    """Caches the result: nearly two minutes, a refusal 20 s."""
 
     def __init__(self, api: Api, ours: Ours, clock: Callable[[], float]) -> None:
         self._api, self._ours, self._clock = api, ours, clock
         self._fault, self._asked_at = "", -math.inf
 
     def fault(self) -> str:
-        """Return why the cluster would refuse a pod; empty where it would take one. Raises BackendError."""
+        """Return why the cluster would refuse a pod; empty if it would accept one. Raises BackendError."""
         kept = _KEPT_FAULT_SECONDS if self._fault else _KEPT_SECONDS
         if self._clock() - self._asked_at >= kept:
             self._fault, self._asked_at = self._ask(), self._clock()
         return self._fault
 
     def doubt(self) -> None:
-        """Ask again at the next question: the cluster has just refused something."""
+        """Repeat the test at the next call, as the cluster has just refused a request."""
         self._asked_at = -math.inf
 
     def _ask(self) -> str:

@@ -1,4 +1,4 @@
-"""How much a pool has in all: its nodes, where we may look at them; else the namespace's quota; else what was set."""
+"""The total capacity of a pool: from its nodes if readable, else from the namespace's quota, else from the settings."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _RESOURCES = {"cpu": "cpu", "mem": "memory"}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """``nodes``: None where we may not look at them. ``quota``: what the namespace may have, None: no limit."""
+    """``nodes``: None if they are not readable. ``quota``: the namespace's limit; None: no limit."""
 
     nodes: list[dict[str, Any]] | None = None
-    away: Mapping[str, str] = field(default_factory=dict)  # nodes that take nothing, and why
+    away: Mapping[str, str] = field(default_factory=dict)  # nodes without new pods, and the reason
     quota: Slots | None = None
     version: str = ""
     images: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    architecture: str = ""  # of its nodes, as Kubernetes names it
-    is_mixed: bool = False  # there are nodes of others
+    architecture: str = ""  # of the pool's nodes, in Kubernetes' spelling
+    is_mixed: bool = False  # the cluster also has nodes of other architectures
 
 
 class Pool:
-    """Asks the API every 25 seconds at most; safe to use from many threads. ``told``: amounts that were set."""
+    """Reads the API at most every 25 s. Thread-safe. ``told``: amounts from the settings."""
 
     def __init__(self, api: Api, settings: PoolSettings, told: Slots | None, clock: Callable[[], float]) -> None:
         self._api, self._settings, self._told, self._clock = api, settings, told, clock
@@ -46,14 +46,14 @@ class Pool:
         self._lock = threading.Lock()
 
     def look(self) -> Picture:
-        """Return what was seen last. Raises BackendError where the API does not answer."""
+        """Return the newest state. Raises BackendError if the API does not answer."""
         with self._lock:
             if self._clock() - self._taken_at >= _KEPT_SECONDS:
                 self._picture, self._taken_at = self._take(), self._clock()
             return self._picture
 
     def capacity(self) -> Slots:
-        """Return what kernels may have of the pool."""
+        """Return the amounts of the pool that kernels can use."""
         picture = self.look()
         if picture.nodes is not None:
             whole = _sum(_room_of(node) for node in picture.nodes)
@@ -66,34 +66,34 @@ class Pool:
         return Slots({slot: min(amount, picture.quota.get(slot, amount)) for slot, amount in whole.items()})
 
     def widest(self) -> list[Slots]:
-        """Return what single nodes have for a kernel, without those that have no more of anything than another; empty:
-        not known."""
+        """Return the capacities of the largest nodes, without nodes that another one exceeds in everything; empty:
+        unknown."""
         rooms = {self._whole_room_of(node) for node in self.look().nodes or []}
         most = [room for room in rooms if not any(room != other and room.fits(other) for other in rooms)]
         return sorted(most, key=lambda room: (room["mem"], room["cpu"]), reverse=True)
 
     def architecture(self) -> str:
-        """Return that of the pool's nodes, of several the one with the most processors; empty: not known."""
+        """Return the architecture of most processors in the pool; empty: unknown."""
         told = self._settings.nodes.get(_ARCHITECTURE, "")
         return _LINUX_NAMES.get(told or self.look().architecture, told or self.look().architecture)
 
     def selector(self) -> dict[str, str]:
-        """Return the labels of the nodes for its pods."""
+        """Return the labels of nodes for the pool's pods."""
         look = self.look()
         mixed = {_ARCHITECTURE: look.architecture} if look.is_mixed else {}
         return {**self._settings.nodes, **mixed}
 
     def gpus(self) -> int:
-        """Return how many GPUs the nodes of the pool have."""
+        """Return the number of GPUs on the pool's nodes."""
         nodes = self.look().nodes or []
         return sum(thousandths(_allocatable(node).get(self._settings.gpu, 0)) // MILLI for node in nodes)
 
     def images(self) -> dict[str, tuple[int, str]]:
-        """Return the images that the nodes tell of."""
+        """Return the images that the nodes report."""
         return dict(self.look().images)
 
     def notes(self) -> list[Note]:
-        """Return what an administrator should know of the pool's room."""
+        """Return notes about the pool's capacity for administrators."""
         picture, notes = self.look(), list[Note]()
         if picture.nodes is None:
             source = "the quota of the namespace" if picture.quota else "BACKENDAI_AGENT_SLOTS"
@@ -168,7 +168,7 @@ class Pool:
         return Slots(limits) if limits else None
 
     def _why_not(self, node: dict[str, Any], usual: str) -> str:
-        """Return why nothing new goes to a node; empty: it does."""
+        """Return why a node accepts no new pods; empty: it does."""
         ready: dict[str, Any] = next(
             (one for one in node["status"].get("conditions") or [] if one["type"] == "Ready"), {}
         )
@@ -199,7 +199,7 @@ def _architecture_of(node: dict[str, Any]) -> str:
 
 
 def _usual_architecture(nodes: Iterable[dict[str, Any]]) -> str:
-    """Return the architecture that has the most processors."""
+    """Return the architecture with the most processors."""
     cpus: dict[str, int] = {}
     for node in nodes:
         own = _architecture_of(node)

@@ -1,5 +1,5 @@
-"""Services inside pods: reached at the pod's address, or through the API from outside; started by a command that goes
-on when its stream is closed."""
+"""Services inside pods: reached at the pod's address, or through the API; started by a command that outlives its
+stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEFINITIONS = "/etc/backend.ai/service-defs"
 _LARGEST_DEFINITION = 64 * 2**10
 _NO_DEFINITION = 66
 _PIECE = 32 * 1024
-# It runs on in a session of its own; its exit code is written down beside its log.
+# The program continues in its own session; its exit code is saved beside its log.
 _BEGIN = r"""
 export BACKENDAI_APP="$0" BACKENDAI_APP_FOLDER=/tmp
 code=/tmp/.app-$0.$1.code; shift
@@ -38,7 +38,7 @@ _CODE = '[ ! -f "$0" ] || cat "$0"'
 
 
 class PodServices(ServiceHost):
-    """The services of one agent's pods. ``forwards``: pods are not on a network that this machine reaches."""
+    """The services of one agent's pods. ``forwards``: this machine cannot reach the pods' network."""
 
     carries = True
 
@@ -46,13 +46,13 @@ class PodServices(ServiceHost):
         self._pods, self.forwards = pods, forwards
 
     def address(self, kernel_id: UUID) -> str:
-        """Return the pod's address; empty where ports are reached through the API only."""
+        """Return the pod's address; empty if ports are reached only through the API."""
         pod = self._pods.running(kernel_id)
         return "" if self.forwards else str(pod["status"].get("podIP") or "")
 
     async def connect(self, kernel_id: UUID, port: int) -> socket.socket | None:
-        """Return a socket that is joined to a port of the pod's loopback through the API, which does not say by itself
-        whether somebody listens there."""
+        """Return a socket connected to a port of the pod's loopback through the API; None if nothing listens, which the
+        API itself does not report."""
         if not await asyncio.to_thread(self._listens, kernel_id, port):
             return None
         session, stream = await forward(self._pods.api, pod_name(kernel_id), port)
@@ -70,7 +70,7 @@ class PodServices(ServiceHost):
         return output_of(self._pods.api, pod_name(kernel_id), words)[1] == 0
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        """Return the definition file of the image. Of its labels the cluster tells none; the kernel knows its ports."""
+        """Return the image's definition file and the kernel's ports; the cluster does not report the image's labels."""
         pod = self._pods.running(kernel_id)
         environ = pod["spec"]["containers"][0].get("env") or []
         ports = next((one.get("value", "") for one in environ if one["name"] == "BACKENDAI_SERVICE_PORTS"), "")
@@ -79,7 +79,7 @@ class PodServices(ServiceHost):
         return ServiceSource(output if code == 0 else None, {LABEL: ports} if ports else {})
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
-        """Start it; returns kernel, service and the number of this launch."""
+        """Start the program; returns kernel, service and the launch's number."""
         self._pods.running(kernel_id)
         number = secrets.token_hex(4)
         told = [f"{name}={value}" for name, value in environ.items()]
@@ -90,7 +90,7 @@ class PodServices(ServiceHost):
         return f"{kernel_id}/{service}/{number}"
 
     def exit_code(self, handle: str) -> int | None:
-        """Return what was written down when it ended."""
+        """Return the exit code that was saved at the program's end; None while it runs."""
         kernel, service, number = handle.split("/")
         self._pods.running(UUID(kernel))
         path = f"/tmp/.app-{service}.{number}.code"  # noqa: S108 - of the container
@@ -99,18 +99,18 @@ class PodServices(ServiceHost):
         return int(text) if text.isdigit() else None
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Read the end of the file that the program writes to."""
+        """Return the end of the file that receives the program's output."""
         self._pods.running(kernel_id)
         output, _ = output_of(self._pods.api, pod_name(kernel_id), ["sh", "-c", _LOG, service, str(limit)])
         return output
 
 
-_JOINED: set[asyncio.Task[None]] = set()  # a task that nobody holds may be collected
+_JOINED: set[asyncio.Task[None]] = set()  # references, as asyncio holds tasks only weakly
 
 
 async def _join(session: aiohttp.ClientSession, stream: aiohttp.ClientWebSocketResponse, ours: socket.socket) -> None:
-    """Carry bytes both ways until one side ends. Channel 0 is the port's data, 1 what went wrong there; the first
-    message of each only repeats the port's number."""
+    """Copy bytes both ways until one side ends. Channel 0 is the port's data, channel 1 its errors; the first message
+    of each only repeats the port number."""
     loop, greeted = asyncio.get_running_loop(), set[int]()
 
     async def outwards() -> None:

@@ -1,7 +1,7 @@
-"""Get or adopt: one pod per kernel, however often and from however many places it is asked for.
+"""Creates or adopts pods: one per kernel, regardless of how often it is requested.
 
-The API lets a name exist once, so creating under the kernel's name is the lock between agents. Only when the name is
-taken is anything looked at.
+The API allows each name only once, so creating the pod under the kernel's name is the lock between agents. An existing
+pod is read only if the name is taken.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1
 _ROOM_SECONDS = 30.0
-_PULL_SECONDS = 8.0  # beyond that an image is being fetched, and people are told so
+_PULL_SECONDS = 8.0  # after this time a pull is reported to users
 _NO_VOLUME = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
-_CONTAINER_SECONDS = 10.0  # a secret may come a moment after its pod
+_CONTAINER_SECONDS = 10.0  # a secret may appear shortly after its pod
 Pod = dict[str, Any]
 
 
@@ -63,7 +63,7 @@ class Starter:
         return self._pods.api
 
     def start(self, spec: KernelSpec) -> Started:
-        """Return the kernel, started or adopted (see ``Backend.start``)."""
+        """Start or adopt the kernel (see ``Backend.start``)."""
         if spec.deployment != self._pods.ours.deployment:
             raise StartFailed("This kernel belongs to another deployment.", code="wrong-deployment")
         deadline = time.monotonic() + max(spec.create_timeout, self._settings.wait_seconds)
@@ -82,7 +82,7 @@ class Starter:
             yield
 
     def _claim(self, spec: KernelSpec, deadline: float) -> tuple[Pod, bool]:
-        """Return the pod under the kernel's name, and whether it was made now."""
+        """Return the pod with the kernel's name, and whether it was created now."""
         while True:
             found = self._pods.named(pod_name(spec.kernel_id)) if spec.generation > 1 else None
             if found is None:
@@ -96,14 +96,14 @@ class Starter:
             time.sleep(_RETRY_SECONDS)
 
     def _is_ours_to_keep(self, spec: KernelSpec, found: Pod) -> bool:
-        """Return whether the pod is the kernel that is asked for; one of an older generation is removed."""
+        """Return whether the pod is the requested kernel; removes one of an older generation."""
         ours = self._pods.ours
         if (found["metadata"].get("labels") or {}).get(DEPLOYMENT) != ours.deployment:
             raise StartFailed("Another deployment has a container with this kernel's name.", code="name-taken")
         generation = generation_of(found)
         if generation > spec.generation:
             raise StaleGeneration(f"Generation {generation} of this kernel exists, {spec.generation} was ordered.")
-        if generation < spec.generation:  # stale by its generation, even if another agent of ours made it
+        if generation < spec.generation:  # an older generation, possibly of another agent of this deployment
             self._pods.remove(found)
             return False
         if not ours.has(found):
@@ -111,7 +111,7 @@ class Starter:
         return True
 
     def _create(self, spec: KernelSpec) -> Pod | None:
-        """Return the new pod, None where its name is taken."""
+        """Create the pod and return it; None if its name is taken."""
         self._check_width(spec)
         if self._settings.scratch and not spec.scratch_bytes:
             text = "Homes of this pool are volumes of their own, which need a size: set BACKENDAI_SCRATCH_BYTES."
@@ -143,7 +143,7 @@ class Starter:
             self._api.ask("PUT", self._api.path("secrets", body["metadata"]["name"]), body)
 
     def _check_width(self, spec: KernelSpec) -> None:
-        """Refuse what no node of the pool could ever hold: the cluster would let it wait for ever."""
+        """Raise StartFailed if no node of the pool is large enough, as the pod would wait for ever."""
         widest, wanted = self._pool.widest(), Slots.parse(spec.slots)
         if not widest or any(wanted.fits(room) for room in widest):
             return
@@ -157,7 +157,7 @@ class Starter:
         raise StartFailed(Message(text, wanted=wanted.describe()), code="wider-than-any-node")
 
     def _wait(self, spec: KernelSpec, pod: Pod, deadline: float) -> None:
-        """Return when the pod runs or has ended. Else it is removed, and what is in its way is raised."""
+        """Return when the pod runs or has ended. Otherwise remove it and raise the reason."""
         started_at, uid = time.monotonic(), uid_of(pod)
 
         def look(now: Pod | None) -> Pod | Exception | None:
@@ -187,7 +187,7 @@ class Starter:
         raise error
 
     def _check_folders(self, spec: KernelSpec, pod: Pod) -> None:
-        """Remove a pod that has not what it was ordered with, and raise why."""
+        """Check the pod's folders; removes the pod and raises StartFailed if one is missing."""
         try:
             self._folders.check(spec, self._folders.prepare(spec) if spec.mounts else [])
         except StartFailed:
@@ -196,7 +196,7 @@ class Starter:
             raise
 
     def _verdict(self, spec: KernelSpec, pod: Pod, obstacle: Obstacle, waited: float) -> Exception | None:
-        """Return the error that this obstacle is by now; None while it may still go away."""
+        """Return the error for this obstacle; None while it may still disappear."""
         words = obstacle.words
         if obstacle.kind == "image":
             return image_refusal(spec.image, obstacle, self._warning(pod)[1])
@@ -238,13 +238,13 @@ class Starter:
         return str(now["spec"].get("nodeName") or "") if now else ""
 
     def sweep(self, live: set[UUID], secrets: list[dict[str, Any]]) -> None:
-        """Remove the files of kernels that are not among these. ``secrets``: all that are ours."""
+        """Delete the secrets of kernels that are not in ``live``. ``secrets``: all of this agent."""
         kernels = {UUID(labels_of(secret)[KERNEL]) for secret in secrets if KERNEL in labels_of(secret)}
         for kernel_id in kernels - live:
             self.drop_secret(kernel_id)
 
     def drop_secret(self, kernel_id: UUID) -> None:
-        """Remove the kernel's files; none there is success."""
+        """Delete the kernel's secret. Does nothing if there is none."""
         try:
             self._api.ask("DELETE", self._api.path("secrets", pod_name(kernel_id)))
         except ApiError as error:
@@ -259,7 +259,7 @@ def _refusal(error: ApiError) -> BackendError:
         )
     if error.status in (400, 413, 422):
         return StartFailed(Message("The cluster refuses the container: {words}", words=error.words))
-    return error  # no verdict: rights may come back, and the next try starts it
+    return error  # not reported as a failed start: rights may be restored, and the next try succeed
 
 
 def _amount(slot: str, amount: int) -> str:

@@ -1,4 +1,4 @@
-"""What an object of the API says about a kernel: whether it runs, how it ended, and what keeps it from starting."""
+"""Reads a kernel's state from its pod: whether it runs, how it ended, what prevents its start."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Pod = Mapping[str, Any]
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _NO_BEGIN = ("ContainerCannotRun", "StartError", "RunContainerError")
 DELETED = "pod-deleted"
-_DISRUPTIONS = ("Preempted", "TaintManagerEviction")  # events about pods that the cluster itself deletes
-_CALLED_OFF = "Cancelling deletion"  # how such an event begins when the node has recovered in time
-_FORCED_SECONDS = 30.0  # a node that lives says within seconds that it has ended a pod that was deleted by force
+_DISRUPTIONS = ("Preempted", "TaintManagerEviction")  # events when the cluster itself deletes pods
+_CALLED_OFF = "Cancelling deletion"  # the beginning of the event's message if the node has recovered in time
+_FORCED_SECONDS = 30.0  # a working node confirms within seconds that a forcibly deleted pod has ended
 _NO_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a pod does not run yet. ``kind``: image, room, container or begin."""
+    """The reason why a pod does not run yet. ``kind``: image, room, container or begin."""
 
     kind: str
     reason: str
@@ -35,22 +35,22 @@ class Obstacle:
 
 
 def uid_of(pod: Pod) -> str:
-    """Return the identity of a pod: another one of the same name has another."""
+    """Return the pod's uid, which differs for another pod of the same name."""
     return str(pod["metadata"]["uid"])
 
 
 def is_deleted(pod: Pod) -> bool:
-    """Return whether somebody has deleted it; its process may still run."""
+    """Return whether the pod was deleted; its process may still run."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def was_ordered(pod: Pod) -> bool:
-    """Return whether its end was ordered by the portal."""
+    """Return whether the portal ordered the pod's end."""
     return STOPPED in notes_of(pod)
 
 
 def main_state(pod: Pod) -> dict[str, Any]:
-    """Return the state of the main container: ``waiting``, ``running``, ``terminated``, or nothing yet."""
+    """Return the main container's state: ``waiting``, ``running``, ``terminated``, or empty."""
     for status in pod["status"].get("containerStatuses") or []:
         if status["name"] == MAIN:
             return status.get("state") or {}
@@ -63,22 +63,22 @@ def runs(pod: Pod) -> bool:
 
 
 def deleted_for(pod: Pod) -> float:
-    """Return for how many seconds it should have been gone; 0 while nobody has deleted it."""
+    """Return the seconds since the pod should have ended; 0 if it was not deleted."""
     if not is_deleted(pod):
         return 0.0
     return (datetime.now(UTC) - datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])).total_seconds()
 
 
 def is_lost(pod: Pod) -> bool:
-    """Return whether the cluster has given up a pod that it last saw running: it was deleted without any grace, as the
-    pods of a node are that was taken out of the cluster, and no node says that it has ended."""
+    """Return whether the cluster has given up a running pod. It was deleted without grace, like pods of a removed node,
+    and no node confirms its end."""
     forced = pod["metadata"].get("deletionGracePeriodSeconds") == 0
     return forced and "running" in main_state(pod) and deleted_for(pod) > _FORCED_SECONDS
 
 
 def is_over(pod: Pod) -> bool:
-    """Return whether the main process has ended, or never will begin. That a pod has failed is not that yet: its
-    process may still run; and of one on a silent node nothing is known until the cluster gives it up."""
+    """Return whether the main process has ended or will never start. False for a failed pod whose process may still
+    run, and for a pod on a silent node until the cluster gives it up."""
     state, phase = main_state(pod), pod["status"].get("phase")
     if "terminated" in state:
         return True
@@ -92,7 +92,7 @@ def is_over(pod: Pod) -> bool:
 
 
 def how_it_ended(pod: Pod) -> Ended | None:
-    """Return how the main process ended; None while it runs, has not started, or nothing is known."""
+    """Return how the main process ended; None while it runs, before its start, or if unknown."""
     if not is_over(pod):
         return None
     last, status = main_state(pod).get("terminated") or {}, pod["status"]
@@ -116,15 +116,14 @@ def how_it_ended(pod: Pod) -> Ended | None:
 
 
 def evicted(code: int | None, reason: str, words: str) -> Ended:
-    """Return the end of a kernel that the cluster ended, with its words."""
+    """Return the end of a kernel that the cluster ended, with the cluster's reason."""
     text = "The cluster ended the container ({reason}): {words}"
     return Ended(code, "pod-evicted", Message(text, reason=reason, words=words.strip() or "–"))
 
 
 def why_deleted(pod: Pod, events: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return the reason and the words of a cluster that deleted a pod to use its machine otherwise; None: it was not
-    the cluster."""
-    for condition in pod["status"].get("conditions") or []:  # from Kubernetes 1.26
+    """Return reason and message if the cluster deleted the pod to free its node; None if others deleted it."""
+    for condition in pod["status"].get("conditions") or []:  # since Kubernetes 1.26
         if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
             return str(condition.get("reason")), str(condition.get("message") or "")
     newest = max((one for one in events if one.get("reason") in _DISRUPTIONS), key=_told_at, default=None)
@@ -133,7 +132,7 @@ def why_deleted(pod: Pod, events: Iterable[Mapping[str, Any]]) -> tuple[str, str
 
 
 def obstacle_of(pod: Pod) -> Obstacle | None:
-    """Return what keeps a pod from running, as far as its status says so."""
+    """Return what prevents the pod from running, according to its status."""
     state = main_state(pod)
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     reason, words = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
@@ -150,25 +149,25 @@ def obstacle_of(pod: Pod) -> Obstacle | None:
 
 
 def is_kernel(pod: Pod) -> bool:
-    """Return whether a pod with our labels is one of our kernels: labels can be copied."""
+    """Return whether a pod with our labels is a kernel. Checks the name, as labels can be copied."""
     return pod["metadata"]["name"] == f"krn-{labels_of(pod).get(KERNEL)}" and GENERATION in labels_of(pod)
 
 
 def kernel_of(pod: Pod) -> UUID:
-    """Return the kernel that a pod is."""
+    """Return the id of the pod's kernel."""
     return UUID(labels_of(pod)[KERNEL])
 
 
 def generation_of(pod: Pod) -> int:
-    """Return the placement that the pod was made for."""
+    """Return the generation of the pod's kernel."""
     return int(labels_of(pod)[GENERATION])
 
 
 def sighting(pod: Pod) -> KernelSighting:
-    """Return what the portal is told of a pod: one that has not started yet neither runs nor has an exit code."""
+    """Return the pod's state for the portal. A pod that has not started neither runs nor has an exit code."""
     code = (main_state(pod).get("terminated") or {}).get("exitCode")
     if code is None and is_over(pod):
-        code = -1  # it has ended, and nobody knows how
+        code = -1  # ended with an unknown exit code
     return KernelSighting(
         kernel_id=kernel_of(pod),
         generation=generation_of(pod),
@@ -179,7 +178,7 @@ def sighting(pod: Pod) -> KernelSighting:
 
 
 def newest_words(events: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the reason and the words of the newest warning among these events; empty: there is none."""
+    """Return reason and message of the newest warning among these events; empty if there is none."""
     warnings = [event for event in events if event.get("type") == "Warning" and event.get("message")]
     newest = max(warnings, key=_told_at, default=None)
     return ("", "") if newest is None else (str(newest.get("reason")), str(newest["message"]).strip()[:500])

@@ -1,7 +1,7 @@
-"""Streams of the API: commands in containers, logs as they grow, and connections to ports, all driven from asyncio.
+"""Streams of the API for asyncio: commands in containers, growing logs, and connections to ports.
 
-A command's stream is a websocket whose messages begin with the number of a channel. Nothing is read while nobody wants
-it, so a slow client slows the program and nothing piles up.
+A command's stream is a websocket whose messages begin with a channel number. Data is read only on demand, so that a
+slow client slows the program down.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _OPEN_SECONDS = 20.0
 _LARGEST_MESSAGE = 4 * 2**20
 _LARGEST_ANSWER = 4 * 2**20
 _PIECE = 32 * 1024
-_PING_SECONDS = 30.0  # what is silent for minutes is dropped by proxies on the way
+_PING_SECONDS = 30.0  # proxies drop connections that are idle for minutes
 _IN, _OUT, _ERR, _STATUS, _RESIZE = range(5)
 _GONE = "This kernel does not run any more."
 
 
 class Command:
-    """A command that runs in a container. Its end does not follow from ours: the caller ends it before hanging up."""
+    """A command that runs in a container. It outlives its stream: the caller ends it before disconnecting."""
 
     def __init__(self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._session, self._socket = session, socket
-        self.exit_code: int | None = None  # known when the output has ended; None: the stream broke off
+        self.exit_code: int | None = None  # set at the output's end; None: the stream broke
 
     async def read(self) -> bytes:
-        """Return the next output, of both kinds; empty at the end."""
+        """Return the next output (stdout or stderr); empty at the end."""
         while True:
             message = await self._socket.receive()
             if message.type is not aiohttp.WSMsgType.BINARY:
@@ -51,26 +51,26 @@ class Command:
                 self.exit_code = _exit_code(data[1:])
 
     async def write(self, data: bytes) -> None:
-        """Send input; after the end nothing is sent."""
+        """Send input; does nothing after the end."""
         with contextlib.suppress(ConnectionError, RuntimeError):
             for start in range(0, len(data), _PIECE):
                 await self._socket.send_bytes(bytes([_IN]) + data[start : start + _PIECE])
 
     async def resize(self, rows: int, cols: int) -> None:
-        """Tell the terminal its size."""
+        """Set the terminal's size."""
         with contextlib.suppress(ConnectionError, RuntimeError):
             said = json.dumps({"Width": cols, "Height": rows}).encode()
             await self._socket.send_bytes(bytes([_RESIZE]) + said)
 
     async def close(self) -> None:
-        """Hang up; may be called twice."""
+        """Disconnect. A second call does nothing."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._socket.close(), 2)
         await self._session.close()
 
 
 async def run_command(api: Api, pod: str, command: Sequence[str], *, stdin: bool = False, tty: bool = False) -> Command:
-    """Return a command that was started in the main container of a pod. Raises KernelGone, BackendError."""
+    """Start a command in a pod's main container and return it. Raises KernelGone, BackendError."""
     query = [("container", MAIN), ("stdout", "1"), *(("command", word) for word in command)]
     query += [("stdin", "1")] if stdin else []
     query += [("tty", "1")] if tty else [("stderr", "1")]
@@ -81,9 +81,8 @@ async def run_command(api: Api, pod: str, command: Sequence[str], *, stdin: bool
 def output_of(
     api: Api, pod: str, command: Sequence[str], *, seconds: float = 20.0, limit: int = _LARGEST_ANSWER
 ) -> tuple[bytes, int | None]:
-    """Run a command in a pod; return its output and exit code (None: unknown). Blocks. Raises KernelGone, or
-    BackendError after ``seconds``.
-    """
+    """Run a command in a pod; return its output, up to ``limit`` bytes, and exit code (None: unknown). Blocks. Raises
+    KernelGone, and BackendError after ``seconds``."""
     return asyncio.run(_output(api, pod, command, seconds, limit))
 
 
@@ -103,7 +102,7 @@ async def _output(api: Api, pod: str, command: Sequence[str], seconds: float, li
 
 
 async def log_of(api: Api, pod: str, query: dict[str, str]) -> AsyncIterator[bytes]:
-    """Yield a pod's log as it comes; nothing where there is none (any more). Raises BackendError."""
+    """Yield a pod's log as it grows; nothing if there is none. Raises BackendError."""
     query = {"container": MAIN, **query}
     address = api.address(api.path("pods", pod, "log"), list(query.items()))
     session = _session(api)
@@ -123,7 +122,7 @@ async def log_of(api: Api, pod: str, query: dict[str, str]) -> AsyncIterator[byt
 
 
 async def forward(api: Api, pod: str, port: int) -> tuple[aiohttp.ClientSession, aiohttp.ClientWebSocketResponse]:
-    """Return the websocket that carries one connection to a port of a pod. Raises KernelGone, BackendError."""
+    """Return a websocket with one connection to a pod's port. Raises KernelGone, BackendError."""
     address = api.address(api.path("pods", pod, "portforward"), [("ports", str(port))])
     return await _connect(api, address, "v4.channel.k8s.io")
 
@@ -144,7 +143,7 @@ async def _connect(
             )
     except aiohttp.WSServerHandshakeError as error:
         await session.close()
-        if error.status in (404, 400, 409, 500):  # 500: the kubelet has no such container
+        if error.status in (404, 400, 409, 500):  # 500: the kubelet does not know the container
             raise KernelGone(_GONE) from error
         raise BackendError(f"The Kubernetes API refused a stream ({error.status}): {error.message}") from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Terminals in pods: a command with a terminal for each attached client, and no client left behind."""
+"""Terminals in pods: a command with a terminal per client, ended when the client disconnects."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from backendai.agent.backends.kubernetes_streams import Command, output_of, run_
 from backendai.agent.backends.terminal_scripts import CLOSE_ALL_BUT, CLOSE_ONE, MARK, OPEN, SETTINGS, tmux_name
 from backendai.agent.backends.tmux import FIND
 
-# A command in a pod gets no variables of its own.
+# The API cannot set variables of a command in a pod.
 _WITH_MARK = f'export {MARK}="$0" TERM=xterm-256color; exec "$@"'
 
 
 class Terminals:
-    """Opens terminals in the pods of one agent and knows which are open. ``find`` raises KernelGone for a kernel that
-    is not here."""
+    """Opens terminals in one agent's pods, and tracks the open ones. ``find`` raises KernelGone for an unknown
+    kernel."""
 
     def __init__(self, api: Api, find: Callable[[UUID], object]) -> None:
         self._api, self._find = api, find
@@ -53,19 +53,19 @@ class Terminals:
         return terminal
 
     def started(self, kernel_id: UUID) -> None:
-        """Note that a kernel was started by this agent: it has no clients of an earlier one."""
+        """Record that this agent started a kernel, so it has no clients of an earlier agent."""
         self._clean.add(kernel_id)
 
     def over(self, kernel_id: UUID) -> None:
-        """End the terminals of a kernel that has ended: their streams need not notice. Any thread may call."""
+        """End the terminals of a kernel that has ended, as their streams may not notice. Thread-safe."""
         for mark, kernel in list(self._open.items()):
             if kernel == kernel_id and (found := self._terminals.get(mark)) is not None:
                 loop, terminal = found
-                with contextlib.suppress(RuntimeError):  # the loop has ended
+                with contextlib.suppress(RuntimeError):  # the event loop has ended
                     asyncio.run_coroutine_threadsafe(terminal.end(), loop)
 
     def sweep(self, running: set[UUID]) -> None:
-        """Hang up the clients that an earlier, killed agent left in these kernels."""
+        """End the clients that a killed agent left in these kernels."""
         self._clean &= running
         for kernel_id in running - self._clean:
             ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
@@ -76,10 +76,10 @@ class Terminals:
         self._terminals.pop(mark, None)
         kernel_id = self._open.pop(mark, None)
         if kernel_id is not None and not self._run(kernel_id, CLOSE_ONE, [mark]):
-            self._clean.discard(kernel_id)  # the next sweep tries again
+            self._clean.discard(kernel_id)  # the next sweep retries
 
     def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
-        """Run a script in the kernel; return whether it was run, or need not be."""
+        """Run a script in the kernel; returns whether it was run, or is unnecessary."""
         try:
             output_of(self._api, pod_name(kernel_id), ["sh", "-c", script, "hang-up", *arguments])
         except KernelGone:
@@ -96,7 +96,7 @@ class PodTerminal(Terminal):
         self, running: Command, find: Callable[[str, str], Awaitable[None]], hang_up: Callable[[], Awaitable[None]]
     ) -> None:
         self._running, self._find, self._hang_up = running, find, hang_up
-        self._early: tuple[int, int] | None = None  # a size that comes before the shell is lost
+        self._early: tuple[int, int] | None = None  # the size to repeat at the shell's start, as earlier ones are lost
         self._has_started = self._closed = False
 
     async def read(self) -> bytes:
@@ -119,7 +119,7 @@ class PodTerminal(Terminal):
         await self._find(does, text)
 
     async def end(self) -> None:
-        """Let ``read`` say that the shell has ended."""
+        """Let ``read`` report the shell's end."""
         await self._running.close()
 
     async def close(self) -> None:

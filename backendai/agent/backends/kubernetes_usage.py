@@ -1,6 +1,6 @@
-"""What pods use: asked of their own control group by a command, because the cluster's metrics know no counters.
+"""Measures pods by a command that reads their control group, as the cluster's metrics lack counters.
 
-One command for each kernel and round, a few at once; a cluster that measures nothing is asked no more than that.
+One command per kernel and round, up to eight in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backendai.wire.messages import KernelSighting
 _AT_ONCE = 8
 _SECONDS = 5.0
 _ROUND_SECONDS = 20.0
-# Version 2 of control groups, then version 1; what is not there says nothing.
+# Control groups of version 2, then 1; missing files print nothing.
 _READ = r"""
 cd /sys/fs/cgroup 2>/dev/null || exit 0
 first() { for file in "$@"; do [ -r "$file" ] && { cat "$file"; return; }; done; }
@@ -33,13 +33,13 @@ awk -F'[: ]+' '/eth0:/ { for (i = 1; i <= NF; i++) if ($i == "eth0") print "net"
 
 
 class PodUsage:
-    """Reads pods of one agent; one thread uses it."""
+    """Reads one agent's pods. For one thread."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        """Return the counters of these kernels; those that have gone, or for which there was no time, are left out."""
+        """Return the counters of these kernels, without ended ones and those exceeding the time of 20 s."""
         deadline = time.monotonic() + _ROUND_SECONDS
 
         def read(kernel: KernelSighting) -> Reading | None:
@@ -57,7 +57,7 @@ class PodUsage:
 
 
 def reading_of(run: str, text: str) -> Reading | None:
-    """Return what the command's output says; None where it says nothing."""
+    """Return the measurement in the command's output; None if there is none."""
     said: dict[str, list[str]] = {}
     for line in text.splitlines():
         name, *values = line.split()

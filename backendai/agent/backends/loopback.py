@@ -1,4 +1,4 @@
-"""Addresses of this machine's own that kernels can have for themselves, where they have no network of their own."""
+"""Loopback addresses of this machine for kernels without a network of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _NUMBER = 2**22 - 2
 
 
 def address_of(kernel_id: UUID) -> str:
-    """Return the address of a kernel: the same after a restart of the agent, and for two kernels hardly ever."""
+    """Return the kernel's address: the same after a restart, and almost never equal for two kernels."""
     number = int.from_bytes(hashlib.sha256(kernel_id.bytes).digest()[:4]) % _NUMBER
     return str(ipaddress.IPv4Address(_FIRST + number))

@@ -1,4 +1,4 @@
-"""Packet rules of this machine: chains of our own, which only the packets of kernels enter."""
+"""Packet rules of this machine, in chains that only kernels' packets enter."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-VXLAN_PORT = 4789  # the port that IANA gave to VXLAN; it joins sessions over nodes: no kernel may forge its packets
-# Link-local addresses, and what Azure and Alibaba Cloud have instead: from these machines learn their own keys.
+VXLAN_PORT = 4789  # VXLAN's official port, which joins sessions over agents: kernels must not forge its packets
+# Metadata services of clouds, which return credentials: link-local, and those of Azure and Alibaba Cloud.
 METADATA = ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32")
 METADATA_V6 = ("fe80::/10", "fd00:ec2::254/128")
 V4, V6 = "iptables", "ip6tables"
-_IPV6_ADDRESSES = Path("/proc/net/if_inet6")  # missing or empty: this machine has no IPv6
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")  # missing or empty without IPv6
 _RESOLVER_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _TOOLS = ("iptables", "iptables-restore")
 _LOCK = ("-w", "5")
@@ -24,17 +24,17 @@ _LOCK = ("-w", "5")
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """One chain for each built-in chain. ``prefix`` begins their names; ``match``: the packets that enter them."""
+    """One chain for each built-in chain. ``prefix``: of their names. ``match``: selects the packets that enter."""
 
     prefix: str
     match: Sequence[str]
 
     def put(self, tool: str, rules: Mapping[str, Iterable[str]]) -> bool:
-        """Put these rules of built-in chains in place, once however often this is called; returns whether they are."""
+        """Add these rules once, however often this is called; returns whether they are in place."""
         return self._fill(tool, rules) and all(self._hook(tool, hook) for hook in rules)
 
     def remove(self, tool: str, hooks: Iterable[str]) -> None:
-        """Remove the chains; gone already is success."""
+        """Remove the chains. Does nothing if they are gone."""
         for hook in hooks if shutil.which(tool) else ():
             while accepts(tool, "-D", hook, *self._jump(hook)):
                 pass
@@ -42,7 +42,7 @@ class Chains:
                 accepts(tool, "-X", self._chain(hook))
 
     def _fill(self, tool: str, rules: Mapping[str, Iterable[str]]) -> bool:
-        """Fill the chains in one atomic step, so that repeating it leaves no gap and no double rule."""
+        """Fill the chains atomically, so that a repetition causes neither a gap nor duplicate rules."""
         lines = ["*filter", *(f":{self._chain(hook)} - [0:0]" for hook in rules)]
         lines += [f"-A {self._chain(hook)} {rule}" for hook, listed in rules.items() for rule in listed]
         table = "\n".join([*lines, "COMMIT", ""])
@@ -61,12 +61,12 @@ class Chains:
 
 
 def accepts(tool: str, *arguments: str) -> bool:
-    """Return whether the tool does this."""
+    """Return whether the tool succeeds with these arguments."""
     return subprocess.run([tool, *_LOCK, *arguments], capture_output=True, timeout=30).returncode == 0
 
 
 def obstacle() -> str:
-    """Return why this process sets no packet rules; empty: it can."""
+    """Return why this process cannot set packet rules; empty: it can."""
     if os.geteuid() != 0:
         return "the agent is not root"
     if not all(map(shutil.which, _TOOLS)):
@@ -92,25 +92,25 @@ def name_servers() -> list[str]:
 
 
 def to_name_servers(servers: Iterable[str]) -> Iterable[str]:
-    """Yield the rules that let names be resolved."""
+    """Yield the rules that allow name resolution."""
     for server in servers:
         yield f"-d {server} -p udp --dport 53 -j RETURN"
         yield f"-d {server} -p tcp --dport 53 -j RETURN"
 
 
 def refuse(match: str = "") -> Iterator[str]:
-    """Yield the rules that refuse packets. A reset refuses connections: Linux may try again after an ICMP message."""
+    """Yield rules that reject packets. Connections are reset, as Linux may retry after an ICMP message."""
     yield f"{match} -p tcp -j REJECT --reject-with tcp-reset".lstrip()
     yield f"{match} -j REJECT".lstrip()
 
 
 def by_version(addresses: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return these addresses and networks as networks, those of IPv4 first. Raises ValueError."""
+    """Return the addresses as networks, IPv4 and IPv6 separately. Raises ValueError."""
     networks = [ipaddress.ip_network(address, strict=False) for address in addresses]
     four, six = ([str(one) for one in networks if one.version == version] for version in (4, 6))
     return four, six
 
 
 def shielded_addresses() -> list[str]:
-    """Return the addresses of the platform that no kernel may reach, as the environment tells them."""
+    """Return the platform's addresses from the settings, which no kernel may reach."""
     return [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]

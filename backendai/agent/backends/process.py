@@ -1,7 +1,7 @@
-"""Kernels as native processes of this machine, for places without a container engine.
+"""Kernels as native processes of this machine, for machines without a container engine.
 
-Each kernel is a process tree under a small supervisor of its own (``process_runner``), which outlives the agent: an
-agent that was killed finds its kernels again by their folders. ``close`` ends them, with a reason.
+Each kernel is a process tree under its own supervisor (``process_runner``), which outlives a killed agent: the next
+agent finds its kernels by their folders. ``close`` ends them and records the reason.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _LABELS = {
 
 
 class ProcessBackend(SupervisedBackend, MountingBackend):
-    """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine. ``serves``:
-    replicas of endpoints may run here, whose ports everybody on the machine reaches."""
+    """Keeps kernels in the folders of ``Places``. Its only image stands for the machine's programs. ``serves``:
+    replicas may run here, although every user of the machine reaches their ports."""
 
     name = "process"
     capabilities = frozenset(
@@ -85,7 +85,7 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
         environments: Path | None = None,
     ) -> None:
         mounts = KernelMounts(data, hosts)
-        if environments is not None:  # kernels that start before the first build see it come
+        if environments is not None:  # mounted now, so that running kernels see the first build
             with contextlib.suppress(OSError):
                 environments.mkdir(parents=True, exist_ok=True)
         self._data = data
@@ -168,5 +168,5 @@ class ProcessBackend(SupervisedBackend, MountingBackend):
 
     def _clear(self, folder: KernelFolder) -> None:
         super()._clear(folder)
-        if self._closed.is_set():  # the portal has heard of its end, and nothing starts here any more
+        if self._closed.is_set():  # the end was reported, and nothing starts here any more
             self._places.tidy()

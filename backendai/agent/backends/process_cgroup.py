@@ -1,4 +1,4 @@
-"""Hard limits for native kernels: one cgroup directory per kernel, version 1 or 2, where this process may make them."""
+"""Hard limits of native kernels: one cgroup directory per kernel (version 1 or 2), if this process can create it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _V1_CONTROLLERS = ("memory", "cpu", "pids")
 
 
 def find_parents(mount: Path = MOUNT) -> list[Path]:
-    """Return the directories under which kernels get theirs; empty when memory cannot be limited from here."""
+    """Return the parent directories for kernels' cgroups; empty if memory cannot be limited."""
     if (mount / "cgroup.controllers").exists():
         return [parent for parent in _candidates_v2(mount) if _gives_file(parent, "memory.max")][:1]
     own = _own_paths()
@@ -26,7 +26,7 @@ def find_parents(mount: Path = MOUNT) -> list[Path]:
 
 
 def make(parents: list[Path], name: str, slots: Slots, *, pids: int) -> list[Path]:
-    """Make the kernel's directories with its limits and return them. Raises OSError."""
+    """Create the kernel's cgroups with its limits, and return them. Raises OSError."""
     memory = slots["mem"] // MILLI
     quota = max(slots["cpu"] * _PERIOD // MILLI, _SMALLEST_QUOTA)
     made = []
@@ -56,7 +56,7 @@ def members(directories: list[Path]) -> set[int]:
 
 def _candidates_v2(mount: Path) -> list[Path]:
     own = mount / _own_paths().get("", "/").lstrip("/")
-    candidates = [own.parent] if own != mount else []  # beside ourselves: a directory with processes cannot be a parent
+    candidates = [own.parent] if own != mount else []  # a sibling: a cgroup with processes cannot be a parent
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
             (mount / "backendai").mkdir(exist_ok=True)
@@ -74,7 +74,7 @@ def _ask_for_controllers(directory: Path) -> None:
 
 
 def _own_paths() -> dict[str, str]:
-    """Return this process's cgroup by controller; version 2 is the controller ""."""
+    """Return this process's cgroup by controller; the controller of version 2 is ""."""
     paths: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -83,7 +83,7 @@ def _own_paths() -> dict[str, str]:
 
 
 def _gives_file(parent: Path, name: str) -> bool:
-    """Return whether a new directory below ``parent`` can be made and gets the control file ``name``."""
+    """Return whether a new directory below ``parent`` can be created and has the control file ``name``."""
     if not parent.is_dir():
         return False
     trial = parent / f"backendai-trial-{uuid4().hex[:8]}"

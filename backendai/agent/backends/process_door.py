@@ -1,12 +1,13 @@
-"""The first process inside a native kernel: runs the main program, opens shells on request, reaps what they leave.
+"""A native kernel's first process: runs the main program, opens shells on request, reaps their children.
 
-It runs by itself (standard library only, imports at the top: after the change of user the interpreter's folder may be
-out of reach). Its arguments are a JSON object (see ``process_launch``) and the numbers of two inherited sockets and a
-file. Over the first socket it speaks to the runner: one JSON object per line up, one word per line down. On the second
-it listens to the agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor,
-one for a program its number, by which the agent can ask later how it ended.
-The file holds the environment of the kernel's programs. It is not the door's own: variables such as LD_PRELOAD come
-from people, and what runs before rights are given up must not heed them.
+It uses only the standard library and imports everything at the top, as the interpreter's folder may be unreachable
+after the change of user. Its arguments are a JSON object (see ``process_launch``) and the descriptors of two sockets
+and a file. The first socket leads to the runner: one JSON object per line up, one word per line down. The second
+listens for the agent. A request for a shell is answered with a descriptor of the pseudo-terminal's controlling side,
+one for a program with its pid, by which the agent can later ask for the exit code.
+
+The file contains the environment of the kernel's programs. This process does not use it: users set variables such as
+LD_PRELOAD, which must have no effect before rights are dropped.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ import termios
 from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_EASIER_TO_KILL = b"300"  # when the whole machine runs out of memory, kernels go before the platform
+_EASIER_TO_KILL = b"300"  # if the machine runs out of memory, kernels are killed before the platform
 _ANSWER_TIMEOUT = 5.0
-_MOST_ENDS = 256  # of programs that the agent had started; what is forgotten has ended with an unknown code
+_MOST_ENDS = 256  # saved exit codes of programs that the agent started; older ones are dropped
 
 
 def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket) -> None:
-    """Serve until the runner closes the channel; the runner ends whatever is left."""
+    """Serve until the runner closes the channel. The runner kills the remaining processes."""
     become_harmless(order)
     signalled, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -64,7 +65,7 @@ def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket)
 
 
 def become_harmless(order: dict[str, Any]) -> None:
-    """Give up rights: another user when told so, no new privileges, no core files, a limit of processes."""
+    """Drop rights: change the user if ordered, no new privileges, no core files, a limit of processes."""
     if order["uid"] is not None:
         os.setgroups([])
         os.setresgid(order["uid"], order["uid"], order["uid"])
@@ -72,7 +73,7 @@ def become_harmless(order: dict[str, Any]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set here, as a change of user clears it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if order["pids"] is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -116,7 +117,8 @@ def _become(argv: list[str], order: dict[str, Any], terminal: int | None) -> Non
 
 
 def reap(main_pid: int, channel: socket.socket, ends: dict[int, int | None]) -> None:
-    """Collect every ended child; the end of the main program is told to the runner, those in ``ends`` are noted."""
+    """Reap all ended children. Reports the main program's end to the runner, and saves exit codes of those in
+    ``ends``."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -133,7 +135,7 @@ def reap(main_pid: int, channel: socket.socket, ends: dict[int, int | None]) -> 
 
 
 def answer(listener: socket.socket, order: dict[str, Any], ends: dict[int, int | None]) -> None:
-    """Open one shell for the agent: its request is one JSON object, the answer one with the terminal attached."""
+    """Answer one request of the agent (a JSON object): open a shell, start a program, or return an exit code."""
     connection, _ = listener.accept()
     with connection:
         connection.settimeout(_ANSWER_TIMEOUT)
@@ -160,13 +162,13 @@ def answer(listener: socket.socket, order: dict[str, Any], ends: dict[int, int |
 
 
 def start_program(argv: list[str], order: dict[str, Any], environ: dict[str, str]) -> int:
-    """Start a program with the rights and the environment of the kernel's own, and these variables; returns its pid.
-    Raises OSError."""
+    """Start a program with the rights and environment of the main program, and these variables; returns its pid. Raises
+    OSError."""
     return spawn([*order["wait"], *argv], order | {"environ": order["environ"] | environ})
 
 
 def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
-    """Start (or attach to) the shell ``name`` on a new pseudo-terminal and return its controlling side."""
+    """Start (or attach to) the shell ``name`` on a new pseudo-terminal; returns its controlling side."""
     master, slave = pty.openpty()
     try:
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", request["rows"], request["cols"], 0, 0))
@@ -180,20 +182,20 @@ def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
 
 
 def shell(name: str, tmux: list[str]) -> list[str]:
-    """Return the command of an interactive shell: kept by tmux, with these options, where there is tmux."""
+    """Return the command of an interactive shell, in tmux (with these options) if it is installed."""
     if shutil.which("tmux"):
         return ["tmux", "-u", *tmux, "new-session", "-A", "-s", name]
     return ["bash", "-l"] if shutil.which("bash") else ["sh", "-l"]
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal a process and its group, if it is still there."""
+    """Send a signal to a process group, if it exists."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, number)
 
 
 def tell(channel: socket.socket, **news: Any) -> None:
-    """Say something to the runner; when the runner is gone there is nobody to tell."""
+    """Send a message to the runner. Does nothing if the runner has ended."""
     with contextlib.suppress(OSError):
         channel.sendall(json.dumps(news).encode() + b"\n")
 

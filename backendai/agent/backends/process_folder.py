@@ -1,7 +1,7 @@
-"""The folder of one native kernel: everything that is known about it, so that any agent can take it over.
+"""A native kernel's folder with all data about it, so that any agent can take the kernel over.
 
-``spec.json`` what was ordered, ``launch.json`` how it was started, ``runner.json`` who supervises it, ``stop.json``
-the order to end it, ``exit.json`` how it ended, ``output.log`` what it printed, ``home`` its scratch.
+``spec.json``: the order. ``launch.json``: how it was started. ``runner.json``: its supervisor. ``stop.json``: the order
+to end it. ``exit.json``: how it ended. ``output.log``: its output. ``home``: its scratch folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOST = "The supervisor of the kernel is gone: it was killed, or the machine was
 
 
 class KernelFolder:
-    """Reads, writes and judges the files of one kernel."""
+    """Reads, writes and evaluates one kernel's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,14 +37,14 @@ class KernelFolder:
         self.log = path / "output.log"
 
     def spec(self) -> KernelSpec | None:
-        """Return what was ordered; None when the folder is not (or no longer) a kernel's."""
+        """Return the kernel's spec; None if the folder is not a kernel's."""
         try:
             return KernelSpec.model_validate_json((self.path / "spec.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
     def read(self, name: str) -> dict[str, Any]:
-        """Return the named file's object; empty when there is none."""
+        """Return the object in the named file; empty if there is none."""
         try:
             value: dict[str, Any] = json.loads((self.path / f"{name}.json").read_bytes())
         except (OSError, ValueError):
@@ -52,33 +52,33 @@ class KernelFolder:
         return value
 
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write the named file whole or not at all, readable by the agent alone (environments hold secrets)."""
+        """Write the named file atomically, readable only by the agent, as environments contain secrets."""
         draft = self.path / f"{name}.draft"
         draft.touch(mode=0o600)
         draft.write_text(json.dumps(value))
         draft.replace(self.path / f"{name}.json")
 
     def runner(self) -> int | None:
-        """Return the supervisor's pid while it lives; a later process with the same number does not count."""
+        """Return the live supervisor's pid; None if it has ended. Detects a reused pid."""
         known = self.read("runner")
         alive = bool(known) and start_time(known["pid"]) == known["started"]
         return known["pid"] if alive else None
 
     def running(self) -> bool:
-        """Return whether the kernel lives."""
+        """Return whether the kernel runs."""
         return not (self.path / "exit.json").exists() and self.runner() is not None
 
     def started(self) -> bool:
-        """Return whether the kernel ever lived."""
+        """Return whether the kernel has ever run."""
         return (self.path / "runner.json").exists()
 
     def container_id(self) -> str:
-        """Return a name for this very run of the kernel; empty when it never started."""
+        """Return an id of this run of the kernel; empty if it never started."""
         known = self.read("runner")
         return f"process-{known['pid']}-{known['started']}" if known else ""
 
     def sighting(self) -> KernelSighting | None:
-        """Return what the node tells the portal; None when the kernel never started."""
+        """Return the kernel's state for the portal; None if it never started."""
         spec = self.spec()
         if spec is None or not self.started():
             return None
@@ -92,19 +92,20 @@ class KernelFolder:
         )
 
     def ended(self) -> Ended | None:
-        """Return how the kernel ended; None while it lives. What outlived a lost supervisor is killed here."""
+        """Return how the kernel ended; None while it runs. If the supervisor was lost, kills the kernel's remaining
+        processes."""
         if self.running():
             return None
-        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last action
+        if not (self.path / "exit.json").exists():  # checked again, as the supervisor writes it last
             self.kill()
-            with contextlib.suppress(OSError):  # the folder is gone, or the disk full
+            with contextlib.suppress(OSError):  # the folder is deleted or the disk full
                 self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
         ending = self.read("exit")
         code, reason, message = ending.get("exit_code"), ending.get("reason", "exited"), ending.get("message", "")
         return Ended(code, reason, message or _describe(ending, code, reason))
 
     def kill(self) -> None:
-        """Kill the supervisor and whatever is left of the kernel, when nothing politer works."""
+        """Kill the supervisor and all remaining processes of the kernel."""
         launch, victims = self.read("launch"), self.processes()
         for pid in victims:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -114,7 +115,7 @@ class KernelFolder:
             remove_traces(launch)
 
     def processes(self) -> set[int]:
-        """Return the supervisor and whatever belongs to the kernel, wherever it went."""
+        """Return the supervisor and all processes of the kernel, including detached ones."""
         launch, runner = self.read("launch"), self.runner()
         found = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
         if runner is not None:
@@ -123,14 +124,14 @@ class KernelFolder:
         return found
 
     def remove(self) -> None:
-        """Delete the folder, and what the kernel made unreadable in it."""
+        """Delete the folder, including parts that the kernel made unreadable."""
         remove_tree(self.path)
         if self.path.exists():
             make_removable(self.path)
             remove_tree(self.path)
 
     def _marked(self) -> set[int]:
-        """Processes that carry the kernel's id in their environment, wherever they went."""
+        """Return the processes with the kernel's id in their environment."""
         wanted, found = str(self.kernel_id), set()
         for process in psutil.process_iter(["environ"]):
             if (process.info["environ"] or {}).get(_MARK) == wanted and process.pid != os.getpid():

@@ -1,4 +1,4 @@
-"""Guest agents in native kernels: started by the kernel's first process, with the rights of its user."""
+"""Guest agents in native kernels: the kernel's first process starts them as its user."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace
 
 
 class ProcessGuests(GuestPlace):
-    """``find`` returns the folder of a kernel of ours, or None."""
+    """``find`` returns the folder of a kernel of this agent, or None."""
 
     def __init__(self, find: Callable[[UUID], KernelFolder | None]) -> None:
         self._find = find
 
     def folder(self, kernel_id: UUID) -> Path:
-        """Return the guest's folder; a kernel that an older version has started has none."""
+        """Return the guest's folder. Raises BackendError for a kernel of an older version without it."""
         folder = self._find(kernel_id)
         if folder is None or not folder.running():
             raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id)
@@ -30,12 +30,13 @@ class ProcessGuests(GuestPlace):
         return folder.path / GUEST
 
     def was_launched(self, kernel_id: UUID) -> bool:
-        """Return whether the program lies in the folder."""
+        """Return whether the guest's program is in the folder."""
         folder = self._find(kernel_id)
         return folder is not None and (folder.path / GUEST / PROGRAM).exists()
 
     def launch(self, kernel_id: UUID) -> None:
-        """Have the kernel's first process start it. The loopback is the machine's, so interpreters do not use it."""
+        """Start the guest by the kernel's first process. Interpreters do not use the loopback, which is the
+        machine's."""
         place = self.folder(kernel_id)
         inside = INSIDE if self._is_shut_in(kernel_id) else str(place)
         argv = ["python3", "-I", "-S", f"{inside}/{PROGRAM}", "serve", inside, "ipc-only"]

@@ -1,4 +1,4 @@
-"""What a native kernel finds when it starts: its files, its command and its environment."""
+"""Prepares a native kernel's start: its files, its command and its environment."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from backendai.core.mount_targets import below_home
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
-_COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux a user namespace has a count of processes of its own
+_COUNTS_PER_NAMESPACE = (5, 14)  # since this version, Linux counts processes per user namespace
 TMUX_CONF = "tmux.conf"
 ENVIRONMENT = "python"
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
 def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
-    """Make the files that the kernel finds: home, temporary folder, ``python``, tables of users and hosts."""
+    """Create the kernel's files: home, temporary folder, ``python``, tables of users and hosts."""
     for folder in (place.home, place.tmp, place.programs, place.tables, place.guest):
         folder.mkdir()
     for name in ("python", "python3"):
@@ -76,8 +76,8 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
 
 
 def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Grant) -> dict[str, Any]:
-    """Return the command with which the runner starts the kernel (``argv``), the environment of the kernel's programs
-    (``environ``) and that of what runs before rights are given up (``environ_outside``), with nothing from people."""
+    """Return the kernel's launch data: ``argv``, the runner's command; ``environ``, for the kernel's programs;
+    ``environ_outside``, for processes before rights are dropped, without users' variables."""
     inside = isolation.bwrap is not None
     home = home_of(place, isolation)
     programs = BIN_INSIDE if inside else str(place.programs)
@@ -110,13 +110,13 @@ def _temporary(place: Place, isolation: Isolation) -> str:
 
 
 def _access(place: Place, isolation: Isolation) -> Access:
-    """Return how the kernel sees the files by which it reaches the others of its session."""
+    """Return the paths of the cluster's files as the kernel sees them."""
     folder = GUEST_INSIDE if isolation.bwrap is not None else str(place.guest)
     return Access(folder, f"{_temporary(place, isolation)}/.cluster-environ", lacking_here())
 
 
 def environment_of(place: Place, isolation: Isolation) -> str:
-    """Return where the kernel finds its Python environment, once that is made; empty: it has none."""
+    """Return the path of the kernel's Python environment, which may not be built yet; empty: it has none."""
     if place.environments is None:
         return ""
     return f"{ENVIRONMENTS_INSIDE if isolation.bwrap is not None else place.environments}/{ENVIRONMENT}"
@@ -128,7 +128,8 @@ def _paths(place: Place, isolation: Isolation, programs: str) -> str:
 
 
 def _link_folders(place: Place) -> None:
-    """Lead from the home to its folders, where nothing can be mounted. Raises StartFailed for one outside of it."""
+    """Link the home to the kernel's folders, as nothing can be mounted. Raises StartFailed for a folder outside the
+    home."""
     for bind in place.binds:
         inside = below_home(bind.target)
         if not inside:
@@ -143,25 +144,25 @@ def _link_folders(place: Place) -> None:
 
 
 def _start_of(spec: KernelSpec, home: str) -> str:
-    """Return where programs begin, as the kernel names it."""
+    """Return the working directory of programs, as the kernel sees it."""
     inside = below_home(spec.start_in)
     return f"{home}/{inside}" if inside else spec.start_in or home
 
 
 def home_of(place: Place, isolation: Isolation) -> str:
-    """Return the home folder as the kernel's programs name it."""
+    """Return the path of the home folder, as the kernel sees it."""
     return HOME if isolation.bwrap is not None else str(place.home)
 
 
 def _interpreter(place: Place, isolation: Isolation) -> Path:
-    """The agent's own Python; the system's where the kernel's user cannot reach that one."""
+    """Return the agent's own Python; the system's if the kernel's user cannot reach it."""
     own = Path(sys.executable).resolve()
     reachable = isolation.bwrap is not None or place.uid is None or open_to_all(own)
     return own if reachable else Path("/usr/bin/python3")
 
 
 def _main(spec: KernelSpec) -> list[str]:
-    """The user's command, or a banner and then patience."""
+    """Return the user's command, or a banner followed by an endless sleep."""
     if spec.runs_program:
         return [_shell(), "-c", spec.command]
     banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
@@ -173,9 +174,10 @@ def _shell() -> str:
 
 
 def _can_count_processes(place: Place, isolation: Isolation) -> bool:
-    """A user's limit of processes counts all of the user's: fair only when the kernel has a user (namespace) alone."""
+    """Return whether a limit of processes can be set: it counts all processes of a user, so the kernel needs its own
+    user or user namespace."""
     version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
-    if place.uid == KERNEL_USER:  # shared by all kernels that mount folders
+    if place.uid == KERNEL_USER:  # a user shared by all kernels that mount folders
         return False
     return place.uid is not None or (isolation.bwrap is not None and version >= _COUNTS_PER_NAMESPACE)
 
@@ -200,5 +202,5 @@ def _environ(spec: KernelSpec, home: str, temporary: str, paths: str) -> dict[st
 
 
 def _mark(spec: KernelSpec) -> dict[str, str]:
-    """Return the variable by which stray processes of the kernel are found."""
+    """Return the variable that identifies the kernel's processes."""
     return {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}

@@ -1,4 +1,4 @@
-"""Reading the log of a native kernel, which lies in ``output.log`` after an older half in ``output.log.1``."""
+"""Reads a native kernel's log: ``output.log``, and before it the older half ``output.log.1``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _INTERVAL = 0.2
 
 
 def read_tail(log: Path, limit: int) -> tuple[bytes, bool]:
-    """Return the last ``limit`` bytes and whether there was more; b"" when there is no log."""
+    """Return the last ``limit`` bytes, and whether the log is longer; b"" without a log."""
     data = b"".join(_content(path) for path in (log.with_name(log.name + ".1"), log))
     cut = len(data) > limit or log.with_name("output.cut").exists()
     return data[max(len(data) - limit, 0) :], cut
 
 
 async def follow(log: Path, *, tail: int | None, follow: bool, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """Yield the last ``tail`` lines (None: all that is kept), then what is added until ``ended`` says it is over."""
+    """Yield the last ``tail`` lines (None: all), then new output until ``ended`` returns True."""
     reader = await asyncio.to_thread(_Reader, log)
     try:
         if begin := await asyncio.to_thread(reader.begin, tail):
             yield begin
         while follow:
-            over = await asyncio.to_thread(ended)  # asked before reading: what is read afterwards is complete
+            over = await asyncio.to_thread(ended)  # before reading, so that the following read is complete
             while piece := await asyncio.to_thread(reader.read):
                 yield piece
             if over:
@@ -36,7 +36,7 @@ async def follow(log: Path, *, tail: int | None, follow: bool, ended: Callable[[
 
 
 class _Reader:
-    """Goes through the log's newest file and on to its successor when the file was rotated away."""
+    """Reads the log's newest file, and continues with its successor after a rotation."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -53,12 +53,12 @@ class _Reader:
             return piece
         try:
             newest = os.open(self.log, os.O_RDONLY)
-        except FileNotFoundError:  # between two files, or removed
+        except FileNotFoundError:  # during a rotation, or deleted
             return b""
         if os.path.sameopenfile(newest, self.file):
             os.close(newest)
             return b""
-        piece = os.read(self.file, _PIECE)  # written before the rotation, after our last look
+        piece = os.read(self.file, _PIECE)  # bytes written between our last read and the rotation
         if piece:
             os.close(newest)
             return piece

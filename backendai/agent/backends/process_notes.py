@@ -1,4 +1,4 @@
-"""What an administrator should know about a node that runs native processes."""
+"""Notes for administrators about an agent that runs native processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOWED_TO_ROOT = "run the agent where root may make namespaces: on the machine
 
 
 def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list[Note]:
-    """Return one note for each protection that containers give and this node does not, and why it starts nothing."""
+    """Return a note for each protection that containers would offer, and about a fault that prevents starts."""
     containers = _how_to_have_containers(isolation)
     notes = [
         Note(
@@ -65,7 +65,7 @@ def _no_sandbox(isolation: Isolation, places: Places) -> str:
 def _how_to_have_containers(isolation: Isolation) -> str:
     if not _is_sandbox_forbidden(isolation):
         return f"To have containers, {_DOCKER}, and start the agent again."
-    if isolation.root:  # no engine can be started there either
+    if isolation.root:  # an engine would not start there either
         return f"To have containers, first {_ALLOWED_TO_ROOT}; then {_DOCKER}, and start the agent again."
     return f"To have a sandbox, {_ALLOWED_TO_USERS}. To have containers, {_DOCKER}. Then start the agent again."
 
@@ -78,5 +78,5 @@ def _how_to_have_a_sandbox(isolation: Isolation) -> str:
 
 
 def _is_sandbox_forbidden(isolation: Isolation) -> bool:
-    """Return whether bubblewrap is installed and yet of no use here."""
+    """Return whether bubblewrap is installed but does not work here."""
     return isolation.bwrap is None and shutil.which("bwrap") is not None

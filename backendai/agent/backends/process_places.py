@@ -1,8 +1,8 @@
-"""Where the folders of native kernels are.
+"""The folders of native kernels.
 
-They are in the agent's data folder (``kernels``) unless kernels run as users of their own and walk there by themselves:
-the data folder is closed to them, and so may be a folder above it (/root). Then a folder of root's outside of it holds
-them, open for passing through only; ``kernels.json`` in the data folder remembers which.
+They are in the agent's data folder (``kernels``), unless kernels have users of their own and access their folders
+directly: the data folder, or a folder above it (/root), may be closed to these users. Then a folder outside, owned by
+root and open only for traversal, contains them; ``kernels.json`` in the data folder records it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_sandbox import Isolation
 from backendai.agent.credentials import write_private
 
-KERNEL_USERS = range(61184, 65520)  # the range that systemd keeps for users without a name
-BASES = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  (the folder in it has a name that nobody can guess)
+KERNEL_USERS = range(61184, 65520)  # systemd's range for dynamic users
+BASES = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  (the folder's name is random)
 _NAME, _RECORD, _SEARCH_ONLY = "backendai-kernels-", "kernels.json", 0o711
 _TRIAL_USER, _TRIAL_SECONDS = KERNEL_USERS[0], 10.0
 
 
 class Places:
-    """The folders that hold kernels of one agent. ``fault`` and ``fix`` say why no kernel can start, and what to do;
-    empty when kernels can."""
+    """The folders with one agent's kernels. ``fault`` and ``fix``: why no kernel can start, and advice; empty if
+    kernels can."""
 
     def __init__(self, data: Path, isolation: Isolation) -> None:
         self._data, self._isolation = data, isolation
@@ -39,22 +39,22 @@ class Places:
         self.inside.chmod(_SEARCH_ONLY)
         self._lock = threading.Lock()
         self.fault = self.fix = ""
-        self._outside = self._recorded()  # the newest one last
+        self._outside = self._recorded()  # newest last
         self.new = self.inside
         self.look()
 
     @property
     def all(self) -> list[Path]:
-        """The folders in which kernels may be: an earlier start may have chosen otherwise."""
+        """All folders that may contain kernels; an earlier start may have chosen another one."""
         return [self.inside, *self._outside]
 
     def look(self) -> None:
-        """Decide where new kernels go, and whether they can start at all. Costs a short process as root."""
+        """Choose the folder of new kernels, and check whether they can start. Runs a short process as root."""
         with self._lock:
             self.fault, self.fix = self._decide()
 
     def for_new(self) -> Path:
-        """Return the folder for a new kernel. Raises StartFailed when there is none."""
+        """Return the folder for new kernels. Raises StartFailed if there is none."""
         if self.fault or not self.new.is_dir():
             self.look()
         if self.fault:
@@ -62,18 +62,18 @@ class Places:
         return self.new
 
     def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; where it would be when there is none."""
+        """Return the kernel's folder; the path for a new one if there is none."""
         there = [path for place in self.all if (path := place / str(kernel_id)).is_dir()]
         return there[0] if there else self.new / str(kernel_id)
 
     def folders(self) -> Iterator[Path]:
-        """Yield whatever is in the folders."""
+        """Yield all entries of the folders."""
         for place in self.all:
             with contextlib.suppress(FileNotFoundError):
                 yield from list(place.iterdir())
 
     def tidy(self) -> None:
-        """Remove the folders outside of the data folder that are empty."""
+        """Remove the empty folders outside the data folder."""
         with self._lock:
             for folder in self._outside:
                 with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ class Places:
                 self.new = self.inside
 
     def _decide(self) -> tuple[str, str]:
-        """Choose the folder for new kernels; returns why none can start and what to do about that."""
+        """Choose the folder for new kernels; returns fault and advice if none can start."""
         if self._isolation.root and (problem := self._problem_at(Path("/"))):
             fix = "Run the agent where root may change users (CAP_SETUID, CAP_SETGID), or as another user."
             return f"Kernels cannot run as users of their own: {problem}.", fix
@@ -108,7 +108,7 @@ class Places:
         return f"The users of kernels cannot reach {', nor '.join(told)}.", fix
 
     def _make(self, base: Path) -> str:
-        """Make the folder and remember it; returns what is wrong with it, after removing it."""
+        """Create and record a folder below ``base``; returns its problem, after removing it."""
         try:
             made = Path(tempfile.mkdtemp(prefix=_NAME, dir=base))
         except OSError as error:
@@ -129,7 +129,7 @@ class Places:
             (self._data / _RECORD).unlink(missing_ok=True)
 
     def _recorded(self) -> list[Path]:
-        """Return the folders of earlier starts that are still there and in which nobody else can write."""
+        """Return the existing folders of earlier starts in which no other user can write."""
         try:
             told = json.loads((self._data / _RECORD).read_bytes())["folders"]
             return [folder for name in told if _is_ours(folder := Path(name))]
@@ -137,7 +137,7 @@ class Places:
             return []
 
     def _problem_at(self, folder: Path) -> str:
-        """Return why a user of kernels cannot be in the folder; empty when they can. It is really tried."""
+        """Return why a kernel's user cannot access the folder; empty: it can. Tests it with a process."""
         trial = ["ls", "-d", "--", f"{folder}/."]
         try:
             done = subprocess.run(

@@ -1,5 +1,7 @@
-"""Ports of native kernels that serve an endpoint: each has an address of this machine for itself, which it finds in
-HOST. Anyone who is on the machine reaches it, too; therefore an administrator has to allow it."""
+"""Ports of native kernels that serve endpoints: each kernel has a loopback address of its own, in its variable HOST.
+
+Every user of the machine can reach them, so an administrator has to allow it.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from backendai.wire.messages import KernelSpec
 
 
 def address_in(spec: KernelSpec) -> str:
-    """Return the address that a kernel was given by ``with_address``; empty when it has none."""
+    """Return the kernel's address from ``with_address``; empty if it has none."""
     address = address_of(spec.kernel_id)
     return address if spec.environ.get("HOST") == address else ""
 
 
 def with_address(spec: KernelSpec) -> KernelSpec:
-    """Return the order with the kernel's own address where its server would listen on all of them."""
+    """Return the spec with the kernel's own address, if its server would listen on all addresses."""
     if spec.environ.get("HOST") != ANY_HOST:
         return spec
     return spec.model_copy(update={"environ": {**spec.environ, "HOST": address_of(spec.kernel_id)}})

@@ -1,8 +1,8 @@
-"""The supervisor of one native kernel: outlives the agent, keeps the log, watches the memory, writes the end.
+"""A native kernel's supervisor: outlives the agent, keeps the log, limits memory, records the end.
 
-It runs by itself (``python -I -S process_runner.py FOLDER READY_FD``, standard library only), in its own session, so
-that neither the end of the agent nor Ctrl-C in its terminal reaches it. In FOLDER it reads ``launch.json`` and, at
-SIGTERM, ``stop.json``; it writes ``runner.json`` (the kernel lives), ``output.log`` and ``exit.json`` (how it ended).
+It runs alone (``python -I -S process_runner.py FOLDER READY_FD``, only the standard library) in its own session, beyond
+the agent's end and Ctrl-C in its terminal. In FOLDER it reads ``launch.json`` and, at SIGTERM, ``stop.json``; it writes
+``runner.json`` (the kernel runs), ``output.log`` and ``exit.json`` (how it ended).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _KILLED = 128 + signal.SIGKILL
 
 
 class Runner:
-    """One kernel from its first process to its last."""
+    """Supervises one kernel from its first process to its last."""
 
     def __init__(self, folder: Path, ready: int) -> None:
-        self.folder, self.ready, self.umask = folder, ready, os.umask(0o077)  # others may pass through the folder
+        self.folder, self.ready, self.umask = folder, ready, os.umask(0o077)  # the folder stays traversable for others
         self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
         self.log = RotatingLog(folder, self.launch["log_bytes"])
-        self.end: dict[str, Any] = {}  # what the door said: exited or failed
-        self.order: dict[str, Any] | None = None  # to stop, by the agent
+        self.end: dict[str, Any] = {}  # the door's message: exited or failed
+        self.order: dict[str, Any] | None = None  # the agent's order to stop
         self.kill_at: float | None = None
-        self.used = 0  # bytes of memory, when that was too much
+        self.used = 0  # bytes of memory, if above the limit
 
     def run(self) -> None:
-        """Start the kernel, serve it until it ends, write how it ended."""
+        """Start the kernel, supervise it until its end, and record the end."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.signalled, signalled = os.pipe()
         os.set_blocking(signalled, False)
@@ -49,7 +49,7 @@ class Runner:
         signal.signal(signal.SIGTERM, lambda number, frame: self._take_order())
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         try:
-            (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # the disk may be full by then
+            (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # reserves space for the end on a full disk
             self._spawn()
             self._serve()
         except OSError as error:
@@ -108,12 +108,12 @@ class Runner:
 
     def _listen_to_door(self) -> None:
         if not (news := self.channel.recv(65536)):
-            self.end = {"exited": _KILLED}  # the door itself was killed
+            self.end = {"exited": _KILLED}  # the door was killed
         for line in news.splitlines():
             said = json.loads(line)
             if "started" in said:
                 write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
-                with contextlib.suppress(BrokenPipeError):  # the agent was killed: the next one finds the kernel
+                with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
                     os.write(self.ready, b"started")
                 os.close(self.ready)
                 self.ready = os.open(os.devnull, os.O_WRONLY)
@@ -135,7 +135,7 @@ class Runner:
 
     def _takes_too_much_memory(self) -> bool:
         limit: int | None = self.launch["memory"]
-        # Resident bytes count shared pages several times: an upper bound, and cheap.
+        # Resident bytes count shared pages several times: a cheap upper bound.
         if limit is None or sum(map(resident, pids := descendants())) <= limit:
             return False
         self.used = used if (used := sum(map(proportional, pids))) > limit else 0
@@ -160,7 +160,7 @@ class Runner:
 
 
 class RotatingLog:
-    """The kernel's output in two files of half the allowed size each; the oldest bytes go first."""
+    """The kernel's output in two files, each with half of the allowed size; the oldest bytes are dropped."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.path, self.older, self.dropped = (folder / name for name in ("output.log", "output.log.1", "output.cut"))
@@ -168,14 +168,14 @@ class RotatingLog:
         self.file, self.size = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 0
 
     def copy_from(self, source: int) -> bool:
-        """Append what can be read now; returns False at the end of the source."""
+        """Append the available bytes; returns False at the end of the source."""
         self.append(data := os.read(source, 65536))
         return bool(data)
 
     def append(self, data: bytes) -> None:
         if self.size and self.size + len(data) > self.half:
             self._rotate()
-        with contextlib.suppress(OSError):  # a full disk costs output, not the kernel
+        with contextlib.suppress(OSError):  # on a full disk output is lost, and the kernel continues
             self.size += os.write(self.file, data)
 
     def _rotate(self) -> None:
@@ -187,14 +187,14 @@ class RotatingLog:
 
 
 def keep_in_memory(value: dict[str, Any]) -> int:
-    """Return a descriptor from which the value can be read once as JSON; no file of any folder holds it."""
+    """Return a descriptor of an in-memory file with the value as JSON, so that no folder contains it."""
     file = os.memfd_create("environ")
     os.pwrite(file, json.dumps(value).encode(), 0)
     return file
 
 
 def listen(path: Path) -> socket.socket:
-    """Return a socket that listens at ``path``, which may be longer than socket addresses allow."""
+    """Return a socket that listens at ``path``, which can be longer than socket addresses."""
     folder = os.open(path.parent, os.O_PATH)
     try:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -206,7 +206,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write the file whole or not at all; into its draft, if there is one, which has its room on the disk."""
+    """Write the file atomically. Overwrites an existing draft, which reserves the disk space."""
     draft = path.with_suffix(".draft")
     draft.touch()
     with draft.open("r+") as file:
@@ -215,14 +215,14 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def reap() -> None:
-    """Collect ended children and the orphans that came to us."""
+    """Reap ended children and adopted orphans."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def kill_tree() -> None:
-    """Kill every process below this one, daemonised ones included."""
+    """Kill all processes below this one, including daemons."""
     deadline = time.monotonic() + _PATIENCE_AFTER_KILL
     while (pids := descendants()) and time.monotonic() < deadline:
         for pid in pids:
@@ -233,7 +233,7 @@ def kill_tree() -> None:
 
 
 def descendants() -> list[int]:
-    """Return the live processes below this one."""
+    """Return the live descendants of this process."""
     children: dict[int, list[int]] = {}
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         if (fields := stat_fields(pid)) and fields[0] != "Z":
@@ -247,7 +247,7 @@ def descendants() -> list[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name: state, parent, …; empty when it is gone."""
+    """Return the fields of /proc/PID/stat after the name (state, parent, …); empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -255,13 +255,13 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def start_time(pid: int) -> int:
-    """Return when the process began, in ticks since boot: with the pid it names a process for good. 0: gone."""
+    """Return the process's start time in ticks since boot, which with the pid identifies it; 0: it ended."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
 
 
 def resident(pid: int) -> int:
-    """Return the process's resident bytes; 0 when it is gone."""
+    """Return the process's resident bytes; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -269,7 +269,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """Return the process's bytes with its share of shared pages; all resident ones when that may not be asked."""
+    """Return the process's bytes with its share of shared pages; all resident bytes if that is not readable."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -278,7 +278,7 @@ def proportional(pid: int) -> int:
 
 
 def oom_kills(cgroups: list[str]) -> int:
-    """Return how often the kernel of the machine killed a process there for want of memory (cgroup v1 or v2)."""
+    """Return the number of out-of-memory kills in these cgroups (version 1 or 2)."""
     for cgroup in cgroups:
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
@@ -288,12 +288,12 @@ def oom_kills(cgroups: list[str]) -> int:
 
 
 def remove_traces(launch: dict[str, Any]) -> None:
-    """Remove what lies outside the kernel's folder: its cgroups and, without a sandbox, its folder under /tmp."""
+    """Delete the kernel's traces outside its folder: its cgroups and, without a sandbox, its folder below /tmp."""
     for cgroup in launch["cgroups"]:
         with contextlib.suppress(OSError):
             Path(cgroup).rmdir()
     if launch["runtime"]:
-        subprocess.run(["rm", "-rf", "--", launch["runtime"]], capture_output=True)  # its depth is the kernel's choice
+        subprocess.run(["rm", "-rf", "--", launch["runtime"]], capture_output=True)  # rm handles any depth
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How a native kernel is shut in: by bubblewrap where it works, else by nothing but its own process tree.
+"""Isolates native kernels by bubblewrap if it works; otherwise kernels are only separate process trees.
 
-An agent of root gives every kernel a user id of its own; an ordinary user's kernels share that user's id.
+An agent of root gives every kernel its own user id; the kernels of other agents have the agent's.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _READABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What can be used here. ``bwrap``: its path, None when missing or not working (``why_not`` says it).
-    ``root``: the agent is root. ``sized_tmpfs``: this bubblewrap can limit /dev/shm."""
+    """The available isolation. ``bwrap``: its path; None if missing or not working (``why_not``). ``root``: the agent
+    is root. ``sized_tmpfs``: this bubblewrap can limit /dev/shm."""
 
     bwrap: str | None
     why_not: str
@@ -59,15 +59,15 @@ class Isolation:
 
     @property
     def walks_alone(self) -> bool:
-        """Whether kernels are users of their own who reach their folder by themselves: nothing mounts it for them."""
+        """Whether kernels have users of their own and access their folders directly, without mounts."""
         return self.root and self.bwrap is None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one kernel lives on this machine. ``uid``: its own user (None: the agent's). ``runtime``: a short folder
-    for sockets and temporary files outside of ``folder``, only without a sandbox. ``binds``: its folders.
-    ``environments``: where Python environments for it lie, if they do."""
+    """One kernel's place on this machine. ``uid``: its user (None: the agent's). ``runtime``: a short folder outside
+    ``folder`` for sockets and temporary files, only without a sandbox. ``binds``: its folders. ``environments``: the
+    folder of its Python environments, if any."""
 
     folder: Path
     uid: int | None
@@ -101,7 +101,7 @@ class Place:
 
 
 def probe() -> Isolation:
-    """Try bubblewrap once with the namespaces that kernels get."""
+    """Test bubblewrap once, with the namespaces of kernels."""
     root = os.geteuid() == 0
     bwrap = shutil.which("bwrap")
     if bwrap is None:
@@ -118,13 +118,13 @@ def probe() -> Isolation:
 
 
 def open_to_all(path: Path) -> bool:
-    """Return whether every user can reach what lies at ``path``."""
+    """Return whether every user can access ``path``."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
 def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Sequence[str] = ()) -> list[str]:
-    """Return the words before the kernel's own command; none without bubblewrap. ``devices``: files of devices that it
-    finds besides the usual ones."""
+    """Return the sandbox's part of the command, before the kernel's own; empty without bubblewrap. ``devices``:
+    additional device files."""
     if isolation.bwrap is None:
         return []
     size = ["--size", str(spec.shm_bytes)] if isolation.sized_tmpfs and spec.shm_bytes else []
@@ -157,11 +157,11 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
 
 
 def _namespaces(root: bool) -> list[str]:
-    """The network is the machine's, so that the gateway reaches the ports of the kernel. The kernel's first process is
-    number 1 inside: nothing inside can kill it, and everything inside ends with it."""
+    """Return the options for namespaces. The network stays the machine's, so that the gateway reaches the kernel's
+    ports. The kernel's first process has pid 1 inside: no process inside can kill it, and all end with it."""
     words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
-    if root:  # only to become the kernel's own user, which ends the last capability
+    if root:  # needed only for the change to the kernel's user, which drops these capabilities
         return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     return [*words, "--unshare-user", "--uid", str(USER_INSIDE), "--gid", str(USER_INSIDE)]
 
@@ -184,20 +184,20 @@ def _interpreter(prefix: Path) -> list[str]:
 
 
 def _private(place: Place) -> list[Path]:
-    """Return the platform's own folders: its code, its data and this agent's data, which have keys and the database."""
-    folders = [_CHECKOUT, place.folder.parent.parent]  # the kernel's is in "kernels"
+    """Return the platform's own folders: its code, its data and the agent's data, which contain keys and the
+    database."""
+    folders = [_CHECKOUT, place.folder.parent.parent]  # the agent's data folder is two levels above
     if data := os.environ.get("BACKENDAI_DATA"):
         folders.append(Path(data))
     return sorted({folder.resolve() for folder in folders})
 
 
 def _covers(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the words that lay an empty folder over each one that the sandbox would show. Python stays where it is in
-    one of them."""
+    """Yield the options that hide these folders, where visible, by empty ones; Python's own folder stays."""
     prefix = Path(sys.base_prefix)
     shown = [Path(_SYSTEM), *(Path("/", name) for name in _ROOT_FOLDERS), Path(_READABLE[0]), prefix]
     covered = list[Path]()
-    for folder in folders:  # outer ones come first
+    for folder in folders:  # outer folders first
         is_shown = any(folder.is_relative_to(path) for path in shown) and folder.is_dir()
         is_covered = any(folder.is_relative_to(path) for path in covered) and not folder.is_relative_to(prefix)
         if not is_shown or is_covered or folder in (Path(_SYSTEM), prefix):
@@ -210,11 +210,12 @@ def _covers(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def _parents_outside_home(binds: Sequence[Bind]) -> list[str]:
-    """Return the parents of mount points such as ``/data/corpus``; bubblewrap alone would make them for root only."""
+    """Return the parents of mount points such as ``/data/corpus``; bubblewrap would create them for root only."""
     targets = [Path(one.target) for one in binds if not Path(one.target).is_relative_to(HOME)]
     return sorted({str(parent) for target in targets for parent in target.parents if parent != Path("/")})
 
 
 def _folders(*paths: str) -> list[str]:
-    """Folders that everybody may enter: those that bubblewrap makes by itself may be entered by what they hold."""
+    """Return the options that create folders which everybody can enter; bubblewrap's own defaults depend on the
+    content."""
     return [word for path in paths for word in ("--dir", path)]

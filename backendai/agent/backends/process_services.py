@@ -1,6 +1,6 @@
-"""Services of native kernels: programs of a Python environment beside the data, reached through the guest alone.
+"""Services of native kernels: programs of a Python environment, reached only through the guest.
 
-They listen on a unix socket in the kernel's own temporary folder, so nobody else on the machine can reach them.
+They listen on a unix socket in the kernel's own temporary folder, so that no other user of the machine can reach them.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from backendai.agent.service_host import ServiceHost, ServiceSource
 from backendai.core.service_ports import LABEL, NATIVE_SERVICES, is_service_name
 
 _COMPLETE = ".complete"
-# The window of files shows the home folder. Sockets of interpreters need a short path.
+# The file browser starts in the home folder. Sockets of interpreters need a short path.
 _BEFORE = 'cd && export JUPYTER_RUNTIME_DIR="$BACKENDAI_APP_FOLDER/.jupyter" && '
 
 
 class ProcessServices(ServiceHost):
-    """``find`` returns the folder of a kernel of ours, or None; ``environments`` is where builds of them go."""
+    """``find`` returns the folder of a kernel of this agent, or None. ``environments``: the folder of built
+    environments."""
 
     def __init__(self, find: Callable[[UUID], KernelFolder | None], environments: Path | None) -> None:
         self._find, self._environments = find, environments
 
     def address(self, kernel_id: UUID) -> str:
-        """Return nothing, but for replicas of endpoints: the network is the machine's. Raises KernelGone."""
+        """Return "", as the network is the machine's; for replicas, their address. Raises KernelGone."""
         spec = self._running(kernel_id).spec()
         return address_in(spec) if spec is not None else ""
 
     def socket(self, kernel_id: UUID, service: str) -> str:
-        """Return a socket in the kernel's temporary folder."""
+        """Return the path of a socket in the kernel's temporary folder."""
         return f"{_temporary(self._running(kernel_id))}/.app-{service}.sock"
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        """Return what the environment says, or why the kernel has none yet."""
+        """Return the environment's definition of the service, or the reason why the kernel has no environment yet."""
         launch = self._running(kernel_id).read("launch")
         if not is_service_name(service) or service not in _names():
             return ServiceSource(None, {})
@@ -72,20 +73,20 @@ class ProcessServices(ServiceHost):
             return ServiceSource(None, labels)
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
-        """Have the kernel's first process start it; returns kernel and number of the program."""
+        """Start the program by the kernel's first process; returns kernel and pid."""
         folder = self._running(kernel_id)
         told = {**environ, MARK: service, "BACKENDAI_APP_FOLDER": _temporary(folder)}
         pid = request_program(folder.path, ["sh", "-c", _BEFORE + LAUNCH, service, *command], told)
         return f"{kernel_id}:{pid}"
 
     def exit_code(self, handle: str) -> int | None:
-        """Ask the kernel's first process."""
+        """Return the exit code from the kernel's first process; None while the program runs."""
         kernel_id, _, pid = handle.partition(":")
         return ask_exit_code(self._running(UUID(kernel_id)).path, int(pid)) if int(pid) else None
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Read the end of the file that ``launch`` lets the program write to: a plain file, and no link to one, for the
-        folder is the user's."""
+        """Return the end of the file with the program's output. Reads only a regular file and no link, as the user can
+        write there."""
         folder = self._running(kernel_id)
         where = Path(folder.read("launch").get("runtime") or folder.path / "tmp")
         try:
@@ -100,7 +101,7 @@ class ProcessServices(ServiceHost):
             return stream.read(limit)
 
     def _not_made(self) -> ServiceSource:
-        """Return how far its build is, or why it failed."""
+        """Return the progress of the environment's build, or the reason of its failure."""
         assert self._environments is not None
         try:
             told: Any = json.loads((self._environments / f"{ENVIRONMENT}.json").read_bytes())
@@ -122,7 +123,7 @@ class ProcessServices(ServiceHost):
 
 
 def _temporary(folder: KernelFolder) -> str:
-    """Return the kernel's temporary folder, as it names it itself."""
+    """Return the kernel's temporary folder, as the kernel sees it."""
     return str(folder.read("launch")["environ"]["TMPDIR"])
 
 

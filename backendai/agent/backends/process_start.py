@@ -1,4 +1,4 @@
-"""Starting the supervisor of a native kernel and waiting until the kernel's main process is alive."""
+"""Starts a native kernel's supervisor, and waits until the kernel's main process runs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 _RUNNER = Path(__file__).with_name("process_runner.py")
-_COMPLAINT = 2000  # bytes of output that explain a failed start
+_COMPLAINT = 2000  # bytes of output quoted for a failed start
 
 
 class Starter:
-    """Starts kernels with what this machine offers (asked once)."""
+    """Starts kernels with the isolation and limits that this machine offers (tested once)."""
 
     def __init__(
         self, data: Path, accelerators: Accelerators, mounts: KernelMounts, environments: Path | None = None
@@ -40,7 +40,8 @@ class Starter:
         self._supervisors = Supervisors([str(_RUNNER)])
 
     def mount_rules(self) -> MountRules:
-        """Return what kernels here can mount. Those of root that mount anything are one user, who owns the files."""
+        """Return the mount rules of native kernels. With an agent of root, all kernels that mount folders have one
+        user, who owns the files."""
         if self.isolation.bwrap is not None:
             root = self.isolation.root
             return MountRules(uids=frozenset({KERNEL_USER if root else os.geteuid()}), attaches=root)
@@ -50,7 +51,7 @@ class Starter:
         return MountRules(uids=frozenset({os.geteuid()}), read_only=False)
 
     def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
-        """Make the folder and the kernel in it. Raises StartFailed, after removing what was made."""
+        """Create the folder and start the kernel in it. Raises StartFailed after removing what was created."""
         try:
             self._prepare(spec, folder)
             if not self._supervisors.start(folder, spec.create_timeout):
@@ -65,7 +66,7 @@ class Starter:
             raise
 
     def reap(self) -> None:
-        """Collect supervisors that ended."""
+        """Reap supervisors that have ended."""
         self._supervisors.reap()
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
@@ -74,7 +75,7 @@ class Starter:
         if self.isolation.walks_alone:
             folder.path.chmod(0o711)
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap", "keys"}))
-        with self._lock:  # until the choice of a user is written down
+        with self._lock:  # until the chosen user id is saved
             place = self._place(folder, binds)
             furnish(place, spec, self.isolation)
             folder.write("launch", self._launch(spec, place))
@@ -87,7 +88,7 @@ class Starter:
         return Place(folder.path.resolve(), uid, runtime, tuple(binds.all), self._environments_for(uid))
 
     def _environments_for(self, uid: int | None) -> Path | None:
-        """Return where environments lie, if the kernel can reach them."""
+        """Return the folder of environments; None if the kernel cannot reach it."""
         found = self._environments
         if found is None or not found.is_dir():
             return None

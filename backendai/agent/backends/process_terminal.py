@@ -1,4 +1,4 @@
-"""Terminals of native kernels: the kernel's first process opens the shell and hands over its pseudo-terminal."""
+"""Terminals of native kernels: the kernel's first process opens the shell and passes its pseudo-terminal on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from backendai.agent.guest.sockets import connect
 
 _TIMEOUT = 10.0
 _PIECE = 64 * 1024
-_ODD = re.compile(r"[^A-Za-z0-9_-]")  # tmux reads "." and ":" in names
+_ODD = re.compile(r"[^A-Za-z0-9_-]")  # tmux interprets "." and ":" in names
 
 
 class PtyTerminal(Terminal):
-    """The controlling side of a pseudo-terminal; closing it hangs up the shell's (or tmux client's) line."""
+    """The controlling side of a pseudo-terminal. Closing it hangs up the shell or tmux client."""
 
     def __init__(self, file: int, find: Callable[[str, str], object]) -> None:
         self._file: int | None = file
@@ -38,7 +38,7 @@ class PtyTerminal(Terminal):
                 return os.read(self._file, _PIECE)
             except BlockingIOError:
                 await self._ready(for_input=True)
-            except OSError:  # EIO: nobody has the other side open any more
+            except OSError:  # EIO: the other side is closed
                 return b""
         return b""
 
@@ -86,7 +86,7 @@ class PtyTerminal(Terminal):
 
 
 def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
-    """Ask the kernel's first process for a shell; returns the controlling side. Raises BackendError."""
+    """Request a shell from the kernel's first process; returns the controlling side. Raises BackendError."""
     request = {"name": _session(name), "rows": rows, "cols": cols}
     try:
         answer, files = _ask(folder, json.dumps(request).encode())
@@ -101,7 +101,7 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
 
 
 def request_find(folder: Path, name: str, does: str, text: str) -> None:
-    """Have tmux in the kernel look for a text. Raises BackendError."""
+    """Search for a text with tmux in the kernel. Raises BackendError."""
     request_program(folder, ["sh", "-c", FIND, "find", _session(name), does, text])
 
 
@@ -110,8 +110,7 @@ def _session(name: str) -> str:
 
 
 def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    """Ask the kernel's first process to start a program; returns its number there, 0 when an older version does not
-    tell it. Raises BackendError."""
+    """Start a program by the kernel's first process; returns its pid, 0 from older versions. Raises BackendError."""
     said = _asked(folder, {"program": list(argv), "environ": dict(environ or {})})
     if not said.get("started"):
         raise BackendError("The kernel does not start the program: {said}", said=said.get("error", "it says nothing"))
@@ -119,7 +118,7 @@ def request_program(folder: Path, argv: Sequence[str], environ: Mapping[str, str
 
 
 def ask_exit_code(folder: Path, pid: int) -> int | None:
-    """Return how a program that was started so has ended; None while it runs. Raises BackendError."""
+    """Return the exit code of a program started by ``request_program``; None while it runs. Raises BackendError."""
     code = _asked(folder, {"ended": pid}).get("exit_code")
     return int(code) if isinstance(code, int) else None
 

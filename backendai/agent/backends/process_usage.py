@@ -1,4 +1,4 @@
-"""What native kernels use: their process trees added up, in one look at the machine's processes for all of them."""
+"""Measures native kernels: sums over their process trees, in one pass over the machine's processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backendai.agent.readings import Reading
 
 
 def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, Reading]:
-    """Return the counters of the kernels that live; their network is the machine's own, and is not told."""
+    """Return the counters of running kernels, without the network, which is the machine's."""
     children: dict[int, list[psutil.Process]] = defaultdict(list)
     for process in psutil.process_iter(["ppid"]):
         children[process.info["ppid"]].append(process)
@@ -26,7 +26,7 @@ def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, Reading]:
 
 
 def _tree(root: int, children: Mapping[int, list[psutil.Process]]) -> list[psutil.Process]:
-    """Return the processes below the supervisor: it is no part of the kernel."""
+    """Return the processes below the supervisor, which is not part of the kernel."""
     found, todo = list[psutil.Process](), [root]
     while todo:
         below = children.get(todo.pop(), [])
@@ -46,7 +46,7 @@ def _sum(run: str, processes: Iterable[psutil.Process]) -> Reading:
             memory += rss
             disk = process.io_counters()
             read, written, told = read + disk.read_bytes, written + disk.write_bytes, True
-        except psutil.Error:  # it has ended meanwhile, or does not let itself be looked at
+        except psutil.Error:  # ended meanwhile, or access denied
             continue
     return Reading(
         run=run,

@@ -1,7 +1,7 @@
-"""Kernels as virtual machines: QEMU with the files of an OCI image, one process for each kernel.
+"""Kernels as virtual machines: QEMU with the files of an OCI image, one process per kernel.
 
-Each kernel has a folder and a supervisor (``qemu_runner``), which outlives the agent; the guest's first process
-(``qemu_init``) serves everything else over one virtio-serial port. Machines go on when the agent is stopped.
+Each kernel has a folder and a supervisor (``qemu_runner``), which outlives the agent. The guest's first process
+(``qemu_init``) serves everything else over one virtio-serial port. Virtual machines continue when the agent stops.
 """
 
 from __future__ import annotations
@@ -62,28 +62,28 @@ _READING_SECONDS = 5.0
 
 
 class OneFolder:
-    """The folders of kernels below the agent's own."""
+    """The folders of kernels in the agent's folder."""
 
     def __init__(self, data: Path) -> None:
         self.path = data.absolute() / "kernels"
 
     def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; where it would be when there is none."""
+        """Return the kernel's folder; the path for a new one if there is none."""
         return self.path / str(kernel_id)
 
     def for_new(self) -> Path:
-        """Return the folder for a new kernel."""
+        """Return the folder for new kernels; creates it if needed."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.path
 
     def folders(self) -> Iterator[Path]:
-        """Yield whatever is in it."""
+        """Yield all entries."""
         with contextlib.suppress(FileNotFoundError):
             yield from list(self.path.iterdir())
 
 
 class QemuBackend(SupervisedBackend, MountingBackend):
-    """Images come from the Docker Engine of this machine, where there is one, else from registries."""
+    """Gets images from this machine's Docker Engine, if there is one, else from registries."""
 
     name = "qemu"
     capabilities = frozenset(
@@ -134,8 +134,8 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self.guests = MachineGuests(self._running, self._find, lambda: slowness(self.acceleration.find().acceleration))
 
     def setup(self) -> None:
-        """Set the rules of their network; in the background make what machines boot, and try how they run: the first
-        start need not wait for it."""
+        """Set the network rules; prepare the boot files and test the acceleration in a thread. The first start then
+        need not wait for them."""
         self._look_at_network()
 
         def prepare() -> None:
@@ -160,7 +160,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         return [self._data, self._cache]
 
     def home_folder(self, kernel_id: UUID) -> Path | None:
-        return None  # it lies on a disk that only the guest reads
+        return None  # the home is on a disk that only the guest reads
 
     def cut_folder(self, kernel_id: UUID, folder_id: UUID) -> int:
         folder = self._running(kernel_id)
@@ -216,7 +216,7 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
     def sweep(self, live: set[UUID]) -> None:
         super().sweep(live)
-        self._look_at_network()  # a firewall of this machine may have been started anew, without our rules
+        self._look_at_network()  # a restart of the machine's firewall may have deleted our rules
         self._images.sweep()
         self._starter.sweep()
 
@@ -249,13 +249,14 @@ class QemuBackend(SupervisedBackend, MountingBackend):
         self.capabilities = type(self).capabilities | isolated
 
     def _hidden(self) -> str:
-        """Return which machines guests do not reach, as they have those addresses themselves; empty: none."""
+        """Return a message about machines that guests cannot reach, as guests use their addresses inside; empty:
+        none."""
         guests = self.settings.guests
         devices = ", ".join(devices_into(guests))
         return devices and f"Virtual machines do not reach {guests} behind {devices}: they have these addresses inside."
 
     def _fault(self) -> tuple[str, str]:
-        """Return why no machine can start, and what to do."""
+        """Return why no virtual machine can start, and advice."""
         if missing := self._starter.tools.missing():
             text = f"Virtual machines cannot start: {', '.join(missing)} is not installed."
             return text, f"apt install --no-install-recommends {' '.join(missing)}"
@@ -267,7 +268,8 @@ class QemuBackend(SupervisedBackend, MountingBackend):
 
 
 def _reading(folder: KernelFolder, told: dict[str, float]) -> Reading:
-    """The guest says what of its memory is used: what QEMU has taken of the machine's it never gives back."""
+    """Return the measurement of a virtual machine. Its memory use comes from the guest, as QEMU never returns memory to
+    the machine."""
     return Reading(
         run=folder.container_id(),
         cpu_seconds=told.get("cpu_seconds"),

@@ -1,4 +1,4 @@
-"""The addresses inside of virtual machines: outside of them no machine has these."""
+"""The addresses inside virtual machines, which no machine outside has."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from backendai.agent.qemu_settings import GUESTS
 
-_LENGTH = 27  # 32 addresses: QEMU gives a guest the fifteenth
-_ROUTES = Path("/proc/net/route")  # device, then destination and mask at these places, low byte first
+_LENGTH = 27  # 32 addresses; QEMU assigns number 15 to the guest
+_ROUTES = Path("/proc/net/route")  # columns: device, and at these indices destination and mask in little endian
 _DESTINATION, _MASK = 1, 7
 # No site has a network of its own that is wider; VPNs write a default route as 0.0.0.0/1 and 128.0.0.0/1.
 _WIDEST_OWN = 8
 
 
 class GuestAddresses:
-    """Parts of a network of 256 addresses. Each guest has the first 32 for itself, as if no other guest had them; the
-    kernels of one session share the last 32."""
+    """Parts of a network of 256 addresses. Each guest privately uses the first 32, as all other guests do; the kernels
+    of one session share the last 32."""
 
     def __init__(self, guests: IPv4Network = GUESTS) -> None:
         self.guests = guests
@@ -26,17 +26,17 @@ class GuestAddresses:
 
     @property
     def most_kernels(self) -> int:
-        """How many kernels a session can have."""
+        """The largest number of kernels in a session."""
         return self.session.num_addresses - 2
 
     def of_rank(self, rank: int) -> str:
-        """Return the address of a kernel in the network of its session."""
+        """Return the address of the kernel with this rank in its session's network."""
         return str(self.session[rank + 1])
 
 
 def devices_into(network: IPv4Network, routes: Path = _ROUTES) -> list[str]:
-    """Return the network devices behind which this machine reaches addresses of the network; default routes do not
-    count, nor parts of them."""
+    """Return the devices that this machine's routes use for addresses of the network. Ignores default routes and their
+    parts."""
     own = [(device, known) for device, known in _routes(routes) if known.prefixlen >= _WIDEST_OWN]
     found = {device for device, known in own if known.overlaps(network)}
     return sorted(found)

@@ -1,4 +1,4 @@
-"""The agent's side of a virtual machine's door: streams, and short questions (see ``qemu_door``)."""
+"""The agent's side of a virtual machine's socket: streams, and short questions (see ``qemu_door``)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 from backendai.agent.backends.base import BackendError, Terminal
 from backendai.agent.guest.sockets import connect
 
-_SECONDS = 60.0  # under emulation a program takes a second to start
+_SECONDS = 60.0  # an emulated program takes over a second to start
 _PIECE = 64 * 1024
 Find = Callable[[str, str], Sequence[str]]
 _SILENT = "The virtual machine does not answer: {error}"
 
 
 class Refused(BackendError):
-    """The guest does not open the stream; ``number``: an errno."""
+    """The guest refuses to open the stream; ``number``: an errno."""
 
     def __init__(self, number: int) -> None:
         super().__init__("The virtual machine refuses: {error}.", error=os.strerror(number))
@@ -30,7 +30,7 @@ class Refused(BackendError):
 
 
 class MachineTerminal(Terminal):
-    """A pseudo-terminal in the guest; the end of the connection hangs it up."""
+    """A pseudo-terminal in the guest; closing the connection hangs it up."""
 
     def __init__(
         self, folder: Path, stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], number: int, find: Find
@@ -65,7 +65,7 @@ class MachineTerminal(Terminal):
 
 
 async def open_terminal(folder: Path, words: Sequence[str], *, find: Find, rows: int, cols: int) -> MachineTerminal:
-    """Return a terminal with a program in it; ``find`` returns the program that looks for a text. Raises
+    """Return a terminal with a program in it. ``find`` returns the command that searches for a text. Raises
     BackendError."""
     connection, number = await asyncio.to_thread(open_stream, folder, "p", [str(rows), str(cols), *words])
     connection.setblocking(False)
@@ -73,7 +73,7 @@ async def open_terminal(folder: Path, words: Sequence[str], *, find: Find, rows:
 
 
 def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket.socket, int]:
-    """Return a stream to the guest, and its number. Raises Refused, BackendError."""
+    """Open a stream to the guest; returns it and its number. Raises Refused, BackendError."""
     connection = _connected(folder)
     try:
         said = _said(connection, {"open": letter, "words": list(words)})
@@ -88,7 +88,7 @@ def open_stream(folder: Path, letter: str, words: Sequence[str]) -> tuple[socket
 
 
 def output_of(folder: Path, words: Sequence[str]) -> tuple[bytes, int]:
-    """Return what a program in the guest writes, and its exit code. Raises BackendError."""
+    """Return output and exit code of a program in the guest. Raises BackendError."""
     connection, number = open_stream(folder, "x", words)
     with connection:
         connection.shutdown(socket.SHUT_WR)
@@ -97,12 +97,12 @@ def output_of(folder: Path, words: Sequence[str]) -> tuple[bytes, int]:
 
 
 def put_file(folder: Path, path: str, content: bytes) -> None:
-    """Write a file in the guest as its root, whole or not at all. Raises BackendError."""
+    """Write a file in the guest atomically, as root. Raises BackendError."""
     try:
         connection, number = open_stream(folder, "w", [path, "644"])
     except Refused as refusal:
         raise _not_written(path, refusal.number) from refusal
-    with connection, contextlib.suppress(OSError, BackendError):  # the guest breaks off where it cannot write
+    with connection, contextlib.suppress(OSError, BackendError):  # the guest disconnects if it cannot write
         connection.sendall(content)
         connection.shutdown(socket.SHUT_WR)
         _all_of(connection)
@@ -134,7 +134,7 @@ def _connected(folder: Path) -> socket.socket:
 
 
 def _said(connection: socket.socket, question: dict[str, Any]) -> dict[str, Any]:
-    """Read to the end of the line and not further: what follows belongs to the stream."""
+    """Return the answer. Reads byte by byte to the end of its line, as the following bytes belong to the stream."""
     line = b""
     try:
         connection.sendall(json.dumps(question).encode() + b"\n")

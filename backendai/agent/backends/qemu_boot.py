@@ -1,6 +1,6 @@
-"""What a virtual machine boots: the Linux kernel of Debian's package, and an initial RAM disk with our first process.
+"""The boot files of virtual machines: Linux from Debian's package, and an initial RAM disk with our first process.
 
-Both are made once for a kernel package and a version of our sources, in a cache: about 2 s.
+They are built once per kernel package and version of our sources, into a cache: about 2 s.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.trees import remove_tree
 
 _SOURCES = Path(__file__).with_name("qemu_init")
-# virtio_ring goes before virtio: insmod knows no dependencies, and the list of each module is in its file.
+# insmod does not resolve dependencies, so they are read from each module's file.
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "squashfs", "overlay", "virtio_net", "virtiofs")
 _COMPILER = ("-Os", "-static", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-s")
 _SECONDS = 120.0
 _KEPT_SECONDS = 24 * 3600.0
-_SETUP_SECTORS, _PAYLOAD = 0x1F1, 0x248  # in the header of a bzImage
+_SETUP_SECTORS, _PAYLOAD = 0x1F1, 0x248  # offsets in a bzImage's header
 _MAGIC: tuple[tuple[bytes, tuple[str, ...]], ...] = (
     (b"\x02\x21\x4c\x18", ("lz4", "-q", "-d")),
     (b"\x28\xb5\x2f\xfd", ("zstd", "-q", "-d")),
@@ -38,7 +38,7 @@ _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 @dataclass(frozen=True, slots=True)
 class BootFiles:
-    """An uncompressed kernel, which QEMU enters by PVH, and the initial RAM disk."""
+    """An uncompressed Linux kernel, which QEMU enters by PVH, and the initial RAM disk."""
 
     kernel: Path
     initrd: Path
@@ -46,13 +46,13 @@ class BootFiles:
 
 
 class Boot:
-    """Makes the boot files of the newest kernel under ``root`` (``/``, or where packages were unpacked)."""
+    """Builds the boot files of the newest Linux kernel below ``root`` (``/``, or a folder with unpacked packages)."""
 
     def __init__(self, root: Path, cache: Path) -> None:
         self._root, self._cache, self._making = root, cache / "boot", threading.Lock()
 
     def files(self) -> BootFiles:
-        """Return the files, made if need be. Raises BackendError."""
+        """Return the files; builds them if needed. Raises BackendError."""
         with self._making:
             try:
                 image = newest_kernel(self._root)
@@ -67,8 +67,8 @@ class Boot:
 
     def _make(self, image: Path, release: str, folder: Path) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
-        for left in self._cache.iterdir():  # of an earlier version, or of a start that was cut short
-            if time.time() - left.stat().st_mtime > _KEPT_SECONDS:  # another agent may make its own just now
+        for left in self._cache.iterdir():  # of an earlier version or an interrupted build
+            if time.time() - left.stat().st_mtime > _KEPT_SECONDS:  # another agent may be building its own
                 remove_tree(left)
         draft = folder.with_name(f".{folder.name}.{os.getpid()}")
         draft.mkdir()
@@ -87,12 +87,12 @@ class Boot:
             draft.rename(folder)
         except OSError:
             remove_tree(draft)
-            if not folder.is_dir():  # else another agent was faster
+            if not folder.is_dir():  # else another agent has built it
                 raise
 
 
 def newest_kernel(root: Path) -> Path:
-    """Return the newest kernel image that has its modules beside it. Raises BackendError."""
+    """Return the newest kernel image whose modules are installed. Raises BackendError."""
     found = [one for one in (root / "boot").glob("vmlinuz-*") if _modules_of(root, one).is_dir()]
     if not found:
         text = "There is no Linux kernel in {folder}: install linux-image-cloud-amd64."
@@ -101,7 +101,7 @@ def newest_kernel(root: Path) -> Path:
 
 
 def uncompressed(image: bytes) -> bytes:
-    """Return the ELF file in a bzImage. Raises OSError for a compression that this machine has no program for."""
+    """Return the ELF file in a bzImage. Raises OSError if this machine lacks a program for its compression."""
     setup = (image[_SETUP_SECTORS] + 1) * 512
     offset, length = struct.unpack_from("<II", image, _PAYLOAD)
     payload = image[setup + offset : setup + offset + length]
@@ -129,7 +129,7 @@ def _version(image: Path) -> str:
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the modules in the order in which they are loaded, without those built into the kernel."""
+    """Yield the modules in loading order, without those built into the kernel."""
     files = {path.name.partition(".")[0].replace("-", "_"): path for path in folder.rglob("*.ko*")}
     done: set[str] = set()
 
@@ -150,7 +150,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _archive(first: bytes, modules: dict[str, bytes]) -> bytes:
-    """Return a cpio archive (newc) as the kernel unpacks it."""
+    """Return a cpio archive (newc), the format of initial RAM disks."""
     folders = ("dev", "proc", "sys", "lower", "scratch", "root", "modules")
     order = "".join(f"{name}\n" for name in modules).encode()
     entries: list[tuple[str, int, bytes]] = [(name, 0o40755, b"") for name in folders]

@@ -1,8 +1,8 @@
-"""Frames between the supervisor of a virtual machine and its first process, over one virtio-serial port.
+"""Frames between a virtual machine's supervisor and its first process, over one virtio-serial port.
 
-A frame is its type, an empty byte, the length of its body (16 bits), its stream (32 bits), and the body; numbers are
-little endian. Who sends on a stream may have ``WINDOW`` bytes under way: the other side gives credit for what it has
-passed on, so that a stream that nobody reads holds up no other. Standard library only: the supervisor runs alone.
+A frame is its type, a zero byte, the length of its body (16 bits), its stream (32 bits), and the body; numbers are
+little endian. A sender may have ``WINDOW`` unacknowledged bytes on a stream; the receiver grants credit for bytes that
+it has forwarded, so that an unread stream delays no other. Only the standard library, as the supervisor runs alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 
 WINDOW = 256 * 1024
 LARGEST = 16384
-LOG = 1  # the stream of what the main process writes
+LOG = 1  # the stream of the main process's output
 _HEAD = struct.Struct("<BBHI")
 _CREDIT, _CODE, _SIZE = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<HH")
 
@@ -33,45 +33,45 @@ class Kind(IntEnum):
 
 
 class BadFrame(ValueError):
-    """The other side does not keep to the protocol."""
+    """The other side violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message on a stream; stream 0 is between the two sides themselves."""
+    """One message on a stream; stream 0 belongs to the two sides themselves."""
 
     kind: int
     stream: int
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """Return the bytes that go over the port."""
+        """Return the frame's bytes."""
         return _HEAD.pack(self.kind, 0, len(self.body), self.stream) + self.body
 
     @property
     def credit(self) -> int:
-        """Return how many more bytes may be sent. Raises BadFrame."""
+        """The number of further bytes that may be sent. Raises BadFrame."""
         return int(_unpacked(_CREDIT, self.body)[0])
 
     @property
     def code(self) -> int:
-        """Return how a stream ended. Raises BadFrame."""
+        """The exit code of a stream. Raises BadFrame."""
         return int(_unpacked(_CODE, self.body)[0])
 
     @property
     def text(self) -> str:
-        """Return the body as text."""
+        """The body as text."""
         return self.body.decode(errors="replace")
 
 
 class Decoder:
-    """Cuts what comes from the port into frames."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete. Raises BadFrame for one that is too large."""
+        """Yield the complete frames. Raises BadFrame for one that is too large."""
         self._kept += data
         while len(self._kept) >= _HEAD.size:
             kind, _, length, stream = _HEAD.unpack_from(self._kept)
@@ -85,7 +85,7 @@ class Decoder:
 
 
 def opening(stream: int, letter: str, words: Sequence[str]) -> Frame:
-    """Return the frame that opens a stream. Raises BadFrame for words that are too long together."""
+    """Return the frame that opens a stream. Raises BadFrame if the words together are too long."""
     if any("\0" in word for word in words):
         raise BadFrame("a word has a zero in it")
     body = letter.encode() + b"".join(word.encode() + b"\0" for word in words)
@@ -95,7 +95,7 @@ def opening(stream: int, letter: str, words: Sequence[str]) -> Frame:
 
 
 def credit(stream: int, amount: int) -> Frame:
-    """Return the frame that lets the other side send more."""
+    """Return the frame that grants the other side more bytes."""
     return Frame(Kind.CREDIT, stream, _CREDIT.pack(amount))
 
 
@@ -116,7 +116,7 @@ def pieces(data: bytes) -> Iterator[bytes]:
 
 
 def program_words(words: Sequence[str], environ: dict[str, str], folder: str = "") -> list[str]:
-    """Return the words with which a program of the kernel is opened: folder, variables, command."""
+    """Return the words of the frame that starts a program of the kernel: folder, variables, command."""
     variables = [f"{name}={value}" for name, value in environ.items()]
     return [folder, str(len(variables)), *variables, *words]
 

@@ -1,4 +1,4 @@
-"""The command line of a kernel's QEMU; the supervisor fills in the numbers of open files: ``{image}`` and others."""
+"""The command line of a kernel's QEMU. The supervisor replaces ``{image}`` and others by descriptors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backendai.agent.backends.qemu_network import network_words
 from backendai.agent.backends.qemu_tools import Tools
 
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-_TRANSLATED = 64  # MiB for code that emulation has translated; QEMU would take up to 1 GiB
+_TRANSLATED = 64  # MiB for translated code in emulation; QEMU's default is up to 1 GiB
 _KERNEL = "console=ttyS0 panic=-1 mitigations=off random.trust_cpu=on quiet loglevel=4 init=/init"
 TCG, KVM = "tcg", "kvm"
 _ACCELERATION = {TCG: f"tcg,thread=multi,tb-size={_TRANSLATED}", KVM: "kvm"}
@@ -20,9 +20,9 @@ _PROCESSOR = {TCG: "max", KVM: "host"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the guest has. ``shares``: tags of the folders that it mounts, whose servers the supervisor
-    starts; ``has_kit``: it has a third disk, with Python and tools; ``has_network``: it reaches other machines;
-    ``rank``: in its session, if that has other kernels, which it reaches; ``addresses``: its own and theirs."""
+    """The properties of a guest. ``shares``: tags of its folders, whose servers the supervisor starts. ``has_kit``: it
+    has a third disk with Python and tools. ``has_network``: it reaches other machines. ``rank``: in its cluster
+    session; None: it has no other kernels. ``addresses``: inside."""
 
     memory: int  # bytes
     cores: int
@@ -35,7 +35,7 @@ class Shape:
 
 
 def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
-    """Return the words for a guest that powers off as soon as it has booted. Raises ToolMissing."""
+    """Return the command of a guest that powers off after booting. Raises ToolMissing."""
     return [
         *_machine(shape, tools),
         *("-kernel", str(files.kernel), "-initrd", str(files.initrd), "-append", f"{_KERNEL} backendai_trial=1"),
@@ -44,8 +44,8 @@ def trial_command(shape: Shape, tools: Tools, files: BootFiles) -> list[str]:
 
 
 def command_of(shape: Shape, tools: Tools) -> list[str]:
-    """Return the words. No monitor and no port of this machine is opened: the supervisor is QEMU's parent, and all that
-    goes in and out is files that it hands over. Raises ToolMissing."""
+    """Return QEMU's command. It opens no monitor and no port: all input and output goes through descriptors of the
+    supervisor, its parent. Raises ToolMissing."""
     return [
         *_machine(shape, tools),
         *("-kernel", "/proc/self/fd/{kernel}", "-initrd", "/proc/self/fd/{initrd}", "-append", _KERNEL),
@@ -62,10 +62,10 @@ def command_of(shape: Shape, tools: Tools) -> list[str]:
 
 
 def _disk(name: str, number: int, *, read_only: bool) -> list[str]:
-    options = "readonly=on" if read_only else "cache=unsafe,discard=unmap"  # nothing outlives the machine on it
+    options = "readonly=on" if read_only else "cache=unsafe,discard=unmap"  # no data on it outlives the virtual machine
     drive = f"id={name},file=/dev/fdset/{number},format=raw,if=none,file.locking=off,{options}"
     opened = ["-add-fd", f"fd={{{name}}},set={number}"]
-    if not read_only:  # QEMU first looks at it, and only then opens it for writing
+    if not read_only:  # QEMU opens the disk read-only first, then for writing
         opened += ["-add-fd", f"fd={{{name}_looked_at}},set={number}"]
     return [*opened, "-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
 

@@ -1,7 +1,7 @@
-"""The writable disk of a virtual machine: a sparse ext4 of the size of its scratch, a hard limit for free.
+"""A virtual machine's writable disk: a sparse ext4 of the scratch folder's size, which is a hard limit.
 
-The agent fills it without mounting it; the guest reads ``launch`` from it, and lays ``upper`` over the image. Linux on
-this machine never reads the disk of a guest.
+The agent fills it without mounting it. The guest reads ``launch`` from it, and overlays the image with ``upper``. This
+machine's Linux never mounts a guest's disk.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from backendai.agent.mounts.rules import KERNEL_USER
 from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSpec
 
-UNLIMITED = 64 * 2**30  # of a sparse file: only what is written takes room on the disk
-_OWN_ROOM = 24 * 2**20  # for the file system itself, beside what the kernel may write
+UNLIMITED = 64 * 2**30  # a sparse file uses disk space only for written data
+_OWN_ROOM = 24 * 2**20  # for the file system's own data, in addition to the kernel's limit
 _OPTIONS = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-E", "root_owner=0:0")
 _SECONDS = 60.0
 _RESOLVER = Path("/etc/resolv.conf")
@@ -39,7 +39,7 @@ _FOLDERS: Mapping[str, str] = {"home": WORKDIR, "tmp": "/tmp", "var-tmp": "/var/
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A folder that QEMU hands to the guest under a tag."""
+    """A folder that QEMU offers to the guest under a tag."""
 
     tag: str
     bind: Bind
@@ -55,7 +55,7 @@ def make_disk(
     shares: Sequence[Share],
     shape: Shape,
 ) -> None:
-    """Make the disk of a kernel. ``environ``: the variables of its image. Raises OSError, StartFailed."""
+    """Create a kernel's disk. ``environ``: the image's variables. Raises OSError, StartFailed."""
     spec = _with_addresses(spec, shape)
     with tempfile.TemporaryDirectory(prefix=".disk-", dir=path.parent) as made:
         tree = Path(made)
@@ -81,7 +81,7 @@ def launch_words(
     uid: int,
     shares: Sequence[Share] = (),
 ) -> list[str]:
-    """Return what the guest's first process is told, as ``qemu_init/boot.c`` reads it."""
+    """Return the settings for the guest's first process, in the format of ``qemu_init/boot.c``."""
     binds = dict(_FOLDERS) | ({"authorities": AUTHORITIES} if spec.authorities else {})
     trusted = authority_environ(spec, AUTHORITIES) | cluster_environ(spec, _ACCESS)
     told = {**_ENVIRON, **environ, **trusted, **spec.environ}
@@ -103,13 +103,13 @@ def launch_words(
 
 
 def size_words(spec: KernelSpec) -> str:
-    """Return the sentence about a disk that is full."""
+    """Return the message about a full disk."""
     size = format_size(spec.scratch_bytes or UNLIMITED)
     return f"Its disk of {size} is full: delete files, or start a session with more scratch space."
 
 
 def _with_addresses(spec: KernelSpec, shape: Shape) -> KernelSpec:
-    """Return the spec with the address of each kernel in the network of its session, if it has one."""
+    """Return the spec with each kernel's address in the session's network, if it has one."""
     if shape.rank is None:
         return spec
     told = [peer.model_copy(update={"address": shape.addresses.of_rank(peer.rank)}) for peer in spec.peers]
@@ -117,7 +117,7 @@ def _with_addresses(spec: KernelSpec, shape: Shape) -> KernelSpec:
 
 
 def _network_words(shape: Shape) -> Iterator[str]:
-    """Yield the addresses of the guest's network devices, in their order."""
+    """Yield the addresses of the guest's network devices, in order."""
     addresses = shape.addresses
     if shape.has_network:
         yield f"interface={addresses.own}:{addresses.outward.netmask}"
@@ -155,6 +155,6 @@ def _hosts(spec: KernelSpec) -> str:
 
 
 def _search() -> str:
-    """Return the lines about domains in which this machine looks for names."""
+    """Return this machine's search domains, as lines of resolv.conf."""
     text = _RESOLVER.read_text() if _RESOLVER.exists() else ""
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("search ", "domain ")))

@@ -1,7 +1,7 @@
-"""The door of a virtual machine's supervisor: what an agent asks of it, over a socket in the kernel's folder.
+"""The socket of a virtual machine's supervisor, on which it answers agents.
 
-A question is one line of JSON. ``open`` (a letter of ``qemu_init/streams.c``) with ``words`` makes the connection a
-stream after one line with its number; ``resize``, ``ended``, ``cut`` and ``use`` are answered by one line.
+A question is one line of JSON. ``open`` (a letter of ``qemu_init/streams.c``) with ``words`` is answered by a line with
+a number, and turns the connection into a stream; ``resize``, ``ended``, ``cut`` and ``use`` are answered by one line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MOST_ENDED = 256
 
 
 class Door:
-    """Answers agents. ``use`` returns what the machine has used, ``cut`` takes one of its folders away."""
+    """Answers agents. ``use`` returns the virtual machine's resource use; ``cut`` unmounts one of its folders."""
 
     def __init__(self, mux: Mux, use: Callable[[], dict[str, Any]], cut: Callable[[str], Awaitable[int]]) -> None:
         self._mux, self._use, self._cut = mux, use, cut
-        self._codes: dict[int, int | None] = {}  # of programs that have ended
+        self._codes: dict[int, int | None] = {}  # exit codes of ended programs
         self._waits: set[asyncio.Task[None]] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Guest agents in virtual machines: their program goes in through the channel, and so do their calls to the agent."""
+"""Guest agents in virtual machines: their program and their connections to the agent go through the channel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from backendai.agent.backends.qemu_ask import open_stream, put_file
 from backendai.agent.backends.qemu_channel import program_words
 from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace, program
 
-_COMPILING = 2  # times longer than everything else in an emulated machine
+_COMPILING = 2  # compiling slows down this much more than other work in emulation
 
 
 class MachineGuests(GuestPlace):
-    """``running`` returns the folder of a kernel that runs, or raises KernelGone; ``find`` that of any of ours.
-    ``slower``: how many times longer than usual everything takes in these machines."""
+    """``running`` returns the folder of a running kernel, or raises KernelGone; ``find`` returns any kernel's.
+    ``slower``: the factor by which these virtual machines are slower."""
 
     def __init__(
         self,
@@ -31,21 +31,21 @@ class MachineGuests(GuestPlace):
 
     @property
     def start_seconds(self) -> float:  # type: ignore[override]
-        """An emulated Python compiles the program for half a minute, on a busy machine for more than one."""
+        """The longest start. An emulated Python compiles the program for 30 s, over a minute on a busy machine."""
         slower = self._slower()
         return GuestPlace.start_seconds * slower * (_COMPILING if slower > 1 else 1)
 
     def folder(self, kernel_id: UUID) -> Path:
-        """Return where this machine's end of the calls listens."""
+        """Return the folder of this side's socket."""
         return self._running(kernel_id).path / "guest"
 
     def was_launched(self, kernel_id: UUID) -> bool:
-        """Return whether the program lies in the folder."""
+        """Return whether the guest's program is in the folder."""
         folder = self._find(kernel_id)
         return folder is not None and (folder.path / "guest" / PROGRAM).exists()
 
     def launch(self, kernel_id: UUID) -> None:
-        """Start it with the first Python that is new enough, as the kernel's user."""
+        """Start the guest as the kernel's user, with the first Python that is new enough."""
         folder = self._running(kernel_id)
         put_file(folder.path, f"{INSIDE}/{PROGRAM}", program())
         runtime = folder.read("launch").get("labels", {}).get(RUNTIME, "")

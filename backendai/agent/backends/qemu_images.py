@@ -1,7 +1,7 @@
-"""Images as file systems for virtual machines: one squashfs for each image, made when a kernel first needs it.
+"""Images as file systems of virtual machines: one squashfs per image, created when a kernel first needs it.
 
-They come from the Docker Engine of this machine, where there is one, or from a registry. A file system is named by the
-image's id, made beside its place and renamed, so that a start that was cut short leaves nothing that counts.
+Images come from this machine's Docker Engine, if there is one, else from a registry. A file system is named by the
+image's id, and created under another name first, so that an interrupted build is never used.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _NOT_MADE = "The file system of the image cannot be made: {error}"
 
 @dataclass(frozen=True, slots=True)
 class MadeImage:
-    """The file system of an image, and what its configuration says."""
+    """The file system of an image, and its configuration."""
 
     file: Path
     about: dict[str, Any]
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables that the image sets."""
+        """The image's environment variables."""
         pairs = [entry.partition("=") for entry in self.about.get("environ") or []]
         return {name: value for name, _, value in pairs if name}
 
@@ -65,7 +65,7 @@ class MadeImage:
 
 
 class MachineImages:
-    """The images of one agent. ``cache`` may be shared by the agents of a machine."""
+    """One agent's images. The agents of a machine can share ``cache``."""
 
     def __init__(self, engine: Engine, tools: Tools, cache: Path) -> None:
         self._engine, self._tools, self._folder = engine, tools, cache / "images"
@@ -73,7 +73,7 @@ class MachineImages:
         self._making = threading.Lock()
 
     def sightings(self) -> list[ImageSighting]:
-        """Return the images of the engine, and those that were pulled without it."""
+        """Return the engine's images, and those that were pulled without it."""
         found = {one.reference: one for one in self._of_engine()}
         for reference, known in self._references().items():
             is_here = (self._folder / f"{known}.squashfs").exists()
@@ -95,8 +95,7 @@ class MachineImages:
         return self._id_in_engine(reference) is not None
 
     def make(self, reference: str) -> MadeImage:
-        """Return the file system of an image, made if need be: seconds for each GB. Raises ImageNotFound,
-        BackendError."""
+        """Return the image's file system; creates it if needed (seconds per GB). Raises ImageNotFound, BackendError."""
         known = self._id_in_engine(reference) or self._references().get(reference)
         if known is None:
             raise ImageNotFound("{image} is neither here nor was it pulled.", image=reference)
@@ -114,7 +113,7 @@ class MachineImages:
         return file.exists() and bool(self._about(known))
 
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        """Fetch an image with the Docker Engine, or without one by skopeo. Raises ImageNotFound, BackendError."""
+        """Pull an image with the Docker Engine, else with skopeo. Raises ImageNotFound, BackendError."""
         if self._has_engine():
             self._docker.pull(reference, timeout=timeout, progress=progress, access=access)
             return
@@ -132,7 +131,7 @@ class MachineImages:
         progress(Fetched(1.0, "The image is here."))
 
     def sweep(self) -> None:
-        """Delete file systems that no kernel has been started with for a week; those in use stay readable."""
+        """Delete file systems that no kernel has used for a week; running kernels keep theirs open."""
         for file in self._folder.glob("*.squashfs") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 if time.time() - file.stat().st_mtime > _UNUSED_SECONDS:
@@ -154,8 +153,7 @@ class MachineImages:
             draft.unlink(missing_ok=True)
 
     def _write(self, layers: Layers, command: list[str]) -> None:
-        """Run the command with the files of the layers as its input. Its complaints go to a file: a full pipe would
-        stop it for ever."""
+        """Run the command with the layers' files as input. Its stderr goes to a file, as a full pipe would block it."""
         with tempfile.TemporaryFile() as complaints:
             maker = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=complaints, env=self._tools.environ()
@@ -176,7 +174,7 @@ class MachineImages:
 
     @contextlib.contextmanager
     def _saved(self, reference: str) -> Iterator[Path]:
-        """Give the image as an archive of the engine's."""
+        """Yield the path of the engine's archive of the image."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".save-", dir=self._folder) as folder:
             archive = Path(folder, "image.tar")
@@ -189,7 +187,7 @@ class MachineImages:
         command = [self._tools.need("skopeo"), "--insecure-policy", "copy", "--quiet"]
         if access.username:
             command += ["--authfile", str(_account(archive.with_name("auth.json"), reference, access))]
-        if _is_here(reference):  # as the Docker Engine does
+        if _is_here(reference):  # like the Docker Engine
             command.append("--src-tls-verify=false")
         command += [f"docker://{reference}", f"docker-archive:{archive}"]
         try:
@@ -206,7 +204,8 @@ class MachineImages:
         return self._docker.sightings() if self._has_engine() else []
 
     def _id_in_engine(self, reference: str) -> str | None:
-        """Raises BackendError where the engine is there and does not answer: it may have the image."""
+        """Return the engine's id of the image; None if it is missing. Raises BackendError if the engine does not
+        answer."""
         if not self._has_engine():
             return None
         with self._engine.asking() as client:
@@ -236,7 +235,7 @@ class MachineImages:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
+    """Write the file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     draft.write_text(text)
     draft.replace(path)
@@ -260,12 +259,12 @@ def _words_of(said: str) -> str:
 
 
 def _is_here(reference: str) -> bool:
-    """Return whether the registry is on this machine itself."""
+    """Return whether the registry is on this machine."""
     return reference.partition("/")[0].partition(":")[0] in ("localhost", "127.0.0.1")
 
 
 def _account(path: Path, reference: str, access: RegistryAccess) -> Path:
-    """Write the account to a file that only we can read: an argument would be seen by everybody."""
+    """Write the account to a private file, as every user can see arguments."""
     registry = reference.partition("/")[0]
     secret = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
     path.touch(mode=0o600)

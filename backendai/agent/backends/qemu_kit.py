@@ -17,14 +17,14 @@ _SECONDS = 120.0
 
 
 class MachineKit:
-    """The kit of one agent, under ``folder``."""
+    """The kit of one agent, below ``folder``."""
 
     def __init__(self, tools: Tools, folder: Path) -> None:
         self._tools, self._folder, self._making = tools, folder, threading.Lock()
         self._kit = Kit(folder / "files")
 
     def file(self) -> Path | None:
-        """Return its file system, made if need be: two seconds. None where it cannot be made, which is logged."""
+        """Return the kit's file system; creates it if needed (2 s). None after a failure, which is logged."""
         with self._making:
             if not self._kit.ensure():
                 return None
@@ -38,7 +38,7 @@ class MachineKit:
             return made
 
     def _make(self, made: Path) -> None:
-        for left in self._folder.glob("*.squashfs"):  # of an earlier version; machines that use it keep it
+        for left in self._folder.glob("*.squashfs"):  # an earlier version; running virtual machines keep it open
             left.unlink()
         draft = made.with_suffix(".draft")
         command = [self._tools.need("mksquashfs"), str(self._kit.folder), str(draft), *_OPTIONS]

@@ -1,4 +1,4 @@
-"""Flattening an image: of the layers in an archive of ``docker save`` the files that a container would see."""
+"""Flattens an image: merges the layers in an archive of ``docker save`` as a container would see them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LARGEST_DEFINITION = 64 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A file: of which layer, and its entry there."""
+    """A file: the number of its layer, and its entry there."""
 
     layer: int
     entry: tarfile.TarInfo
 
 
 class Layers:
-    """The layers of the only image in an archive, lowest first. Close it with ``with``."""
+    """The layers of an archive's only image, lowest first. Use it in ``with``, which closes it."""
 
     def __init__(self, archive: Path) -> None:
         self._outer = tarfile.open(archive)  # noqa: SIM115 - closed by __exit__
@@ -41,7 +41,7 @@ class Layers:
         self._outer.close()
 
     def write(self, output: IO[bytes]) -> None:
-        """Write one archive of all files: folders before what is in them, links after their targets."""
+        """Write one archive of all files: folders before their contents, links after their targets."""
         with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as flat:
             links: list[tuple[str, _Place]] = []
             for name, place in sorted(self._found.items()):
@@ -54,11 +54,11 @@ class Layers:
                 there = self._found.get(target)
                 if there is not None and there.layer == place.layer and not there.entry.islnk():
                     flat.addfile(_named(place.entry, name, target))
-                else:  # its target is hidden by a later layer: the link keeps the file
+                else:  # a later layer hides the target: the link becomes the file
                     self._add(flat, name, _Place(place.layer, self._original(place)))
 
     def definitions(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the definition files of services by the service's name."""
+        """Yield name and definition file of each service."""
         for name, place in self._found.items():
             path = PurePosixPath(name)
             if path.parent == _DEFINITIONS and path.suffix == ".json" and place.entry.isfile():
@@ -73,7 +73,7 @@ class Layers:
 
     def _layer(self, name: str) -> tarfile.TarFile:
         member = self._outer.getmember(name)
-        if member.issym():  # an old engine links layers that are the same
+        if member.issym():  # old engines link identical layers
             member = self._outer.getmember(str(PurePosixPath(name).parent.joinpath(member.linkname)))
         return tarfile.open(fileobj=self._outer.extractfile(member))
 
@@ -97,7 +97,7 @@ class Layers:
         return found
 
     def _original(self, place: _Place) -> tarfile.TarInfo:
-        """Return the file that a link of a layer names there."""
+        """Return the target of a hard link in its own layer."""
         return self._layers[place.layer].getmember(place.entry.linkname)
 
     def _add(self, flat: tarfile.TarFile, name: str, place: _Place) -> None:
@@ -106,7 +106,8 @@ class Layers:
 
 
 def _is_hidden(name: str, hidden: list[str], replaced: set[str]) -> bool:
-    """Return whether a file of a lower layer is hidden: by a mark for it, for a folder above it, or by a file there."""
+    """Return whether upper layers hide a file: by a mark for it or a folder above, or by a file in place of such a
+    folder."""
     if any(name.startswith(mark) if mark.endswith("/") or not mark else name == mark for mark in hidden):
         return True
     above = PurePosixPath(name).parents
@@ -121,7 +122,7 @@ def _named(entry: tarfile.TarInfo, name: str, target: str) -> tarfile.TarInfo:
 
 
 def _clean(name: str) -> str:
-    """Return the path below the root, which no ``..`` leaves."""
+    """Return the path below the root, without ``..``."""
     parts: list[str] = []
     for part in PurePosixPath("/", name).parts[1:]:
         if part == "..":

@@ -1,4 +1,4 @@
-"""The supervisor's end of the channel: streams to and from the guest, each with a window of its own."""
+"""The supervisor's end of the channel: streams to and from the guest, each with its own window."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from backendai.agent.backends.qemu_channel import (
 from backendai.agent.guest.sockets import short_address
 
 _OPEN_SECONDS = 30.0
-_MOST_CALLS = 512  # as many as the guest's first process serves
+_MOST_CALLS = 512  # the limit of the guest's first process
 _MOST_TO_SEND = 256 * 1024
-_MOST_UNREAD = 4 * _MOST_TO_SEND  # answers that a guest has not read
-_LOOK = 2.0  # seconds between two looks at a connection whose input has ended
+_MOST_UNREAD = 4 * _MOST_TO_SEND  # bytes of answers that the guest has not read
+_LOOK = 2.0  # seconds between checks of a connection whose input has ended
 _REFUSED, _GONE = errno.ECONNREFUSED, errno.EPIPE
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Refused(Exception):
-    """The guest does not open the stream; ``code``: an errno, or the exit code of a program."""
+    """The guest refuses to open the stream; ``code``: an errno, or a program's exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"refused: {code}")
@@ -51,7 +51,7 @@ class Stream:
         self.is_open = False
         self.credited = asyncio.Event()
         self.credit, self.passed = WINDOW, 0
-        self.unread = 0  # bytes from the guest that nobody has taken yet
+        self.unread = 0  # bytes from the guest that are not forwarded yet
         self.inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.code: int | None = None
         self.ended = asyncio.Event()
@@ -59,8 +59,8 @@ class Stream:
 
 
 class Mux:
-    """All streams of one machine. ``log`` takes output of the main process, ``hear`` what the guest says of itself;
-    calls of its guest agent go to the socket ``guest``."""
+    """All streams of a virtual machine. ``log`` receives the main process's output, ``hear`` the guest's messages.
+    Connections of its guest agent go to the socket ``guest``."""
 
     def __init__(self, log: Callable[[bytes], None], hear: Callable[[str], None], guest: Path) -> None:
         self._log, self._hear, self._guest = log, hear, guest
@@ -73,7 +73,7 @@ class Mux:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def run(self, channel: socket.socket) -> None:
-        """Serve the channel until the machine closes it, or does not keep to the protocol: then it is closed here."""
+        """Serve the channel until the virtual machine closes it; closes it after a violation of the protocol."""
         channel.setblocking(False)
         loop, decoder = asyncio.get_running_loop(), Decoder()
         sending = asyncio.create_task(self._send_all(channel))
@@ -90,20 +90,20 @@ class Mux:
             channel.close()
 
     def say(self, text: str) -> None:
-        """Tell the guest's first process something."""
+        """Send a message to the guest's first process."""
         self._send(Frame(Kind.SAY, 0, text.encode()))
 
     def resize(self, number: int, rows: int, columns: int) -> None:
-        """Set the size of a terminal that is open."""
+        """Set an open terminal's size."""
         if number in self._streams:
             self._send(size(number, rows, columns))
 
     def stream(self, number: int) -> Stream | None:
-        """Return a stream that has not ended."""
+        """Return an open stream; None if there is none."""
         return self._streams.get(number)
 
     async def open(self, letter: str, words: Sequence[str]) -> Stream:
-        """Return a new stream. Raises Refused, BadFrame, TimeoutError (the guest does not answer)."""
+        """Open and return a stream. Raises Refused, BadFrame, and TimeoutError if the guest does not answer."""
         number, self._next = self._next, self._next + 2
         frame = opening(number, letter, words)
         stream = self._streams[number] = Stream(number)
@@ -124,14 +124,14 @@ class Mux:
             self._finish(stream, None)
 
     async def join(self, stream: Stream, connection: Connection) -> None:
-        """Carry bytes both ways until the stream or the connection ends; then both have ended."""
+        """Copy bytes both ways until stream or connection ends; closes both."""
         reader, writer = connection
         inwards = asyncio.create_task(self._inwards(stream, reader))
         outwards = asyncio.create_task(self._outwards(stream, writer))
         try:
             await asyncio.wait([inwards, outwards], timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
             passed = -1
-            while not outwards.done():  # where only the input has ended, the answer may still come
+            while not outwards.done():  # after the input's end the answer may still arrive
                 if _is_gone(writer) and (inwards.done() or passed == stream.passed):
                     break
                 passed = stream.passed
@@ -160,7 +160,7 @@ class Mux:
     async def _outwards(self, stream: Stream, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while (piece := await stream.inbox.get()) is not None:
-                if not piece:  # the guest's side sends no more; the other way may still be open
+                if not piece:  # the guest has closed its side; the other direction may stay open
                     with contextlib.suppress(OSError, NotImplementedError):
                         writer.write_eof()
                     continue
@@ -176,7 +176,7 @@ class Mux:
         if frame.kind == Kind.OPEN:
             if frame.stream in self._streams or frame.stream % 2 == 0 or len(self._calls) >= _MOST_CALLS:
                 raise BadFrame(f"a call on stream {frame.stream}")
-            stream = self._streams[frame.stream] = Stream(frame.stream)  # at once: its data follows
+            stream = self._streams[frame.stream] = Stream(frame.stream)  # registered at once, as its data follows
             call = asyncio.create_task(self._call(stream))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
@@ -210,7 +210,7 @@ class Mux:
     def _take_log(self, frame: Frame) -> None:
         if frame.kind != Kind.DATA:
             return
-        if len(self._unsent) > _MOST_UNREAD:  # each piece of the log is answered
+        if len(self._unsent) > _MOST_UNREAD:  # each piece of the log is acknowledged
             raise BadFrame("answers that it does not read")
         self._log(frame.body)
         self._send(credit(LOG, len(frame.body)))
@@ -222,7 +222,7 @@ class Mux:
         stream.inbox.put_nowait(None)
 
     async def _call(self, stream: Stream) -> None:
-        """Connect a call of the guest agent to the agent's socket."""
+        """Connect a stream of the guest agent to the agent's socket."""
         try:
             connection = await _dialled(self._guest)
         except OSError:
@@ -249,7 +249,7 @@ class Mux:
 
 
 def _is_gone(writer: asyncio.StreamWriter) -> bool:
-    """Return whether the other end of a socket is closed for both directions."""
+    """Return whether the other end of a socket is closed in both directions."""
     asked = select.poll()
     asked.register(writer.get_extra_info("socket").fileno(), 0)
     return bool(asked.poll(0))

@@ -1,7 +1,7 @@
-"""The network of virtual machines: outgoing connections only, by QEMU itself, kept from what no kernel may reach.
+"""The network of virtual machines: only outgoing connections, made by QEMU, with packet rules.
 
-A QEMU opens the connections of its guest as any program does, so packet rules can see them: every QEMU has one group,
-which it cannot leave, and the rules are about packets of that group. Without the rules there is no network.
+QEMU opens a guest's connections like any program, so that packet rules apply: every QEMU has a group that it cannot
+leave, and the rules match this group's packets. Without the rules there is no network.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from backendai.agent.backends.qemu_addresses import GuestAddresses
 from backendai.agent.backends.qemu_switch import hardware_address
 from backendai.agent.qemu_settings import OFF
 
-GROUP = 61183  # below the users that systemd keeps for itself: no account has it
+GROUP = 61183  # directly below systemd's dynamic users; no account has it
 _CHAINS, _HOOK = "BAI-VM-", "OUTPUT"
 _DEVICES, _ROUTES = Path("/sys/class/net"), Path("/proc/net/route")
 
 
 class MachineNetwork:
-    """``asked``: auto or off; ``shielded``: addresses that no kernel may reach. ``why_not`` says why machines get no
-    network, once ``ensure`` has looked; empty: they get one."""
+    """``asked``: auto or off. ``shielded``: addresses that no kernel may reach. ``why_not``: set by ``ensure``; the
+    reason why virtual machines have no network; empty: they have one."""
 
     def __init__(self, asked: str, shielded: Sequence[str], *, group: int = GROUP, chains: str = _CHAINS) -> None:
         self.asked, self.group, self.why_not = asked, group, ""
@@ -43,13 +43,13 @@ class MachineNetwork:
         self._putting = threading.Lock()
 
     def ensure(self) -> bool:
-        """Put the rules in place, once however often this is called; returns whether machines get a network."""
+        """Add the rules once, however often this is called; returns whether virtual machines have a network."""
         with self._putting:
             self.why_not = self._put()
         return not self.why_not
 
     def remove(self) -> None:
-        """Remove the rules, when no machine runs; gone already is success."""
+        """Remove the rules; call it when no virtual machine runs. Does nothing if they are gone."""
         for tool in (V4, V6) if not obstacle() else ():
             self._chains.remove(tool, [_HOOK])
 
@@ -60,13 +60,13 @@ class MachineNetwork:
             return missing
         if not self._chains.put(V4, {_HOOK: self.rules()}):
             return "iptables refuses the rules"
-        self._chains.put(V6, {_HOOK: refuse()})  # QEMU is told to have no IPv6; where there is none this fails
+        self._chains.put(V6, {_HOOK: refuse()})  # may fail without IPv6, which QEMU's options also disable
         return ""
 
     def rules(self) -> Iterator[str]:
-        """Yield the rules for packets of QEMU, in their order."""
+        """Yield the rules for QEMU's packets, in order."""
         yield from to_name_servers(name_servers())
-        yield from refuse("-m addrtype ! --dst-type UNICAST")  # services of this machine, and everybody at once
+        yield from refuse("-m addrtype ! --dst-type UNICAST")  # this machine's services, broadcast and multicast
         yield f"-p udp --dport {VXLAN_PORT} -j REJECT"
         for address in (*METADATA, *self._shielded):
             yield from refuse(f"-d {address}")
@@ -75,8 +75,7 @@ class MachineNetwork:
 
 
 def network_words(addresses: GuestAddresses, *, has_network: bool, rank: int | None) -> list[str]:
-    """Return the words for QEMU about the network devices of a guest, in their order. ``rank``: of a kernel that is not
-    alone in its session."""
+    """Return QEMU's options for a guest's network devices, in order. ``rank``: in a cluster session."""
     words = []
     if has_network:
         told = f"net={addresses.outward},host={addresses.gateway},dns={addresses.name_server},ipv6=off"
@@ -88,7 +87,7 @@ def network_words(addresses: GuestAddresses, *, has_network: bool, rank: int | N
 
 
 def _bridges() -> list[str]:
-    """Return the bridges behind which containers and machines of others are: all but one that leads out."""
+    """Return the bridges of other containers and virtual machines: all without a default route."""
     routes = [line.split() for line in _ROUTES.read_text().splitlines()[1:]] if _ROUTES.exists() else []
     ways_out = {route[0] for route in routes if route[1] == "00000000"}
     found = sorted(path.parent.name for path in _DEVICES.glob("*/bridge"))

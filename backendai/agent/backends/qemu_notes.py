@@ -1,4 +1,4 @@
-"""What an administrator should know about an agent whose kernels are virtual machines."""
+"""Notes for administrators about an agent with virtual machines."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def describe(
     no_network: str,
     hidden: str,
 ) -> Sequence[Note]:
-    """Return the notes. ``fault``: why no machine can start; ``storage``: why none mounts folders; ``no_network``: why
-    none reaches other machines; ``hidden``: which of them, though others are reached."""
+    """Return the notes. ``fault``: why no virtual machine can start. ``storage``: why none mounts folders.
+    ``no_network``: why none has a network. ``hidden``: which machines cannot be reached."""
     notes = [
         Note(
             code="qemu-overhead",

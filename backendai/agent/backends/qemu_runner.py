@@ -1,7 +1,7 @@
-"""The supervisor of one virtual machine: outlives the agent, holds QEMU, keeps the log, passes streams, writes the end.
+"""A virtual machine's supervisor: outlives the agent, runs QEMU, keeps the log, forwards streams, records the end.
 
-It runs by itself, standard library only, in its own session. In FOLDER it reads ``launch.json`` and, at SIGTERM,
-``stop.json``; it writes ``runner.json`` when the guest has said its first word, ``output.log``, ``console.log`` and
+It runs alone, with only the standard library, in its own session. In FOLDER it reads ``launch.json`` and, at SIGTERM,
+``stop.json``; it writes ``runner.json`` after the guest's first message, ``output.log``, ``console.log`` and
 ``exit.json``. Agents connect to ``door.sock`` (see ``qemu_door``).
 """
 
@@ -41,33 +41,33 @@ _POWER_OFF = 5.0
 _CONSOLE_BYTES = 32 * 1024
 _LONGEST_SILENCE = 600.0
 _CUT_SECONDS = 8.0
-_DIGITS = 15  # of a number that a guest tells
+_DIGITS = 15  # in a number from the guest
 _LOOK = 5.0
 
 
 class Runner:
-    """One virtual machine from its first process to its last."""
+    """Supervises one virtual machine from its first process to its last."""
 
     def __init__(self, folder: Path, ready: int) -> None:
         self.folder, self.ready = folder, ready
         self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
         self.log = RotatingLog(folder, self.launch["log_bytes"])
-        self.end: dict[str, Any] = {}  # what the guest said: exited or failed
-        self.order: dict[str, Any] | None = None  # to stop, by the agent
+        self.end: dict[str, Any] = {}  # the guest's message: exited or failed
+        self.order: dict[str, Any] | None = None  # the agent's order to stop
         self.beat: dict[str, int] = {}
         self.heard_at = time.monotonic()
         self.console = b""
         self.cuts: asyncio.Queue[int] = asyncio.Queue()
         self.over = asyncio.Event()
-        session = self.launch.get("session")  # those of earlier versions have none
+        session = self.launch.get("session")  # absent in earlier versions
         self.switch = Switch(Path(session["folder"]), session["rank"], session["size"]) if session else None
         self.shares = Shares(folder, self.launch["virtiofsd"], self.launch["environ_outside"], self._join)
 
     async def run(self) -> None:
-        """Start the machine, serve it until it ends, write how it ended."""
+        """Start the virtual machine, supervise it until its end, and record the end."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._obey)
-        (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # the disk may be full by then
+        (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # reserves space for the end on a full disk
         try:
             await self._serve()
         except OSError as error:
@@ -87,12 +87,12 @@ class Runner:
             works = (self._read_console(), self._serve_channel(ours, gone), self._watch())
             tasks = [asyncio.create_task(work) for work in works]
             await asyncio.wait([gone, asyncio.create_task(self.over.wait())], return_when=asyncio.FIRST_COMPLETED)
-            if not gone.done():  # the guest powers off by itself
+            if not gone.done():  # the guest is about to power off
                 await asyncio.wait([gone], timeout=_POWER_OFF if "exited" in self.end else 0)
             if not gone.done():
                 self.qemu.kill()
                 await gone
-            await asyncio.wait(tasks[:2], timeout=1)  # what was still under way
+            await asyncio.wait(tasks[:2], timeout=1)  # to process the last output
             door.close()
             for task in tasks:
                 task.cancel()
@@ -101,7 +101,7 @@ class Runner:
                 self.switch.close()
 
     async def _serve_channel(self, channel: socket.socket, gone: asyncio.Task[int]) -> None:
-        """Serve the guest; a machine that goes on without its channel is ended."""
+        """Serve the guest's channel. Ends a virtual machine that continues without its channel."""
         await self.mux.run(channel)
         await asyncio.wait([gone], timeout=_POWER_OFF)
         if not gone.done() and not self.end:
@@ -136,7 +136,7 @@ class Runner:
                 os.close(files[file])
 
     def _become(self) -> None:
-        """In the new process: join the control groups, give up root's rights, die with the supervisor."""
+        """In the new process: join the control groups, drop root's rights, die with the supervisor."""
         self._join()
         if (uid := self.launch["uid"]) is not None:
             os.setgroups(self.launch["groups"])
@@ -149,12 +149,12 @@ class Runner:
             Path(cgroup, "cgroup.procs").write_text("0")
 
     def _hear(self, text: str) -> None:
-        """Take one word of the guest."""
+        """Handle a message of the guest."""
         self.heard_at = time.monotonic()
         word, _, rest = text.partition(" ")
         if word == "started" and not self.end:
             write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
-            with contextlib.suppress(BrokenPipeError):  # the agent was killed: the next one finds the kernel
+            with contextlib.suppress(BrokenPipeError):  # the agent was killed; the next one finds the kernel
                 os.write(self.ready, b"started")
             os.close(self.ready)
             self.ready = os.open(os.devnull, os.O_WRONLY)
@@ -175,19 +175,19 @@ class Runner:
             self.over.set()
 
     async def cut(self, tag: str) -> int:
-        """Take a folder out of the machine; returns how many programs were killed, as they used it."""
-        while not self.cuts.empty():  # an answer that came too late
+        """Unmount a folder in the virtual machine; returns how many programs using it were killed."""
+        while not self.cuts.empty():  # drop late answers
             self.cuts.get_nowait()
         self.mux.say(f"cut {self.launch['targets'][tag]}")
         try:
             return await asyncio.wait_for(self.cuts.get(), _CUT_SECONDS)
         except TimeoutError:
             return 0
-        finally:  # whatever the guest did
+        finally:  # even if the guest did nothing
             self.shares.cut(tag)
 
     def use(self) -> dict[str, Any]:
-        """Return what the machine has used so far, and how long its guest has been silent."""
+        """Return the virtual machine's resource use so far, and the seconds since the guest's last message."""
         fields = stat_fields(self.qemu.pid)
         ticks = os.sysconf("SC_CLK_TCK")
         found: dict[str, Any] = {"cpu_seconds": (int(fields[11]) + int(fields[12])) / ticks} if fields else {}
@@ -202,7 +202,7 @@ class Runner:
             self.console = (self.console + piece)[-_CONSOLE_BYTES:]
 
     async def _watch(self) -> None:
-        """End a machine whose guest says nothing for ten minutes: it hangs."""
+        """End a virtual machine whose guest has sent nothing for ten minutes."""
         while True:
             await asyncio.sleep(_LOOK)
             if time.monotonic() - self.heard_at > _LONGEST_SILENCE and not self.end:
@@ -211,7 +211,7 @@ class Runner:
                 self.over.set()
 
     def _obey(self) -> None:
-        """Have the guest end its main process; a guest that does not answer is ended from here."""
+        """Order the guest to end its main process; ends the virtual machine if the guest does not answer."""
         self.order = {
             "grace": 5.0,
             "reason": "exited",
@@ -219,7 +219,7 @@ class Runner:
         }
         with contextlib.suppress(OSError, ValueError):
             self.order = json.loads((self.folder / "stop.json").read_text())
-        if not (self.folder / "runner.json").exists() or self.order["grace"] <= 0:  # nothing in it to be polite to
+        if not (self.folder / "runner.json").exists() or self.order["grace"] <= 0:  # no main process to end gracefully
             self.over.set()
             return
         self.mux.say(f"stop {int(self.order['grace'] * 1000)}")
@@ -247,7 +247,7 @@ class Runner:
 
 
 def main(arguments: list[str], run: Callable[..., Any] = asyncio.run) -> None:
-    """Supervise the machine in the folder; the second argument is where its first word is waited for."""
+    """Supervise the virtual machine in the folder. The second argument is the descriptor for the start's report."""
     os.umask(0o077)
     run(Runner(Path(arguments[0]), int(arguments[1])).run())
 

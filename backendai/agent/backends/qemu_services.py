@@ -1,4 +1,4 @@
-"""Services in virtual machines: reached through the channel, started by a program that nobody is attached to."""
+"""Services in virtual machines: reached through the channel, started as detached programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$fi
 
 
 class MachineServices(ServiceHost):
-    """``running`` returns the folder of a kernel that runs, or raises KernelGone."""
+    """``running`` returns the folder of a running kernel, or raises KernelGone."""
 
     carries = True
 
@@ -28,12 +28,12 @@ class MachineServices(ServiceHost):
         self._running = running
 
     def address(self, kernel_id: UUID) -> str:
-        """Return nothing: no address of this machine leads into a guest."""
+        """Return "", as no address of this machine leads into a guest. Raises KernelGone."""
         self._running(kernel_id)
         return ""
 
     async def connect(self, kernel_id: UUID, port: int) -> socket.socket | None:
-        """Return a socket that is joined to a port of the guest's loopback."""
+        """Return a socket connected to a port of the guest's loopback; None if nothing listens."""
         folder = await asyncio.to_thread(self._running, kernel_id)
         try:
             connection, _ = await asyncio.to_thread(open_stream, folder.path, "t", [str(port)])
@@ -45,7 +45,7 @@ class MachineServices(ServiceHost):
         return connection
 
     def source(self, kernel_id: UUID, service: str) -> ServiceSource:
-        """Return what the image said when its file system was made; the kernel knows its ports."""
+        """Return the image's definition and labels from its conversion, with the kernel's ports."""
         folder = self._running(kernel_id)
         launch, spec = folder.read("launch"), folder.spec()
         ports = spec.environ.get("BACKENDAI_SERVICE_PORTS", "") if spec else ""
@@ -54,7 +54,7 @@ class MachineServices(ServiceHost):
         return ServiceSource(text.encode() if isinstance(text, str) else None, labels)
 
     def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
-        """Start it; returns the kernel and the number of its stream."""
+        """Start the program; returns the kernel and its stream's number."""
         folder = self._running(kernel_id)
         told = {**environ, MARK: service, **_FOLDER}
         words = program_words(["sh", "-c", LAUNCH, service, *command], told)
@@ -63,12 +63,12 @@ class MachineServices(ServiceHost):
         return f"{kernel_id}:{number}"
 
     def exit_code(self, handle: str) -> int | None:
-        """Ask the supervisor, which outlives the agent."""
+        """Return the exit code from the supervisor, which outlives the agent; None while the program runs."""
         kernel_id, _, number = handle.partition(":")
         said = ask(self._running(UUID(kernel_id)).path, {"ended": int(number)})
         return None if said.get("running") else int(said.get("exit_code") or 0)
 
     def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
-        """Read the end of the file that ``launch`` lets the program write to."""
+        """Return the end of the file with the program's output."""
         words = program_words(["sh", "-c", _LOG, service, str(limit)], {MARK: service})
         return output_of(self._running(kernel_id).path, words)[0]

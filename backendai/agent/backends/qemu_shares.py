@@ -1,7 +1,7 @@
-"""Folders of a virtual machine: one ``virtiofsd`` for each, shut into its folder, held by the machine's supervisor.
+"""Folders of a virtual machine: one ``virtiofsd`` each, restricted to its folder, started by the supervisor.
 
-A folder that is only to be read is mounted read-only on this machine, so the guest cannot change it whatever it does.
-Standard library only: the supervisor runs alone.
+A read-only folder is mounted read-only on this machine, so that the guest cannot change it. Only the standard library,
+as the supervisor runs alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _OPTIONS = ("sandbox=namespace", "cache=auto", "no_xattr", "no_posix_lock", "no_
 
 
 class Shares:
-    """The servers of one machine's folders. ``join`` puts a new process into the machine's control groups."""
+    """The servers of a virtual machine's folders. ``join`` moves a new process into the virtual machine's control
+    groups."""
 
     def __init__(self, folder: Path, program: str, environ: Mapping[str, str], join: Callable[[], None]) -> None:
         self._folder, self._program, self._environ, self._join = folder, program, environ, join
         self._servers: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self, tag: str, source: str) -> int:
-        """Start the server of a folder; returns a connection to it, for QEMU. Raises OSError."""
+        """Start a folder's server; returns the descriptor of a connection for QEMU. Raises OSError."""
         with listen(self._folder / f"{tag}.sock") as listener:
             self._servers[tag] = await asyncio.create_subprocess_exec(
                 *self._command(source, listener.fileno()),
@@ -38,13 +39,13 @@ class Shares:
         return _connected(self._folder / f"{tag}.sock")
 
     def cut(self, tag: str) -> None:
-        """End the server of a folder: nothing in the guest reaches it any more."""
+        """Kill a folder's server, so that the guest loses access."""
         if tag in self._servers:
             with contextlib.suppress(ProcessLookupError):
                 self._servers[tag].kill()
 
     async def stop(self) -> None:
-        """End all servers, which end by themselves with their machine."""
+        """Kill all servers and wait for their ends."""
         for tag, server in self._servers.items():
             self.cut(tag)
             await server.wait()

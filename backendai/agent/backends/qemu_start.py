@@ -1,4 +1,4 @@
-"""Starting a virtual machine and waiting for its guest's first word."""
+"""Starts virtual machines, and waits for the guest's first message."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _RUN = (
     "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.backends.qemu_runner import main; "
     "main(sys.argv[2:])"
 )
-_EMULATION = 4  # of every deadline inside of a machine without KVM
+_EMULATION = 4  # the factor of all deadlines without KVM
 _NOT_STARTED = "The virtual machine does not start: {error}"
-_LEAST_GUEST = 96 * 2**20  # in less Linux does not unpack its first files
+_LEAST_GUEST = 96 * 2**20  # Linux needs this much to unpack the initial RAM disk
 _COMPLAINT = 300  # letters
-_TELLING = ("Kernel panic", "init: ", "qemu-system")  # lines of a console that say why
-_THREADS = 256  # of QEMU: one for each core, and those of its disks
+_TELLING = ("Kernel panic", "init: ", "qemu-system")  # beginnings of console lines that give the reason
+_THREADS = 256  # QEMU's threads: one per core, and those of its disks
 
 
 class Starter:
-    """Starts virtual machines. ``data``: the agent's folder; ``acceleration`` says how, once a trial has shown it."""
+    """Starts virtual machines. ``data``: the agent's folder. ``acceleration`` returns the result of the test."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Starter:
         self._supervisors = Supervisors(["-c", _RUN, str(_ROOT)])
 
     def mount_rules(self) -> MountRules:
-        """Return what virtual machines can mount: the servers of folders need root, and give files to their owner."""
+        """Return the mount rules: the folders' servers need root, and give files to the folder's owner."""
         if not self.is_root:
             return MountRules(fault="Virtual machines mount no folders here: the agent does not run as root.")
         if self.tools.find("virtiofsd") is None:
@@ -76,7 +76,8 @@ class Starter:
         return MountRules(uids=frozenset({KERNEL_USER}), attaches=True)
 
     def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
-        """Make the folder and the machine in it. Raises StartFailed, after removing what was made, BackendError."""
+        """Create the folder and start the virtual machine in it. Raises StartFailed and BackendError after removing
+        what was created."""
         try:
             self._prepare(spec, folder)
             if not self._supervisors.start(folder, spec.create_timeout * slowness(self._acceleration())):
@@ -89,7 +90,7 @@ class Starter:
             raise
 
     def reap(self) -> None:
-        """Collect supervisors that ended."""
+        """Reap supervisors that have ended."""
         self._supervisors.reap()
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
@@ -110,7 +111,7 @@ class Starter:
         slots = Slots.parse(spec.slots)
         cgroups = process_cgroup.make(self.cgroups, f"backendai-{spec.kernel_id}", slots, pids=_THREADS)
         about = {"labels": image.labels, "definitions": image.about.get("definitions") or {}, "image": image.file.stem}
-        with self._lock:  # until the choice of a user is written down
+        with self._lock:  # until the chosen user id is saved
             taken = {other.read("launch").get("uid") for other in self._others()}
             uid = free_user(folder.kernel_id, taken) if self.is_root else None
             folder.write("launch", self._launch(spec, shape, uid) | about | {
@@ -123,7 +124,7 @@ class Starter:
             })  # fmt: skip
 
     def _session(self, spec: KernelSpec, shape: Shape) -> dict[str, Any] | None:
-        """Return how the kernel's supervisor finds those of the other kernels; None: it is alone."""
+        """Return how the kernel's supervisor finds those of the session's other kernels; None for a single kernel."""
         if shape.rank is None:
             return None
         folder = self._sessions / str(spec.session_id)
@@ -131,22 +132,22 @@ class Starter:
         return {"folder": str(folder), "rank": shape.rank, "size": spec.cluster_size}
 
     def sweep(self) -> None:
-        """Remove the folders of sessions that have no kernel here."""
-        with self._lock:  # a start writes its spec before it takes the lock
+        """Delete the folders of sessions without kernels here."""
+        with self._lock:  # a start saves its spec before it takes the lock
             here = {str(spec.session_id) for other in self._others() if (spec := other.spec())}
             for folder in self._sessions.iterdir() if self._sessions.exists() else ():
                 if folder.name not in here:
                     remove_tree(folder)
 
     def _check(self, spec: KernelSpec, binds: Binds) -> None:
-        """Raises StartFailed for a folder to be read only that this machine cannot mount so."""
+        """Raise StartFailed for a read-only folder that this machine cannot mount read-only."""
         for bind in binds.all:
             if bind.read_only and not Path(bind.source).is_relative_to(self._mounts.root / str(spec.kernel_id)):
                 text = "The folder at {target} cannot be mounted read-only on this agent: it needs Linux 5.12 or newer."
                 raise StartFailed(text, target=bind.target, code="mount-refused")
 
     def _launch(self, spec: KernelSpec, shape: Shape, uid: int | None) -> dict[str, Any]:
-        environ = self.tools.environ() | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}  # by which strays are found
+        environ = self.tools.environ() | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}  # identifies stray processes
         return {
             "argv": command_of(shape, self.tools),
             "environ_outside": environ,
@@ -160,7 +161,7 @@ class Starter:
         }
 
     def _shape(self, spec: KernelSpec, shares: list[str], *, has_kit: bool, has_network: bool) -> Shape:
-        """Return what the guest gets: of the kernel's memory QEMU itself takes a part. Raises StartFailed."""
+        """Return the guest's properties; QEMU's overhead is subtracted from its memory. Raises StartFailed."""
         slots, overhead = Slots.parse(spec.slots), self._settings.overhead
         memory = slots["mem"] // MILLI - overhead
         if memory < _LEAST_GUEST:
@@ -191,5 +192,5 @@ class Starter:
 
 
 def slowness(acceleration: str) -> int:
-    """Return how many times longer than usual a machine may take for everything."""
+    """Return the factor by which deadlines of a virtual machine are extended."""
     return _EMULATION if acceleration == TCG else 1

@@ -1,7 +1,7 @@
-"""The Ethernet of a session whose kernels are virtual machines of one agent: their supervisors pass each other frames.
+"""The Ethernet of a session with virtual machines on one agent: their supervisors exchange frames.
 
-Each supervisor has a socket in the session's folder, named by the rank of its kernel. No frame reaches a network of
-this machine, and a guest sends only as itself: frames with another sender are dropped. Standard library only.
+Each supervisor has a socket in the session's folder, named by its kernel's rank. No frame reaches this machine's
+networks. Frames with a forged sender are dropped. Only the standard library, as the supervisor runs alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from backendai.agent.guest.sockets import connect, short_address
 _PREFIX = bytes.fromhex("0262616900")  # locally administered; the last byte is the rank
 _ADDRESS, _HEAD = 6, 14  # bytes
 _LARGEST = 65536
-_AT_ONCE = 64  # frames of one side before others have their turn
-_MOST_WAITING = 1024 * 1024  # bytes for a machine that does not read; a guest may send frames of 64 KiB
+_AT_ONCE = 64  # frames read from one side at a time
+_MOST_WAITING = 1024 * 1024  # waiting bytes for a slow receiver; a guest may send frames of 64 KiB
 Connect = Callable[[], socket.socket]
 
 
 def hardware_address(rank: int) -> str:
-    """Return the Ethernet address of a kernel, as QEMU reads it."""
+    """Return a kernel's Ethernet address in QEMU's format."""
     return (_PREFIX + bytes([rank])).hex(":")
 
 
 class Line:
-    """Frames to one socket, in their order. What comes while too much waits, or while nobody is there, is lost."""
+    """Sends frames to one socket in order. Drops frames while too many bytes wait or the other side is missing."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -39,7 +39,7 @@ class Line:
         self._size = 0  # of what waits, in memory: small frames cost more than their bytes
 
     def send(self, frame: bytes) -> None:
-        """Send the frame, now or as soon as the other side reads."""
+        """Send the frame, now or when the other side reads."""
         if self._waiting:
             if self._size + sys.getsizeof(frame) <= _MOST_WAITING:
                 self._keep(frame)
@@ -49,7 +49,7 @@ class Line:
             asyncio.get_running_loop().add_writer(self._socket, self._go_on)
 
     def close(self) -> None:
-        """Lose what waits; the next frame connects anew."""
+        """Drop waiting frames; the next frame opens a new connection."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_writer(self._socket)
             self._socket.close()
@@ -62,14 +62,14 @@ class Line:
         self._size += sys.getsizeof(frame)
 
     def _sends(self, frame: bytes) -> bool:
-        """Return whether the frame is on its way or lost; False: the other side has to read first."""
+        """Return whether the frame was sent or dropped; False if the other side has to read first."""
         try:
             if self._socket is None:
                 self._socket = self._connect()
             self._socket.send(frame)
         except BlockingIOError:
             return False
-        except OSError:  # its machine has ended, or has not started
+        except OSError:  # the other virtual machine has ended or not started
             self.close()
         return True
 
@@ -77,7 +77,7 @@ class Line:
         while self._waiting:
             if not self._sends(self._waiting[0]):
                 return
-            if self._waiting:  # else the other side is gone
+            if self._waiting:  # else ``_sends`` has closed the connection
                 self._size -= sys.getsizeof(self._waiting.popleft())
         if self._socket is not None:
             asyncio.get_running_loop().remove_writer(self._socket)
@@ -95,12 +95,12 @@ class Switch:
         }
 
     def plug(self) -> socket.socket:
-        """Return the machine's end of a cable, and pass frames from now on. Raises OSError."""
+        """Return the virtual machine's end of a socket pair, and forward frames from now on. Raises OSError."""
         self._cable, machine = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._cable.setblocking(False)
         self._to_machine = Line(lambda: self._cable.dup())
         self._arrivals = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._path.unlink(missing_ok=True)  # of an earlier start of this kernel
+        self._path.unlink(missing_ok=True)  # left by an earlier start of this kernel
         with short_address(self._path) as address:
             self._arrivals.bind(address)
         loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class Switch:
         return machine
 
     def close(self) -> None:
-        """Pass nothing any more."""
+        """Stop forwarding."""
         for line in (self._to_machine, *self._others.values()):
             line.close()
         for one in (self._cable, self._arrivals):
@@ -123,7 +123,7 @@ class Switch:
                 take(source.recv(_LARGEST))
 
     def _pass_on(self, frame: bytes) -> None:
-        """Pass a frame of the machine to the one that it names; to all, if it is for many."""
+        """Forward a frame to its destination; to all for a multicast address."""
         if len(frame) < _HEAD or frame[_ADDRESS : 2 * _ADDRESS] != self._own:
             return
         wanted = frame[:_ADDRESS]

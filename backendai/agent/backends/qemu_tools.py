@@ -1,4 +1,4 @@
-"""The programs of virtual machines, as the system has them or as ``bin/qemu-bed`` has unpacked them."""
+"""Programs for virtual machines: the system's, or those that ``bin/qemu-bed`` has unpacked."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 
 
 class ToolMissing(BackendError):
-    """A program that virtual machines need is not installed."""
+    """A program for virtual machines is not installed."""
 
     code = "qemu-not-installed"
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Programs under ``root``, and those of the system where it has none of the name."""
+    """Programs below ``root``, else those of the system."""
 
     root: Path
 
     def find(self, name: str) -> Path | None:
-        """Return where the program is."""
+        """Return the program's path; None if it is missing."""
         for root in (self.root, Path("/")):
             for folder in _FOLDERS:
                 if os.access(path := root / folder / name, os.X_OK):
@@ -39,17 +39,17 @@ class Tools:
         return None
 
     def need(self, name: str) -> str:
-        """Return where the program is. Raises ToolMissing."""
+        """Return the program's path. Raises ToolMissing."""
         if path := self.find(name):
             return str(path)
         raise ToolMissing("{program} is not installed: install {package}.", program=name, package=_package(name))
 
     def missing(self) -> list[str]:
-        """Return the packages of the programs that are not there."""
+        """Return the packages of missing programs."""
         return [package for name, package in PACKAGES.items() if self.find(name) is None]
 
     def environ(self) -> dict[str, str]:
-        """Return the variables with which the programs find their libraries."""
+        """Return environment variables with the search path of libraries."""
         found = {"PATH": os.defpath, "LANG": "C.UTF-8"}
         if self.root != Path("/"):
             found["LD_LIBRARY_PATH"] = ":".join(str(self.root / folder) for folder in _LIBRARIES)

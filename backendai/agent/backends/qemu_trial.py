@@ -1,6 +1,6 @@
-"""Whether this machine's processor helps: a trial boot with a deadline, once for each agent.
+"""Tests hardware virtualization: a trial boot with a deadline, once per agent.
 
-``/dev/kvm`` alone says little: inside of some virtual machines it opens, and no guest ever starts.
+An accessible ``/dev/kvm`` is not enough: inside some virtual machines it opens, but no guest ever starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMORY = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trial has shown: how to run guests, and why not with the processor's help."""
+    """The result of the test: the acceleration, and why KVM is not used."""
 
     acceleration: str
     why_not: str = ""
@@ -32,7 +32,7 @@ class Trial:
 
 
 class Acceleration:
-    """How the guests of one agent run. ``asked``: auto, kvm or tcg."""
+    """The acceleration of one agent's guests. ``asked``: auto, kvm or tcg."""
 
     def __init__(self, asked: str, tools: Tools, files: Callable[[], BootFiles]) -> None:
         self._asked, self._tools, self._files = asked, tools, files
@@ -41,11 +41,11 @@ class Acceleration:
 
     @property
     def known(self) -> Trial | None:
-        """What is known without a trial."""
+        """The result, if the test has run."""
         return self._known
 
     def find(self) -> Trial:
-        """Return the trial's outcome; the first call takes up to eight seconds. Raises BackendError."""
+        """Return the test's result; the first call takes up to 8 s. Raises BackendError."""
         with self._trying:
             if self._known is None:
                 self._known = self._try()
@@ -66,7 +66,7 @@ class Acceleration:
         return Trial(TCG, why_not)
 
     def _boot(self) -> str:
-        """Boot a guest that powers off at once; returns what went wrong."""
+        """Boot a guest that powers off at once; returns the fault, empty if there is none."""
         command = trial_command(Shape(_MEMORY, 1, KVM), self._tools, self._files())
         try:
             done = subprocess.run(

@@ -1,4 +1,5 @@
-"""How the program of a service is started in a kernel: once, instead of an earlier one, with its words in a file."""
+"""The script that starts a service's program in a kernel. It replaces an earlier program, and saves the arguments in a
+file."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from backendai.agent.service_host import ARGUMENTS
 
 MARK = "BACKENDAI_APP"
 
-# The program of an earlier launch that does not answer goes first. It is ours only if it carries the mark that it was
-# started with: process ids are used again.
+# First ends the unresponsive program of an earlier launch. Its environment must contain the mark, as another process
+# may have the same id now.
 LAUNCH = rf"""
 file=$BACKENDAI_APP_FOLDER/.app-$BACKENDAI_APP
 ours() {{ grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }}

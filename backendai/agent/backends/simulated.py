@@ -1,10 +1,9 @@
-"""Kernels that exist only in memory: thousands of them for load tests, demos and benchmarks.
+"""Kernels that exist only in memory, for load tests, demonstrations and benchmarks with thousands of them.
 
-Time is the only thing that happens to them: a start takes ``start_seconds``, a batch kernel as long as its command
-sleeps (else ``batch_seconds``), a line is logged every ``line_seconds``, all multiplied by ``time_scale`` (0: at
-once). Nothing runs between two questions: what is true now is computed from the clock.
-
-Every image exists, but those with ``no-such-image`` in their name.
+Only time passes: a start takes ``start_seconds``, a batch kernel as long as its command sleeps (else
+``batch_seconds``), and a line is logged every ``line_seconds``, all multiplied by ``time_scale`` (0: instantly).
+Nothing runs between calls: the state is computed from the clock. Every image exists, except those with
+``no-such-image`` in their name.
 """
 
 from __future__ import annotations
@@ -54,10 +53,11 @@ _LOOK_INTERVAL, _LONGEST_WAIT = 0.1, 1.0
 
 
 class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
-    """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
+    """A simulated agent of any size. With a ``journal`` its kernels outlive the agent. ``clock``: seconds since the
+    epoch."""
 
     name = "simulated"
-    starts_at_once = 64  # a start only waits
+    starts_at_once = 64  # a simulated start only waits
     capabilities = frozenset(
         map(Capability, ("simulated", "images", "cluster-network", "devices", "serving", "execution"))
     )
@@ -107,7 +107,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
             self._images.append(reference)
 
     def commit(self, spec: CommitSpec) -> Made:
-        """Pretend: the image is an entry of the list, like every other one here."""
+        """Simulate a saved image: add an entry to the list of images."""
         with self._changed:
             kernel = self._here(spec.kernel_id)
             if kernel.generation != spec.generation or not kernel.running(self._clock()):
@@ -127,12 +127,12 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
 
     @property
     def pull_seconds(self) -> float:
-        """How long a pull takes here, in real seconds."""
+        """The real seconds of a simulated pull."""
         return self._pace.pull_seconds * self._pace.time_scale
 
     def begin(self, spec: KernelSpec) -> tuple[SimulatedKernel, bool]:
-        """Get or adopt the kernel without waiting until its main process lives; returns it and whether it was there.
-        Raises what ``start`` raises."""
+        """Start or adopt the kernel without waiting for its main process; returns it and whether it existed. Raises
+        like ``start``."""
         if not self.has_image(spec.image):
             raise ImageNotFound("{image} does not exist.", image=spec.image)
         with self._changed:
@@ -144,7 +144,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
             return self._make(spec), False
 
     def find(self, kernel_id: UUID) -> SimulatedKernel | None:
-        """Return the kernel, also one that has not come to life yet."""
+        """Return the kernel, even before its main process runs; None if there is none."""
         with self._changed:
             return self._kernels.get(kernel_id)
 
@@ -195,7 +195,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
             return {UUID(one.kernel_id): reading_of(one, now) for one in here if one and one.running(now)}
 
     def sweep(self, live: set[UUID]) -> None:
-        """Nothing lies around in a simulation."""
+        """Do nothing, as a simulation has no leftovers."""
 
     def watch(self) -> Iterator[KernelEvent]:
         with self._changed:

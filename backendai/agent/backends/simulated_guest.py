@@ -1,4 +1,4 @@
-"""Guests of simulated kernels: the real journal, queue and states; only the interpreter pretends.
+"""Guests of simulated kernels: with the real journal, queue and states, and a simulated interpreter.
 
 It knows literals and sums of them, ``print(…)`` of those, ``echo``, ``sleep``, ``exit`` and ``input()``.
 """
@@ -27,14 +27,14 @@ _MOST = 1000
 
 
 class SimulatedGuests(InProcessGuests):
-    """``is_running`` raises KernelGone for a kernel that does not run. The journals are temporary."""
+    """``check`` raises KernelGone for a kernel that does not run. The journals are temporary."""
 
     def __init__(self, check: Callable[[UUID], None]) -> None:
         self._check = check
         self._guests: dict[UUID, tuple[Guest, Path]] = {}
 
     async def open(self, kernel_id: UUID) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the guest of the kernel, made at the first question."""
+        """Return a connection to the kernel's guest; creates the guest at the first question."""
         self._check(kernel_id)
         if kernel_id not in self._guests:
             if len(self._guests) >= _MOST:
@@ -51,11 +51,11 @@ class SimulatedGuests(InProcessGuests):
         return {kernel_id for kernel_id, (guest, _) in list(self._guests.items()) if guest.is_working}
 
     def remove(self, kernel_id: UUID) -> None:
-        """Remove what is kept of a kernel's runs."""
+        """Delete the runs of a kernel."""
         self._drop(kernel_id)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Delete all runs."""
         for kernel_id in list(self._guests):
             self._drop(kernel_id)
 
@@ -65,7 +65,7 @@ class SimulatedGuests(InProcessGuests):
 
 
 class SimulatedInterpreter:
-    """Evaluates what it knows, line by line."""
+    """Evaluates the known expressions, line by line."""
 
     def __init__(self) -> None:
         self.about = {"language": "simulated", "title": "Simulated", "kind": "simulated"}
@@ -78,7 +78,7 @@ class SimulatedInterpreter:
         return await self._messages.get()
 
     def tell(self, order: dict[str, object]) -> None:
-        """Take an order."""
+        """Handle an order."""
         if order["do"] == "run":
             self._task = asyncio.ensure_future(self._run(str(order["code"]), order["run_id"]))
         elif order["do"] == "input":
@@ -88,17 +88,17 @@ class SimulatedInterpreter:
             self._messages.put_nowait({"completion": found, "number": order["number"]})
 
     def interrupt(self) -> None:
-        """Stop what it does."""
+        """Stop the current code."""
         if self._task is not None:
             self._task.cancel()
 
     async def kill(self) -> None:
-        """End it."""
+        """End the interpreter."""
         self.interrupt()
         self._messages.put_nowait(None)
 
     async def why_it_ended(self) -> InterpreterFailed:
-        """Return that it was ended: it does not end by itself."""
+        """Return that it was ended, as it does not end by itself."""
         return InterpreterFailed("interpreter-ended", "The interpreter was ended.")
 
     async def _run(self, code: str, run_id: object) -> None:

@@ -1,4 +1,4 @@
-"""One simulated kernel: what is true of it at a given time, and the journal in which kernels outlive the agent."""
+"""A simulated kernel's state at a given time, and the journal by which kernels outlive the agent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from uuid import UUID
 from backendai.agent.backends.base import Ended
 from backendai.wire.messages import KernelSighting, KernelSpec
 
-STOPPED = 143  # as after SIGTERM
+STOPPED = 143  # the exit code after SIGTERM
 _LINES_KEPT = 10_000
-_ROUNDING = 1e-3  # seconds since the epoch are exact to a fraction of a microsecond only
+_ROUNDING = 1e-3  # floats of seconds since the epoch are not exact
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take, in simulated seconds; ``time_scale`` real seconds pass in each (0: no time at all)."""
+    """Durations in simulated seconds; ``time_scale``: real seconds per simulated one (0: instantly)."""
 
     start_seconds: float = 1.0
     batch_seconds: float = 60.0
@@ -31,7 +31,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedKernel:
-    """Times are seconds of the clock, ``lasts`` (None: until stopped) and ``line_every`` already scaled."""
+    """Times are seconds of the clock. ``lasts`` (None: until stopped) and ``line_every`` are already scaled."""
 
     kernel_id: str
     deployment: str
@@ -48,20 +48,20 @@ class SimulatedKernel:
     serves_port: int = 0
 
     def ends_at(self) -> float:
-        """Return when it ends or ended; infinity when nothing ends it."""
+        """Return the time of the kernel's end; infinity if it has no end."""
         by_itself = float("inf") if self.lasts is None else self.begins_at + self.lasts
         return by_itself if self.stopped_at is None else min(by_itself, self.stopped_at)
 
     def began(self, now: float) -> bool:
-        """Return whether its main process has come to life."""
+        """Return whether the main process has started."""
         return now >= self.begins_at
 
     def running(self, now: float) -> bool:
-        """Return whether its main process is alive."""
+        """Return whether the main process runs."""
         return self.begins_at <= now < self.ends_at()
 
     def ended(self, now: float) -> Ended | None:
-        """Return how it ended; None while it runs."""
+        """Return how the main process ended; None while it runs."""
         if now < self.ends_at():
             return None
         if self.stopped_at is not None and self.ends_at() == self.stopped_at:
@@ -69,7 +69,7 @@ class SimulatedKernel:
         return Ended(self.exit_code, "exited", f"The main process ended with exit code {self.exit_code}.")
 
     def sighting(self, now: float) -> KernelSighting:
-        """Return what the node tells the portal."""
+        """Return the kernel's state for the portal."""
         ended = self.ended(now)
         return KernelSighting(
             kernel_id=UUID(self.kernel_id),
@@ -80,29 +80,30 @@ class SimulatedKernel:
         )
 
     def container_id(self) -> str:
-        """Return a name for this very run of the kernel."""
+        """Return an id of this run of the kernel."""
         return f"simulated-{self.kernel_id}-{self.generation}"
 
     def lines(self, now: float) -> int:
-        """Return how many lines the main process has printed after its first."""
+        """Return the number of lines printed after the first."""
         if not self.line_every:
             return 0
         printed_for = max(min(now, self.ends_at()) - self.begins_at, 0.0)
         return int(printed_for / self.line_every + _ROUNDING)
 
     def log(self, now: float, *, after: int = -1) -> bytes:
-        """Return the output; the lines after number ``after`` (the first one is 0), at most the last 10 000."""
+        """Return the output after line number ``after`` (the first is 0), at most the last 10 000 lines."""
         last = self.lines(now)
         numbers = range(max(after + 1, last - _LINES_KEPT, 0), last + 1)
         return "".join(f"line-{number}\n" if number else f"{self.title}\n" for number in numbers).encode()
 
     def stop(self, now: float) -> SimulatedKernel:
-        """Return the kernel as it is after an order to stop."""
+        """Return the kernel's state after an order to stop."""
         return self if self.stopped_at is not None else replace(self, stopped_at=now)
 
 
 def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
-    """Return how many seconds the main process takes: what its command sleeps, else ``batch_seconds``."""
+    """Return the main process's duration in seconds: the sleeps in its command, else ``batch_seconds``; None:
+    endless."""
     if not spec.runs_program or (serving_port(spec) and not _EXIT.search(spec.command)):
         return None
     sleeps = [float(seconds) for seconds in _SLEEP.findall(spec.command)]
@@ -110,25 +111,25 @@ def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
 
 
 def serving_port(spec: KernelSpec) -> int:
-    """Return the port at which an inference session answers, 0 for other sessions."""
+    """Return the port of an inference session's server; 0 for other sessions."""
     port = spec.environ.get("BACKENDAI_SERVING_PORT", "")
     return int(port) if port.isdecimal() and 0 < int(port) < 2**16 else 0
 
 
 def exit_code_of(spec: KernelSpec) -> int:
-    """Return the exit code that the command names, else 0."""
+    """Return the exit code in the command; 0 without one."""
     named = _EXIT.search(spec.command)
     return int(named[1]) if named else 0
 
 
 class Journal:
-    """An append-only file of kernels: a line each time one changes or goes. Without a path it remembers nothing."""
+    """An append-only file with a line for each change of a kernel. Without a path nothing is saved."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def load(self) -> dict[UUID, SimulatedKernel]:
-        """Return the kernels that are left; a last line that was cut off by a crash is ignored."""
+        """Return the existing kernels; ignores a last line that a crash cut off."""
         kernels: dict[UUID, SimulatedKernel] = {}
         if self._path is None or not self._path.exists():
             return kernels
@@ -144,11 +145,11 @@ class Journal:
         return kernels
 
     def keep(self, kernel: SimulatedKernel) -> None:
-        """Write down a kernel as it is now."""
+        """Append a kernel's state."""
         self._append(asdict(kernel))
 
     def forget(self, kernel_id: UUID) -> None:
-        """Write down that a kernel is gone."""
+        """Append that a kernel was removed."""
         self._append({"gone": str(kernel_id)})
 
     def _append(self, entry: dict[str, object]) -> None:

@@ -1,5 +1,7 @@
-"""Ports of simulated inference sessions: each kernel has an address of its own on this machine, where a small server
-answers: ``/health`` with 200, others with what was sent, after as many seconds as the header ``X-Sleep`` says."""
+"""Ports of simulated inference sessions: each kernel has its own loopback address with a small server.
+
+It answers ``/health`` with 200 and other requests with their body, after the seconds in the header ``X-Sleep``.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _LONGEST_SLEEP, _LARGEST = 600.0, 16 * 2**20
 
 
 class SimulatedPorts(ServiceHost):
-    """``port_of`` returns the port of a running kernel, 0 where it serves nothing; raises KernelGone. A server starts
-    when somebody first asks for the address of its kernel."""
+    """``port_of`` returns the port of a running kernel, 0 without one; raises KernelGone. A server starts when the
+    address of its kernel is first requested."""
 
     def __init__(self, port_of: Callable[[UUID], int]) -> None:
         self._port_of = port_of
@@ -49,7 +51,7 @@ class SimulatedPorts(ServiceHost):
         return b""
 
     def close(self, kernel_id: UUID) -> None:
-        """Stop the server of a kernel that has ended."""
+        """Stop the server of an ended kernel."""
         with self._lock:
             server = self._servers.pop(kernel_id, None)
         if server is not None:
@@ -81,7 +83,7 @@ class _Answers(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _answer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: a probe comes every few seconds."""
+        """Do nothing, as a probe arrives every few seconds."""
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""The terminal of a simulated kernel: a shell of three commands that repeats everything else."""
+"""The terminal of a simulated kernel: a shell with three commands that echoes everything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backendai.agent.backends.base import Terminal
 
 
 class EchoTerminal(Terminal):
-    """Knows ``echo``, ``stty size`` and ``exit``. ``hang_up`` may be called from any thread, the rest from its loop."""
+    """Knows ``echo``, ``stty size`` and ``exit``. Only ``hang_up`` is thread-safe."""
 
     def __init__(self, hostname: str, rows: int, cols: int) -> None:
         self._prompt = f"work@{hostname}:~$ ".encode()
@@ -44,7 +44,7 @@ class EchoTerminal(Terminal):
         self._end()
 
     def hang_up(self) -> None:
-        """End it from outside: the kernel is gone."""
+        """End the terminal of a kernel that has ended."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._end)
 

@@ -1,4 +1,4 @@
-"""What a simulated kernel pretends to use: waves of its own around a level of its own, the same at every look."""
+"""Simulates the resource use of a kernel: waves around a level, both derived from its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WARM_UP_SECONDS = 60.0
 
 
 def reading_of(kernel: SimulatedKernel, now: float) -> Reading:
-    """Return the counters of a kernel that runs."""
+    """Return the counters of a running kernel."""
     passed = max(now - kernel.begins_at, 0.0)
     chance = Random(kernel.kernel_id)
     level, swing, period = chance.uniform(0.2, 0.7), chance.uniform(0.05, 0.2), chance.uniform(60.0, 300.0)

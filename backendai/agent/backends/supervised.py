@@ -1,4 +1,4 @@
-"""What backends have in common whose kernels each have a folder and a supervisor, which outlive the agent."""
+"""The common part of backends whose kernels each have a folder and a supervisor, which outlive the agent."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _PATIENCE_AFTER_GRACE = 15.0
 
 
 class KernelStarter(Protocol):
-    """Starts the supervisor of a kernel."""
+    """Starts the supervisors of kernels."""
 
     def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
-        """Make the folder and the kernel in it. Raises StartFailed, after removing what was made."""
+        """Create the folder and start the kernel in it. Raises StartFailed after removing what was created."""
 
     def reap(self) -> None:
-        """Collect supervisors that ended."""
+        """Reap supervisors that have ended."""
 
 
 class KernelPlaces(Protocol):
-    """Where the folders of kernels are."""
+    """The folders of kernels."""
 
     def find(self, kernel_id: UUID) -> Path:
-        """Return the kernel's folder; where it would be when there is none."""
+        """Return the kernel's folder; the path for a new one if there is none."""
 
     def for_new(self) -> Path:
-        """Return the folder for a new kernel. Raises StartFailed when there is none."""
+        """Return the folder for new kernels. Raises StartFailed if there is none."""
 
     def folders(self) -> Iterator[Path]:
-        """Yield whatever is in the folders."""
+        """Yield all entries of the folders."""
 
 
 class SupervisedBackend(Imaging, Streaming, Measuring):
-    """Kernels by their folders: an agent that was killed finds them again."""
+    """Finds kernels by their folders, including those of a killed agent."""
 
     def __init__(
         self, starter: KernelStarter, places: KernelPlaces, mounts: KernelMounts, *, deployment: str, agent: str
@@ -93,7 +93,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         return [seen for folder in self._folders() if (seen := folder.sighting())]
 
     def sweep(self, live: set[UUID]) -> None:
-        """Kernels that ended keep their folder until ``remove``; what goes here are starts that came to nothing."""
+        """Remove the leftovers of failed starts. Ended kernels keep their folders until ``remove``."""
         self._mounts.sweep(live | {folder.kernel_id for folder in self._folders()})
         for folder in self._folders():
             busy = self._locks[folder.kernel_id.int % len(self._locks)]
@@ -129,7 +129,7 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         return sorted(self._running(kernel_id).processes())
 
     def _running(self, kernel_id: UUID) -> KernelFolder:
-        """Return the folder of a kernel that runs. Raises KernelGone."""
+        """Return the folder of a running kernel. Raises KernelGone."""
         folder = self._find(kernel_id)
         if folder is None or not folder.running():
             raise KernelGone("Kernel {kernel_id} is not running on this agent.", kernel_id=kernel_id)
@@ -159,8 +159,8 @@ class SupervisedBackend(Imaging, Streaming, Measuring):
         except ProcessLookupError:
             return
         try:
-            if folder.runner() == runner:  # still: the handle is of no later process with this number
-                with contextlib.suppress(OSError):  # on a full disk the supervisor ends it by an order of its own
+            if folder.runner() == runner:  # checked again: the pid was not reused before the handle was opened
+                with contextlib.suppress(OSError):  # on a full disk the supervisor uses its own default order
                     folder.write("stop", {"grace": grace, "reason": reason, "message": message})
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
             gone, _, _ = select.select([handle], [], [], grace + _PATIENCE_AFTER_GRACE)

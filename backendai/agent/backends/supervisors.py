@@ -1,4 +1,4 @@
-"""The supervisors of kernels that have one: started in a session of their own, they outlive the agent."""
+"""Starts supervisors of kernels, each in its own session, so that they outlive the agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from backendai.agent.backends.process_places import KERNEL_USERS
 
 
 class Supervisors:
-    """What this agent has started, by their words for Python; they run with the standard library alone."""
+    """The supervisors that this agent started. ``words``: the arguments for Python; supervisors use only the standard
+    library."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -24,7 +25,7 @@ class Supervisors:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, folder: KernelFolder, timeout: float) -> bool:
-        """Start the supervisor of a kernel; returns whether the kernel came to life in time. Raises OSError."""
+        """Start a kernel's supervisor; returns whether the kernel started in time. Raises OSError."""
         heard, ready = os.pipe()
         try:
             (folder.path / "runner.log").touch(mode=0o600)
@@ -48,14 +49,14 @@ class Supervisors:
             os.close(heard)
 
     def reap(self) -> None:
-        """Collect supervisors that ended."""
+        """Reap supervisors that have ended."""
         with self._lock:
             self._running = [runner for runner in self._running if runner.poll() is None]
 
 
 def free_user(kernel_id: UUID, taken: Collection[int | None]) -> int:
-    """Return a user id for a kernel. Raises StartFailed."""
-    first = kernel_id.int % len(KERNEL_USERS)  # two portals on one machine rarely choose alike
+    """Return a free user id for a kernel. Raises StartFailed."""
+    first = kernel_id.int % len(KERNEL_USERS)  # so that two portals on one machine rarely choose the same
     in_turn: list[int] = [*KERNEL_USERS[first:], *KERNEL_USERS[:first]]
     for number in in_turn:
         if number not in taken:

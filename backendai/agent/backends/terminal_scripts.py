@@ -1,7 +1,7 @@
-"""The shell scripts behind terminals: one that becomes the shell, and those that hang it up.
+"""The shell scripts of terminals: one that turns into the shell, and others that end it.
 
-No engine ends a command when its client hangs up. So the shell notes its process id in the container before it becomes
-tmux or a shell, and a second command hangs up exactly that process.
+No engine ends a command when its client disconnects. So the script saves its process id in the container before it
+executes tmux or a shell, and a second command hangs up exactly that process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTINGS = "\n".join(
     ("set -g history-limit 50000", "set -g mouse on", "set -g default-terminal screen-256color", *STATUS_LINES)
 )
 
-# A process is a client only if it carries the mark that it was started with: process ids are used again.
+# Checks the mark in the process's environment, as another process may have the same id now.
 _HANG_UP = r"""
 hang_up() {
   file=/tmp/.term-$1; read -r pid <"$file" || return; rm -f "$file"
@@ -49,5 +49,5 @@ wait
 
 
 def tmux_name(name: str) -> str:
-    """Return a name for tmux, which gives dots and colons a meaning of their own."""
+    """Return a name for tmux, without dots and colons, which tmux interprets."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name) or "main"

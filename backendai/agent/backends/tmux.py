@@ -1,9 +1,9 @@
-"""How tmux keeps the shells of terminals."""
+"""Settings and commands of tmux for terminals."""
 
 from __future__ import annotations
 
-# With one window the status line would only take a row away; from the second one it shows which there are. What the
-# owner's .tmux.conf sets for all of tmux counts again when one window is left.
+# The status line lists windows, so it is hidden while there is only one. Then the settings in the
+# user's .tmux.conf apply again.
 _LINE = "if -F '#{==:#{session_windows},1}' 'set -u status' 'set status on'"
 STATUS_LINES = (
     "set -g status off",
@@ -13,10 +13,10 @@ STATUS_LINES = (
     f'set-hook -g window-unlinked "{_LINE}"',
 )
 
-# Looks through all that tmux has kept of the session $1. $2: "find" goes upwards from the end to the text $3, then
-# "previous" and "next" go on from there; "end" leaves copy mode. An argument that ends with a semicolon would end the
-# command. A search that turns round finds the same place first, because the cursor moves to the other end of the text;
-# with the keys of vi it does not.
+# Searches the history of session $1. $2: "find" searches upwards from the end for the text $3, then
+# "previous" and "next" continue; "end" leaves copy mode. An argument that ends with a semicolon would end the
+# command. After a change of direction the first match is the same place, as the cursor moves to the text's other
+# end, except with vi keys.
 FIND = r"""
 socket=${TMPDIR:-/tmp}/.tmux.sock session="=$1:" does=$2 text=$3
 ask() { if [ -S "$socket" ]; then tmux -S "$socket" "$@"; else tmux "$@"; fi; }

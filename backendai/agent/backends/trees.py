@@ -1,5 +1,7 @@
-"""Folders that people have filled: removed and measured by the system's own tools, which do not run out of stack or of
-file descriptors however deep somebody nests, and follow no link."""
+"""Removes and measures folders that users have filled.
+
+Uses the system's own tools, which follow no links, and handle any depth without exhausting stack or descriptors.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,22 @@ _BLOCK = 1024
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove the folder with all in it, but nothing of another file system; gone already is success, and what cannot
-    be removed stays."""
+    """Remove the folder on its own file system. Does nothing if it is gone; files that cannot be removed stay."""
     subprocess.run(["rm", "-rf", "--one-file-system", "--", str(folder)], capture_output=True, check=False)
 
 
 def make_removable(folder: Path) -> None:
-    """Open every folder in it, as far as they are ours; links are left alone."""
+    """Give the owner all rights to the folders and files in it; skips other users' files and links."""
     subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], capture_output=True, check=False)
 
 
 def bytes_under(folder: Path) -> int:
-    """Return the bytes of disk that the folder takes; 0 when it is gone."""
+    """Return the disk use of the folder in bytes; 0 if it is gone."""
     return _measured(folder, "-skx") * _BLOCK
 
 
 def files_under(folder: Path) -> int:
-    """Return how many files and folders it holds, itself included; 0 when it is gone."""
+    """Return the number of files and folders in it, including itself; 0 if it is gone."""
     return _measured(folder, "-sx", "--inodes")
 
 
