@@ -186,12 +186,11 @@ class SyncLoop:
                 self._sweep_when_due()
                 self._end_overfull()
             except (PortalUnreachable, PortalRefused) as error:
-                self._failures += 1
-                self._refused = isinstance(error, PortalRefused) and error.status in (401, 403)
+                self._count_failure(is_refused=isinstance(error, PortalRefused) and error.status in (401, 403))
                 self._reconciler.forget()
                 self._log_trouble(error.message if isinstance(error, PortalRefused) else "unreachable", error.message)
             except Exception:
-                self._failures += 1
+                self._count_failure(is_refused=False)
                 logger.exception("sync failed")
             self._poked.wait(self._rest(time.monotonic() - started_at))
 
@@ -204,6 +203,11 @@ class SyncLoop:
             logger.warning("sync failed, kernels stay as they are: %s", message)
         else:
             logger.info("the portal takes syncs again")
+
+    def _count_failure(self, *, is_refused: bool) -> None:
+        # A portal that comes back may refuse once: the tries while it was away must not lengthen that pause.
+        self._failures = self._failures + 1 if is_refused == self._refused else 1
+        self._refused = is_refused
 
     def _rest(self, spent: float) -> float:
         if self._failures:

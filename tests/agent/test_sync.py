@@ -284,16 +284,26 @@ def test_it_syncs_as_often_as_the_portal_says_unless_it_was_told() -> None:
     ("error", "longest"), [(PortalRefused("no", status=401), 300.0), (PortalUnreachable("no"), 10.0)]
 )
 def test_a_refused_node_asks_ever_more_rarely(error: Exception, longest: float) -> None:
+    rests = _rests_after([error] * 12)
+    assert longest / 2 <= rests[-1] <= longest
+    assert max(rests) <= longest
+
+
+def test_a_first_refusal_after_many_failures_is_followed_by_a_short_pause() -> None:
+    rests = _rests_after([*[PortalUnreachable("no")] * 12, PortalRefused("no", status=401), PortalUnreachable("no")])
+    assert max(rests[-2:]) <= 5.0 <= rests[-3]
+
+
+def _rests_after(errors: list[Exception]) -> list[float]:
     loop, rests = Node().loop, list[float]()
     loop._interval = 5.0
 
     def rest(seconds: float) -> None:
         rests.append(seconds)
-        if len(rests) == 12:
+        if len(rests) == len(errors):
             loop._stopped.set()
 
-    with mock.patch.object(loop, "sync_once", side_effect=error), mock.patch.object(loop, "_poked") as poked:
+    with mock.patch.object(loop, "sync_once", side_effect=errors), mock.patch.object(loop, "_poked") as poked:
         poked.wait.side_effect = rest
         loop._run()
-    assert longest / 2 <= rests[-1] <= longest
-    assert max(rests) <= longest
+    return rests
