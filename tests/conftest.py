@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
 from tests import migrated
@@ -14,6 +15,9 @@ from tests.cast import Cast, make_cast
 
 # Thousands of tests are collected and stay: to look through them for garbage took a third of the time of collecting.
 gc.disable()
+# On a busy machine an example, or making one, takes many times its usual time: that fails no test.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 def pytest_collection_finish() -> None:
