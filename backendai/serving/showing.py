@@ -10,6 +10,7 @@ from uuid import UUID
 
 from backendai.cluster.app_domains import COMMON_LABEL, app_domain_of, origin_of
 from backendai.scheduler.serving.health import Health, health_of
+from backendai.scheduler.serving.rollout import starts_again
 from backendai.scheduler.serving.snapshot import EndpointView, Reason
 from backendai.serving.measures import Reading, quantile, spans_of
 from backendai.serving.models import Endpoint, ProxyReading, Replica
@@ -38,7 +39,7 @@ class Shown:
     @property
     def reason(self) -> Reason:
         """The reason of what holds it up, else of its number."""
-        return self.decision.rollout.reason or self.decision.scale.reason
+        return self.decision.rollout.reason or starts_again(self.view) or self.decision.scale.reason
 
     @property
     def url(self) -> str:

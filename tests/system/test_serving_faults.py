@@ -136,7 +136,7 @@ def _substitutes(served: Served, before: set[int]) -> bool:
 
 
 def _holds(served: Served) -> bool:
-    return bool(served.look()["reason"]["code"] in ("start-backoff", "no-room"))
+    return bool(served.look()["reason"]["code"] in ("start-backoff", "starting-again", "no-room"))
 
 
 def _role_of(agent: str) -> str:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from backendai.core.messages import Message
 from backendai.scheduler.limits import LIMIT_CODES
-from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
+from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, RevisionView, Wish
 
 PROOF = timedelta(seconds=60)  # how long a new revision serves before an old replica is drained
 MOST_UNPLACED = 2  # the most replicas that wait for an agent: more would only lengthen the queue
@@ -112,20 +112,33 @@ def _starts(
         return (), None
     results = endpoint.results_of(revision)
     if results.retry_at is not None and now < results.retry_at:
-        number = results.failed_starts
-        failed = (
-            Message("1 start of revision {revision} failed.", revision=revision)
-            if number == 1
-            else Message("{starts} starts of revision {revision} failed.", starts=number, revision=revision)
-        )
-        message = Message.joined([failed, results.last_error])
-        data = {"revision": revision, "failed_starts": results.failed_starts}
-        return (), Reason("start-backoff", message, data, results.retry_at)
+        return (), _after_failures("start-backoff", revision, results, until=results.retry_at)
     unplaced = [one for one in live if one.waits_for]
     number = min(missing, MOST_UNPLACED - len(unplaced) - already)
     if number > 0:
         return ((revision, number),), None
     return (), no_room(unplaced) if unplaced else None
+
+
+def starts_again(endpoint: EndpointView) -> Reason | None:
+    """Return why starts of the newest revision failed while another replica of it starts. None if none failed."""
+    revision, results = endpoint.newest, endpoint.results_of(endpoint.newest)
+    if not results.failed_starts or not any(one.is_coming and one.revision == revision for one in endpoint.replicas):
+        return None
+    return _after_failures("starting-again", revision, results, Message("A replica is starting again."))
+
+
+def _after_failures(
+    code: str, revision: int, results: RevisionView, now: str = "", *, until: datetime | None = None
+) -> Reason:
+    number = results.failed_starts
+    failed = (
+        Message("1 start of revision {revision} failed.", revision=revision)
+        if number == 1
+        else Message("{starts} starts of revision {revision} failed.", starts=number, revision=revision)
+    )
+    data = {"revision": revision, "failed_starts": number}
+    return Reason(code, Message.joined([now, failed, results.last_error]), data, until)
 
 
 def no_room(unplaced: Sequence[ReplicaView]) -> Reason:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backendai.scheduler.serving.health import Health, health_of
-from backendai.scheduler.serving.rollout import decide_rollout
+from backendai.scheduler.serving.rollout import decide_rollout, starts_again
 from backendai.scheduler.serving.snapshot import EndpointView, ReplicaState, ReplicaView, RevisionView, Wish
 from tests.effort import examples
 from tests.scheduler.serving.toy import START
@@ -54,6 +54,15 @@ def test_failed_starts_wait():
     plan = decide_rollout(an_endpoint(ready(), revisions=results), 2, NOW)
     assert (plan.starts, plan.reason.code, plan.reason.until) == ((), "start-backoff", NOW + timedelta(seconds=20))
     assert decide_rollout(an_endpoint(ready(), revisions=results), 2, NOW + timedelta(seconds=20)).starts == ((1, 1),)
+
+
+def test_a_start_after_failed_ones_says_why_they_failed():
+    failed = {1: RevisionView(failed_starts=1, last_error="The image is gone.")}
+    reason = starts_again(an_endpoint(ready(), starting(), revisions=failed))
+    assert (reason.code, reason.until) == ("starting-again", None)
+    assert reason.message == "A replica is starting again. 1 start of revision 1 failed. The image is gone."
+    assert starts_again(an_endpoint(ready(), revisions=failed)) is None
+    assert starts_again(an_endpoint(ready(), starting())) is None
 
 
 def test_less_takes_unplaced_then_loading_then_the_least_busy():
