@@ -282,4 +282,4 @@ def test_short_requests_that_are_never_open_when_a_proxy_reports_keep_an_endpoin
     assert endpoint.desired == 1
     world.each_second = 0.0
     world.until(lambda: codes_of(endpoint)[-1] == "fell-asleep", most=30)
-    assert "30 seconds" in endpoint.records.order_by("pk").last().message
+    assert "for 30 s" in endpoint.records.order_by("pk").last().message

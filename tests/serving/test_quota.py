@@ -62,7 +62,7 @@ def test_a_policy_counts_endpoints_that_are_not_deleted(cast: Cast) -> None:
     set_wish(first, cast.alice, Wish.STOPPED)
     with pytest.raises(Conflict) as caught:
         make_endpoint(cast.alice, "second")
-    assert (caught.value.code, "1 endpoints; at most 1" in caught.value.message) == ("too-many-endpoints", True)
+    assert (caught.value.code, "is 1, the limit 1" in caught.value.message) == ("too-many-endpoints", True)
     make_endpoint(cast.bob, "another")
     set_wish(first, cast.alice, Wish.DELETED)
     make_endpoint(cast.alice, "second")

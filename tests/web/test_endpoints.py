@@ -72,7 +72,7 @@ def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
     world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
     url = f"/endpoints/{endpoint.pk}/"
     part = alice.get(url, headers={"HX-Request": "true"}).content.decode()
-    assert "1 of 1 replicas are ready" in part
+    assert "1 of 1 replica is ready" in part
     assert "<html" not in part
     alice.post(f"{url}scale/", {"minimum": 1, "maximum": 3, "target": 2})
     assert Endpoint.objects.get().maximum == 3

@@ -137,7 +137,7 @@ class EndpointDoor:
             message = "A valid token of this endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
             raise Refused(401, "token-refused", message)
         if wait := self._endpoints.rates.take(found.id, found.per_minute):
-            message = f"This token may send {found.per_minute} requests a minute. Wait {wait:.0f} s."
+            message = f"The limit of requests per minute of this token is {found.per_minute}. Wait {wait:.0f} s."
             raise Refused(429, "rate-limited", message, retry_after=wait)
         return found.id
 
@@ -227,7 +227,7 @@ class EndpointDoor:
         if tried:
             return None
         if pool.waiting >= endpoint.queue and not was_held:  # those that woke it have waited in line already
-            message = f"{endpoint.queue} requests wait already. Try again in a moment."
+            message = f"All replicas are busy, and at most {endpoint.queue} requests may wait. Try again in a moment."
             raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool))
         try:
             with counters.queued.one_more():

@@ -174,12 +174,22 @@ def _why_it_waits(
     coming = [one for one in staying if one.is_coming]
     unproven = [one.ready_at for one in staying if one.ready_at and not _is_proven(one, now)]
     until = min(unproven) + PROOF if unproven else None
-    message = (
-        Message("{new} new replicas are starting; {old} old ones serve meanwhile.", new=len(coming), old=len(leaving))
-        if coming
-        else Message("New replicas must serve for a minute first; {old} old ones serve meanwhile.", old=len(leaving))
-    )
+    message = Message.joined([_what_comes(len(coming)), _what_serves(len(leaving))])
     return Reason("update-holds", message, {"old": len(leaving)}, until)
+
+
+def _what_comes(number: int) -> Message:
+    if number == 0:
+        return Message("New replicas must serve for a minute first.")
+    if number == 1:
+        return Message("A new replica is starting.")
+    return Message("{replicas} new replicas are starting.", replicas=number)
+
+
+def _what_serves(number: int) -> Message:
+    if number == 1:
+        return Message("An old replica serves meanwhile.")
+    return Message("{replicas} old replicas serve meanwhile.", replicas=number)
 
 
 def _why_update_rests(endpoint: EndpointView) -> Reason | None:

@@ -34,7 +34,7 @@ def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
     if not endpoint.minimum <= endpoint.desired <= endpoint.maximum and not _may_sleep(endpoint, now):
         desired = _clamped(endpoint.desired, endpoint)
         message = Message(
-            "The limits of the endpoint are {minimum} to {maximum} replicas.",
+            "The minimum number of replicas is {minimum}, the maximum number {maximum}.",
             minimum=endpoint.minimum,
             maximum=endpoint.maximum,
         )
@@ -81,7 +81,7 @@ def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
     if want <= have:
         return None
     message = Message(
-        "{load} requests are under way at once, {target} for each replica are wanted: {want} replicas.",
+        "{load} requests are under way at once, the target is {target} per replica: {want} replicas.",
         load=f"{bound:.1f}",
         target=f"{target:g}",
         want=want,
@@ -201,7 +201,7 @@ def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:
 def _quiet(span: timedelta) -> Message:
     seconds = span.total_seconds()
     if seconds < 120:
-        return Message("No request came for {seconds} seconds.", seconds=f"{seconds:g}")
+        return Message("No request came for {seconds} s.", seconds=f"{seconds:g}")
     return Message("No request came for {minutes} minutes.", minutes=f"{seconds / 60:.0f}")
 
 

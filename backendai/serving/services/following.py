@@ -53,7 +53,7 @@ def _loading(seen: Seen, now: datetime) -> int:
         return 0
     minutes = replica.revision.startup_timeout.total_seconds() / 60
     message = Message(
-        "It did not answer within {minutes} minutes. The last probe: {probe}.",
+        "It did not answer within {minutes} min. The last probe: {probe}.",
         minutes=f"{minutes:g}",
         probe=seen.message or Message("no app proxy reported"),
     )
@@ -87,10 +87,15 @@ def _drain(seen: Seen, picture: Picture, now: datetime) -> int:
     if not is_over and not (is_known and seen.open == 0) and replica.loading_at is not None:
         return 0
     reason = replica.message or Message("The endpoint does not need it.")
-    cut = Message("{number} requests were cut off.", number=seen.open) if seen.open else ""
-    why = Why(Phase.TERMINATE, "replica-ended", shortened(Message.joined([reason, cut]), 500))
+    why = Why(Phase.TERMINATE, "replica-ended", shortened(Message.joined([reason, _what_is_cut(seen.open)]), 500))
     ended = end_sessions([replica.session_id], why, now=now)
     return len(ended.cancelled | ended.terminating)
+
+
+def _what_is_cut(number: int) -> str:
+    if number == 1:
+        return Message("1 request was cut off.")
+    return Message("{number} requests were cut off.", number=number) if number else ""
 
 
 def end_replica(replica: Replica, reason: str, message: str, *, now: datetime) -> bool:

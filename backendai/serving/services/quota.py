@@ -19,7 +19,7 @@ def check_maximum(limited: Sequence[Limited], each: Slots, maximum: int) -> None
     found = strictest(limited, "max_replicas_per_endpoint")
     if found and maximum > found[0]:
         raise UserError(
-            "An endpoint of {holder} may have at most {most} replicas: lower the maximum.",
+            "The limit of replicas for each endpoint of {holder} is {most}: lower the maximum.",
             holder=found[1].label,
             **_about("too-many-replicas", maximum, found[0]),
         )
@@ -32,10 +32,14 @@ def check_maximum(limited: Sequence[Limited], each: Slots, maximum: int) -> None
         )
     reason = beyond_limits(limited, each * maximum)
     if reason is not None:
+        most = _most_that_fit(limited, each, maximum)
+        if most == 0:
+            about = _about("beyond-policy", maximum, most)
+            raise UserError("Policies allow no replica of this size. {reason}", reason=reason.message, **about)
         raise UserError(
             "{wanted} replicas can never run at once: policies allow {most} of this size. {reason}",
             reason=reason.message,
-            **_about("beyond-policy", maximum, _most_that_fit(limited, each, maximum)),
+            **_about("beyond-policy", maximum, most),
         )
 
 
@@ -59,7 +63,7 @@ def check_number(limited: Sequence[Limited], endpoint: Endpoint) -> None:
         number, limit = Endpoint.objects.live().filter(**_of(one, endpoint)).count(), one.policy.max_endpoints
         if limit is not None and number > limit:
             raise Conflict(
-                "{holder} has {number} endpoints; at most {limit} are allowed. Delete one first.",
+                "The number of endpoints of {holder} is {number}, the limit {limit}. Delete an endpoint first.",
                 holder=one.label,
                 number=number - 1,
                 limit=limit,

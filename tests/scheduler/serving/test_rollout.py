@@ -101,6 +101,15 @@ def test_an_update_starts_one_waits_for_its_proof_and_goes_on():
     assert decide_rollout(an_endpoint(ready(2), ready(2), next=2), 2, NOW).finishes
 
 
+def test_sentences_about_one_replica_are_in_the_singular():
+    def held(olds, news):
+        replicas = [*[ready() for _ in range(olds)], *[starting(2) for _ in range(news)]]
+        return str(decide_rollout(an_endpoint(*replicas, next=2, max_surge=news), olds, NOW).reason.message)
+
+    assert held(1, 1) == "A new replica is starting. An old replica serves meanwhile."
+    assert held(2, 2) == "2 new replicas are starting. 2 old replicas serve meanwhile."
+
+
 def test_an_update_without_room_says_so_and_a_gap_lets_it_go_on():
     old, waits = ready(), starting(2, waits_for="no-agent-fits", wait_message="All GPUs are taken.")
     assert decide_rollout(an_endpoint(old, waits, next=2), 1, NOW).reason.code == "update-needs-room"
