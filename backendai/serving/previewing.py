@@ -7,7 +7,7 @@ from datetime import datetime
 
 from backendai.accounts.models import User
 from backendai.compute.services.check import Checked
-from backendai.core.slots import Slots, format_amount
+from backendai.core.slots import Slots, amounts_in_words
 from backendai.planning.explain import Explanation
 from backendai.planning.preview import preview
 from backendai.serving.services.checks import agents_that_serve, check_endpoint, session_spec
@@ -31,12 +31,12 @@ class EndpointPreview:
     @property
     def each(self) -> str:
         """The amounts of one replica in words."""
-        return _in_words(self.checked.total)
+        return amounts_in_words(self.checked.total)
 
     @property
     def all(self) -> str:
         """The amounts of all replicas in words."""
-        return _in_words(self.at_most)
+        return amounts_in_words(self.at_most)
 
 
 def preview_endpoint(user: User, spec: EndpointSpec, *, now: datetime) -> EndpointPreview:
@@ -50,7 +50,3 @@ def preview_endpoint(user: User, spec: EndpointSpec, *, now: datetime) -> Endpoi
     )
     room = preview(user, replica, now=now, copies=spec.maximum)
     return EndpointPreview(checked, spec.maximum, checked.total * spec.maximum, room)
-
-
-def _in_words(slots: Slots) -> str:
-    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(slots.items()))

@@ -41,6 +41,7 @@ def test_the_placement_says_how_many_replicas_find_room(alice: Client, cast: Cas
     said = NEW | {"project": str(cast.project.pk), "maximum": "3", "go": "check"}
     page = alice.post("/endpoints/new/", said).content.decode()
     assert "2 of at most 3 replicas find room now" in page
+    assert "1 CPU core, 512 MiB of memory" in page
     assert not Endpoint.objects.exists()
 
 

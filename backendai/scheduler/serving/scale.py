@@ -54,7 +54,7 @@ def _wake(endpoint: EndpointView) -> Scale:
             else Message("{requests} requests wait for the endpoint: its first replica starts.", requests=held)
         )
         return Scale(1, Reason("woken", message, _numbers(endpoint)))
-    message = Message("No request came for a while. The next request starts a replica.")
+    message = Message("There are no requests. The next request starts a replica.")
     return Scale(0, Reason("asleep", message))
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backendai.core.slots import Slots, amounts_in_words
 from backendai.serving.models import Revision
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 
@@ -52,7 +54,7 @@ def _told(one: Revision) -> dict[str, str]:
         _("Port"): str(one.port),
         _("Health path"): one.probe_path or "–",
         _("Model name"): one.model_name or "–",
-        _("Amounts"): ", ".join(f"{slot} {amount}" for slot, amount in sorted(one.slots.items())),
+        _("Amounts"): in_words(amounts_in_words(Slots.parse(one.slots))),
         _("Folders"): ", ".join(str(mount.get("folder", "")) for mount in one.mounts) or "–",
     }
 

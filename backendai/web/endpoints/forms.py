@@ -35,7 +35,7 @@ class RevisionForm(forms.Form):
     command = forms.CharField(
         label=_l("Command"),
         max_length=2**16,
-        widget=forms.Textarea(attrs={"rows": 3, **_PLAIN}),
+        widget=forms.Textarea(attrs={"rows": 4, "class": "mono", **_PLAIN}),
         help_text=_l("Starts the model server. The variable PORT contains its port."),
     )
     port = forms.IntegerField(label=_l("Port"), min_value=1, max_value=65535, initial=8000)
@@ -58,14 +58,14 @@ class RevisionForm(forms.Form):
     environ = forms.CharField(
         label=_l("Variables"),
         required=False,
-        widget=forms.Textarea(attrs={"rows": 2, "placeholder": "NAME=value", **_PLAIN}),
+        widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "placeholder": "NAME=value", **_PLAIN}),
         help_text=_l("One per line."),
     )
 
     mounts = forms.CharField(
         label=_l("Folders"),
         required=False,
-        widget=forms.Textarea(attrs={"rows": 2, "placeholder": "models:/models", **_PLAIN}),
+        widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "placeholder": "models:/models", **_PLAIN}),
         help_text=_l("One per line: the name of a folder, optionally with a path. Replicas only read them."),
     )
 
@@ -140,7 +140,7 @@ class EndpointForm(RequestFields, RevisionForm):
         label=_l("Model definition"),
         required=False,
         max_length=_LARGEST_DEFINITION,
-        widget=forms.Textarea(attrs={"rows": 6, **_PLAIN}),
+        widget=forms.Textarea(attrs={"rows": 6, "class": "mono", **_PLAIN}),
         help_text=_l("The text of a model-definition.yaml."),
     )
     definition_file = forms.FileField(label=_l("File"), required=False)

@@ -64,7 +64,7 @@ def plots_of(
     """
     kept = _by_place(points, until)
     plots = [
-        _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.1f}"),
+        _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.2f}"),
         _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.1f}"),
         _plot(_("Latency, 95th percentile"), kept, [one.p95 for one in kept.values()], "{:g} s"),
     ]
