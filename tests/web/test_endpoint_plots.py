@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from backendai.serving.models import ScalingRecord
 from backendai.serving.showing import Point
-from backendai.web.endpoints.plots import HEIGHT, plots_of
+from backendai.web.endpoints.plots import HEIGHT, WIDTH, Window, plots_of, window_of
 
 BEGIN = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def test_replicas_and_accelerators_stand_beside_requests_with_each_change_marked
         ScalingRecord(code="load-grew", before=1, after=3, created_at=at(2.5), message="More load."),
         ScalingRecord(code="load-fell", before=3, after=2, created_at=at(4.5), message="Less load."),
     ]
-    plots = plots_of(points, at(7), changes, [(at(0), 0.5), (at(4), 1.0)], 2)
+    plots = plots_of(points, Window(at(7)), changes, [(at(0), 0.5), (at(4), 1.0)], 2)
     assert [len(one.marks) for one in plots] == [2] * 5
     assert "1 → 3. More load." in plots[0].marks[0].title
     assert [round(one.x / 8) for one in plots[0].columns] == [54, 55, 56, 57, 58, 59]  # minutes of the hour
@@ -32,7 +32,16 @@ def test_replicas_and_accelerators_stand_beside_requests_with_each_change_marked
 
 
 def test_without_accelerators_and_changes_the_number_is_that_of_now() -> None:
-    plots = plots_of([Point(at(1), 0.0, 0, 0, 0.0, None)], at(2), desired=2)
+    plots = plots_of([Point(at(1), 0.0, 0, 0, 0.0, None)], Window(at(2)), desired=2)
     assert len(plots) == 4
     assert (plots[-1].now, plots[-1].marks) == ("2", ())
-    assert len(plots_of([], at(0))) == 3
+    assert len(plots_of([], Window(at(0)))) == 3
+
+
+def test_plots_of_a_young_endpoint_show_its_own_time_at_least_ten_minutes_and_no_empty_columns() -> None:
+    ages = [(0, 10), (9, 10), (12.5, 13), (50, 50), (400, 60)]
+    assert [window_of(at(-age), at(0)).minutes for age, _ in ages] == [minutes for _, minutes in ages]
+    window = window_of(at(0), at(10))
+    resting = [Point(at(second / 60), 1.0, 0, 0, 0.0, None) for second in range(10, 600, 10)]
+    plot = plots_of(resting, window)[0]
+    assert (len(plot.columns), plot.width * window.columns) == (window.columns, WIDTH)

@@ -25,7 +25,7 @@ from backendai.web.account_pages import blame
 from backendai.web.endpoints.comparing import compared
 from backendai.web.endpoints.forms import EndpointForm
 from backendai.web.endpoints.page_forms import METRIC_WORDS, RuleForm, ScaleForm, TokenForm
-from backendai.web.endpoints.plots import COLUMNS, HEIGHT, HOUR, WIDTH, plots_of
+from backendai.web.endpoints.plots import HEIGHT, WIDTH, plots_of, window_of
 from backendai.web.endpoints.request_fields import SettingsForm
 from backendai.web.requests import PageRequest
 
@@ -108,15 +108,16 @@ def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, *
     one = shown([found], now)[0]
     row = one.endpoint
     records = list(found.records.all()[:_MOST_RECORDS])
-    since = now - HOUR
-    used = accelerators_of(found, since, now)
-    changes = list(found.records.filter(created_at__gt=since).exclude(before=F("after")).order_by("pk"))
+    window = window_of(found.created_at, now)
+    used = accelerators_of(found, window.since, now)
+    changes = list(found.records.filter(created_at__gt=window.since).exclude(before=F("after")).order_by("pk"))
     numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": f"{row.target:g}"}
     numbers["asleep_minutes"] = f"{row.asleep_after.total_seconds() / 60:g}"
     context: dict[str, Any] = {
         "one": one,
         "endpoint": found,
-        "plots": plots_of(points_of(found, since, now, COLUMNS), now, changes, used, row.desired),
+        "plots": plots_of(points_of(found, window.since, now, window.columns), window, changes, used, row.desired),
+        "plot_minutes": window.minutes,
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
         "records": records,

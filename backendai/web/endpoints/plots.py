@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.utils import timezone
 
@@ -17,7 +18,41 @@ from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 
 WIDTH, HEIGHT, COLUMNS = 480, 60, 120
-HOUR = timedelta(hours=1)
+HOUR, LEAST = timedelta(hours=1), timedelta(minutes=10)
+_LEAST_COLUMN = timedelta(seconds=15)  # app proxies at rest report every ten seconds: a narrower column could be empty
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that plots show, up to ``until``."""
+
+    until: datetime
+    length: timedelta = HOUR
+
+    @property
+    def since(self) -> datetime:
+        """Its beginning."""
+        return self.until - self.length
+
+    @property
+    def columns(self) -> int:
+        """How many columns a plot has."""
+        return min(COLUMNS, self.length // _LEAST_COLUMN)
+
+    @property
+    def minutes(self) -> int:
+        """Its length in minutes."""
+        return round(self.length / timedelta(minutes=1))
+
+    def part(self, at: datetime) -> float:
+        """Return the position of a time: 0 at the beginning, 1 at the end."""
+        return (at - self.since) / self.length
+
+
+def window_of(created_at: datetime, now: datetime) -> Window:
+    """Return the last hour, or less for a younger endpoint: its whole minutes, at least ten."""
+    minutes = -((created_at - now) // timedelta(minutes=1))
+    return Window(now, min(max(timedelta(minutes=minutes), LEAST), HOUR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +87,30 @@ class Plot:
 
 def plots_of(
     points: Sequence[Point],
-    until: datetime,
+    window: Window,
     changes: Sequence[ScalingRecord] = (),
     accelerators: Sequence[tuple[datetime, float]] = (),
     desired: int = 0,
 ) -> list[Plot]:
-    """Return the plots of the hour that ends at ``until``.
+    """Return the plots of this window.
 
     They are requests, waiting, latency, replicas, and accelerators if there are any. Each marks the decisions that
     changed the number of replicas (``changes``, the oldest first).
     """
-    kept = _by_place(points, until)
+    kept, marks = _by_place(points, window), _marks(changes, window)
+    draw = partial(_plot, WIDTH / window.columns, marks, kept)
     plots = [
-        _plot(_("Requests per second"), kept, [one.requests for one in kept.values()], "{:.2f}"),
-        _plot(_("Requests in progress and waiting"), kept, [one.open + one.queued for one in kept.values()], "{:.1f}"),
-        _plot(_("Latency, 95th percentile"), kept, [one.p95 for one in kept.values()], "{:g} s"),
+        draw(_("Requests per second"), [one.requests for one in kept.values()], "{:.2f}"),
+        draw(_("Requests in progress and waiting"), [one.open + one.queued for one in kept.values()], "{:.1f}"),
+        draw(_("Latency, 95th percentile"), [one.p95 for one in kept.values()], "{:g} s"),
     ]
     if kept:
         wanted = [_wanted_at(one.at, changes, desired) for one in kept.values()]
-        plots.append(_plot(_("Replicas wanted"), kept, wanted, "{:.0f}"))
+        plots.append(draw(_("Replicas wanted"), wanted, "{:.0f}"))
     if kept and accelerators:
         used = _beside(list(kept.values()), accelerators)
-        plots.append(_plot(_("Use of the accelerators"), kept, used, "{:.0f} %"))
-    marks = _marks(changes, until)
-    return [replace(one, marks=marks) for one in plots]
+        plots.append(draw(_("Use of the accelerators"), used, "{:.0f} %"))
+    return plots
 
 
 def plot_of_replay(tried: Yesterday) -> Plot:
@@ -111,34 +146,40 @@ def _beside(points: Sequence[Point], parts: Sequence[tuple[datetime, float]]) ->
     return [100 * parts[place - 1][1] if place else None for place in places]
 
 
-def _marks(changes: Sequence[ScalingRecord], until: datetime) -> tuple[Mark, ...]:
+def _marks(changes: Sequence[ScalingRecord], window: Window) -> tuple[Mark, ...]:
     found = []
     for one in changes:
         at = f"{timezone.localtime(one.created_at):%H:%M:%S}"
-        x = max(1 - (until - one.created_at) / HOUR, 0.0) * WIDTH
+        x = max(window.part(one.created_at), 0.0) * WIDTH
         found.append(Mark(x, f"{at}: {one.before} → {one.after}. {in_words(one.message)}"))
     return tuple(found)
 
 
-def _by_place(points: Sequence[Point], until: datetime) -> dict[int, Point]:
-    """Return the last point of each column of the hour, by column number."""
+def _by_place(points: Sequence[Point], window: Window) -> dict[int, Point]:
+    """Return the last point of each column, by column number."""
     found = {}
     for one in points:
-        place = int((1 - (until - one.at) / HOUR) * COLUMNS)
-        if 0 <= place <= COLUMNS:
-            found[min(place, COLUMNS - 1)] = one
+        place = int(window.part(one.at) * window.columns)
+        if 0 <= place <= window.columns:
+            found[min(place, window.columns - 1)] = one
     return found
 
 
-def _plot(name: str, points: Mapping[int, Point], values: Sequence[float | None], words: str) -> Plot:
+def _plot(
+    width: float,
+    marks: tuple[Mark, ...],
+    points: Mapping[int, Point],
+    name: str,
+    values: Sequence[float | None],
+    words: str,
+) -> Plot:
     known = [one for one in values if one is not None]
     most = max(known, default=0.0)
-    wide = WIDTH / COLUMNS
     columns = []
     for (place, point), one in zip(points.items(), values, strict=True):
         height = HEIGHT * (one or 0.0) / most if most else 0.0
         said = words.format(one) if one is not None else _("no answer")
         title = f"{timezone.localtime(point.at):%H:%M:%S}: {said}"
-        columns.append(Column(place * wide, HEIGHT - height, height, title))
+        columns.append(Column(place * width, HEIGHT - height, height, title))
     now = words.format(known[-1]) if known else "–"
-    return Plot(name, words.format(most) if known else "–", now, tuple(columns))
+    return Plot(name, words.format(most) if known else "–", now, tuple(columns), marks, width)
