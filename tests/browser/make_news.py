@@ -11,11 +11,12 @@ _NAME = "news-of-idleness"
 
 
 def make_idle() -> None:
-    """Let sessions that nobody uses be warned a minute after their start, two hours before their end."""
-    values = {"name": _NAME, "limit": timedelta(minutes=121), "warning": timedelta(minutes=1)}
+    """Let sessions that nobody uses be warned five seconds after their start, two hours before their end."""
+    values = {"name": _NAME, "limit": timedelta(hours=2, minutes=1), "warning": timedelta(minutes=1)}
     checker = write_checker(None, IdleChecker(), values, Places(is_site_wide=True))
-    # Longer than administrators may set: nobody waits an hour for a test.
-    print(IdleChecker.objects.filter(pk=checker.pk).update(warning=timedelta(minutes=120)))  # noqa: T201
+    # Shorter and longer than administrators may set: a test waits for neither an hour nor a minute.
+    told = {"limit": timedelta(hours=2, seconds=5), "warning": timedelta(hours=2)}
+    print(IdleChecker.objects.filter(pk=checker.pk).update(**told))  # noqa: T201
 
 
 def drop_idle() -> None:
